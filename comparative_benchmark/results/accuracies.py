@@ -63,8 +63,8 @@ def _about(found: Accuracy) -> str:
     ends = [str(attrs.evolve(found, value=value)) for value in (found.low, found.high)]
     count = f"{found.examples} {'examples' if found.metric == 'top-1' else 'tokens'}"
     return (
-        f"accuracy: {found.metric} of {found.task}, {count}, so that {found} is "
-        f"{' to '.join(ends)} ({LEVEL:.0%})"
+        f"accuracy: {found.metric} on {found.task}, {count}: {found}, "
+        f"{LEVEL:.0%} interval {' to '.join(ends)}"
     )
 
 
@@ -86,4 +86,4 @@ def _verdict(found: Accuracy) -> str:
 def _too_much(found: Accuracy) -> str:
     bound = 100 * (found.most_lost or 0.0)
     unit = "points" if found.metric == "top-1" else "%"
-    return f"more than the {bound:g} {unit} that its task allows"
+    return f"loses more than its task allows ({bound:g} {unit})"

@@ -61,8 +61,8 @@ def decode_document(content: bytes, where: str) -> Document:
         raise ResultsFileError(f"{where} is not a results file: it has no schema_version")
     if version != SCHEMA_VERSION:
         raise ResultsFileError(
-            f"{where} has schema version {version}, this program reads {SCHEMA_VERSION}: a newer "
-            "release of the suite may read it"
+            f"{where} has schema version {version}, expected {SCHEMA_VERSION}; a newer release of "
+            "the suite may read it"
         )
     document = validated(content, Document, where)
     seen: set[Any] = set()
@@ -76,8 +76,8 @@ def decode_document(content: bytes, where: str) -> Document:
         )
         if identity in seen:
             raise ResultsFileError(
-                f"{where}: $.benchmarks[{position}]: {' '.join(result.key)} is there twice in run "
-                f"{result.run_id}"
+                f"{where}: $.benchmarks[{position}]: duplicate result {' '.join(result.key)} in "
+                f"run {result.run_id}"
             )
         seen.add(identity)
     return document
@@ -98,7 +98,7 @@ def parse(content: bytes, where: str) -> Any:
         said = error.msg.removesuffix(" at")
         reason = f"{said} at line {error.lineno}, column {error.colno}"
     except RecursionError:
-        reason = "it is nested too deeply"
+        reason = "nested too deeply"
     except ValueError as error:
         reason = str(error)
     raise ResultsFileError(f"{where} is not JSON: {_line(reason)}")
@@ -116,9 +116,9 @@ def validated(content: bytes, kind: type[T], where: str) -> T:
         reason = str(error)
     except msgspec.DecodeError:
         # The standard library takes these, and no encoding does.
-        reason = "a text holds half of a surrogate pair"
+        reason = "a string contains half a surrogate pair"
     except RecursionError:
-        reason = "it is nested too deeply"
+        reason = "nested too deeply"
     raise ResultsFileError(f"{where} is not a valid results file: {_line(reason)}")
 
 
@@ -201,12 +201,12 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {twice!r} stands twice in one object")
+        raise ValueError(f"duplicate key {twice!r} in an object")
     return found
 
 
 def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is not a number that JSON knows")
+    raise ValueError(f"{constant} is not a valid JSON number")
 
 
 def _line(text: str) -> str:

@@ -148,7 +148,7 @@ def against_baseline(
         elif len(same) == 1:
             found.append(family.comparison(same[0], case))
         elif case.status is Status.OK:
-            reason = f"no result of {baseline}" if not same else f"several {baseline} results"
+            reason = f"no result for {baseline}" if not same else f"several results for {baseline}"
             found.append(without_ratio(case, Fate.MISSING, reason))
         else:
             # What is wrong or unsupported is so without a baseline, too.
@@ -170,14 +170,14 @@ def _judged_by_program(item: Comparison, old: Case, new: Case) -> Comparison:
         if program_digest(new.metrics) is None:  # then the packages are the program
             return item
         return attrs.evolve(
-            item, reason=f"{item.reason}; the compiled program is the same, but: {differ}"
+            item, reason=f"{item.reason}; the compiled program is the same, but {differ}"
         )
     assert item.ratio is not None
     percent = 100 * (item.ratio.estimate - 1)
-    same = "the compiled program and" if program_digest(new.metrics) else "nothing is compiled, and"
+    same = "the compiled program and" if program_digest(new.metrics) else "nothing is compiled and"
     reason = (
-        f"{same} the package versions are the same: the difference of "
-        f"{percent:{'+.1f' if abs(percent) < 10 else '+.0f'}} % is the machine's"
+        f"{same} the package versions are identical, so the machine caused the "
+        f"{percent:{'+.1f' if abs(percent) < 10 else '+.0f'}} % difference"
     )
     return item.withhold(reason)
 
@@ -223,18 +223,18 @@ def _machines_reason(
     difference = math.expm1(abs(log))
     if difference <= floor:
         return (
-            f"unchanged programs differ by up to {floor:.1%} between these files: a difference as "
-            "small as this one may be the machine's"
+            f"unchanged programs differ by up to {floor:.1%} between these files, so the machine "
+            "may have caused this difference"
         )
     if is_of_move(log, move):
         direction = "slower" if move > 0 else "faster"
-        median = f"{math.expm1(abs(move)):.0%} in the median"
-        return f"every backend is {direction}, {median}: the machine may have moved them all"
+        median = f"{math.expm1(abs(move)):.0%}"
+        return f"every backend is {direction} (median {median}), so the machine may have changed"
     side = contended_side(*sides)
     if side and difference <= CLOSE - 1:
-        return f"others disturbed the {side}, and not the other side: conditions differ"
+        return f"other processes disturbed only the {side}, so the conditions differ"
     if difference <= (usual := usual_change(sides[1])):
-        return f"by its history this case differs by up to {usual:.1%} from run to run"
+        return f"according to the history, this case varies by up to {usual:.1%} between runs"
     return ""
 
 

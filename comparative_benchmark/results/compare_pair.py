@@ -139,7 +139,7 @@ def _dependence(ratio: LogRatio) -> str:
     """Says that the interval of a close ratio is too narrow; empty if nothing shows it."""
     close = abs(ratio.estimate) <= math.log(CLOSE)
     if close and not ratio.own and resembles(ratio.shared):
-        return "each process resembles the one before: the interval is too narrow"
+        return "consecutive processes are correlated, so the interval is too narrow"
     return ""
 
 
@@ -152,7 +152,7 @@ def _in_fewer_bits(old: Case, new: Case) -> str:
     before, after = old.result.definition, new.result.definition
     same = before.backend == after.backend and before.framework == after.framework
     if same and old.data_type == before.data_type == after.data_type != new.data_type:
-        return f"{new.data_type} against {old.data_type}"
+        return f"{new.data_type} vs {old.data_type}"
     return ""
 
 
@@ -165,14 +165,14 @@ def _is_changed(old: Case, new: Case) -> bool:
 def _differences(old: Case, new: Case, *, has_changed: bool) -> str:
     """Says what differs that a ratio must not hide; empty if nothing does."""
     if old.data_type != new.data_type and not _in_fewer_bits(old, new):
-        return f"data type {old.data_type} against {new.data_type}"
+        return f"different data types: {old.data_type} and {new.data_type}"
     if old.workload != new.workload and not has_changed:
-        return f"different workloads: {old.label} against {new.label}, digests differ"
+        return f"different workloads: {old.label} and {new.label} (digests differ)"
     if old.quantity != new.quantity:
-        return f"different measurements: {old.quantity} against {new.quantity}"
+        return f"different measurements: {old.quantity} and {new.quantity}"
     if old.machine != new.machine:
-        return f"different machines: {old.machine} against {new.machine}"
+        return f"different machines: {old.machine} and {new.machine}"
     threads = [case.threads for case in (old, new)]
     if threads[0] != threads[1]:
-        return f"different thread counts: {threads[0]} against {threads[1]}"
+        return f"different thread counts: {threads[0]} and {threads[1]}"
     return ""

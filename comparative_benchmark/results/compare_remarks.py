@@ -53,13 +53,16 @@ class Remarks:
     def lines(self) -> list[str]:
         """Sentences for a person, drift last."""
         found = []
-        for floor, where in ((self.noise_floor, ""), (self.saved_noise_floor, ", as saved")):
+        for floor, name in (
+            (self.noise_floor, "noise floor"),
+            (self.saved_noise_floor, "saved noise floor"),
+        ):
             if floor is not None and floor.pooled is not None:
-                found.append(f"noise floor{where}: {floor_text(floor.pooled)}")
+                found.append(f"{name}: {floor_text(floor.pooled)}")
         if self.withheld:
             found.append(
-                f"verdicts withheld, since the machine may have made the difference: "
-                f"{self.withheld}; --count-unchanged gives the plain ones"
+                f"verdicts withheld because the machine may have caused the difference: "
+                f"{self.withheld}; --count-unchanged shows them"
             )
         return [*found, *self.mixtures, *self.accuracies, *([self.drift] if self.drift else [])]
 
@@ -96,8 +99,8 @@ def _drift(pairs: Sequence[tuple[Case, Case]]) -> str | None:
     if not found:
         return None
     return (
-        f"the machine may have changed between the files ({'; '.join(found)}), which no interval "
-        "shows: where it matters, race both in one `cbs run`"
+        f"the machine may have changed between the files ({'; '.join(found)}), which intervals do "
+        "not cover; if it matters, race both in one `cbs run`"
     )
 
 
@@ -107,11 +110,11 @@ def _conditions(old: Case, new: Case) -> Iterable[str]:
     for name in _CONDITIONS:
         values = [getattr(case.host, name) for case in (old, new)]
         if values[0] != values[1]:
-            yield f"{name} {values[0]} against {values[1]}"
+            yield f"{name} {values[0]} vs {values[1]}"
     yield from setting_differences(old.metrics, new.metrics)
     before, after = old.host.load_average[0], new.host.load_average[0]
     if abs(before - after) > _LOAD_APART:
-        yield f"load {before:.1f} against {after:.1f}"
+        yield f"load {before:.1f} vs {after:.1f}"
 
 
 def _clocks(pairs: Sequence[tuple[Case, Case]]) -> Iterable[str]:
@@ -120,7 +123,7 @@ def _clocks(pairs: Sequence[tuple[Case, Case]]) -> Iterable[str]:
     if known:
         before, after = (sum(side) / len(known) for side in zip(*known, strict=True))
         if abs(after / before - 1) > _CLOCK_APART:
-            yield f"clocks {before:.0f} MHz against {after:.0f} MHz"
+            yield f"clocks {before:.0f} MHz vs {after:.0f} MHz"
 
 
 def _duration(seconds: float) -> str:

@@ -75,7 +75,7 @@ def disturbance(baseline: Metrics, candidate: Metrics) -> str:
         blocks = _blocks(metrics)
         share = sum(bool(block.contended) for block in blocks) / max(len(blocks), 1)
         if share > _MOST_CONTENDED:
-            return f"disturbed: others used the CPUs in {share:.0%} of the blocks of the {side}"
+            return f"disturbed: other processes used the CPUs in {share:.0%} of the {side}'s blocks"
     return ""
 
 

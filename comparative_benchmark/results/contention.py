@@ -52,7 +52,7 @@ def disturbances(trials: Sequence[Metrics]) -> Iterator[str]:
     """Yields a sentence on blocks that do not count, and one on trials that others disturbed."""
     processes = [process for metrics in trials for process in metrics.processes or ()]
     if void := [block for process in processes for block in process.void_blocks]:
-        yield f"{len(void)} blocks do not count: {void[-1].void}"
+        yield f"{len(void)} blocks excluded: {void[-1].void}"
     if warning := contention_warning([found.contention or Contention() for found in trials]):
         yield warning
 
@@ -68,6 +68,6 @@ def contention_warning(contentions: Sequence[Contention]) -> str | None:
         return None
     worst = max(disturbed, key=lambda found: found.foreign_cpu_share or 0.0)
     return (
-        f"others disturbed {len(disturbed)} of {len(contentions)} trials "
-        f"({worst.reasons[0]}): run `cbs doctor`, and again on a quiet machine"
+        f"{len(disturbed)} of {len(contentions)} trials were disturbed "
+        f"({worst.reasons[0]}): run `cbs doctor`, then repeat the run on a quiet machine"
     )

@@ -97,13 +97,13 @@ class Judgement:
         """Returns a line for each entry that needs work."""
         return [
             *(
-                f"passes, although it is expected to end as {entry.status}: {ending.case_name} "
-                f"{ending.competitor}; take the entry for {entry} out of the list"
+                f"unexpected pass: {ending.case_name} {ending.competitor}, expected "
+                f"{entry.status}; remove the entry for {entry} from the list"
                 for entry, ending in self.passes
             ),
             *(
                 f"expired on {entry.expires}: the entry for {entry} ({entry.reason}; {entry.link});"
-                " mend the failure, or give the entry another date"
+                " fix the failure or give the entry a new date"
                 for entry in self.expired
             ),
         ]
@@ -124,7 +124,7 @@ def load(path: Path = EXPECTED_FAILURES_FILE) -> list[ExpectedFailure]:
     entries = document.pop("expected", [])
     if document or not isinstance(entries, list):
         others = ", ".join(document) or "`expected` in another form"
-        raise ExpectedFailuresError(f"{path} may hold tables [[expected]] alone; it has {others}")
+        raise ExpectedFailuresError(f"{path} may contain only [[expected]] tables, got {others}")
     return [_entry(f"{path}, entry {number}", item) for number, item in enumerate(entries, 1)]
 
 
@@ -152,14 +152,16 @@ def _entry(where: str, item: Any) -> ExpectedFailure:
     known = {field.name for field in attrs.fields(ExpectedFailure)}
     needed = {f.name for f in attrs.fields(ExpectedFailure) if f.default is attrs.NOTHING}
     if lacking := sorted(needed - set(item)):
-        raise ExpectedFailuresError(f"{where} lacks {', '.join(lacking)}")
+        raise ExpectedFailuresError(f"{where}: missing {', '.join(lacking)}")
     if unknown := sorted(set(item) - known):
         raise ExpectedFailuresError(
-            f"{where} has {', '.join(unknown)}; known are {', '.join(sorted(known))}"
+            f"{where}: unknown {', '.join(unknown)}; expected {', '.join(sorted(known))}"
         )
     for key in _TEXTS:
         if not isinstance(item[key], str) or not item[key].strip():
-            raise ExpectedFailuresError(f"{where}: {key} must be a text, got {item[key]!r}")
+            raise ExpectedFailuresError(
+                f"{where}: {key} must be a non-empty string, got {item[key]!r}"
+            )
     for key in _PATTERNS:
         _check_pattern(where, key, item[key])
     if item["status"] not in _FAILURES:
@@ -167,7 +169,9 @@ def _entry(where: str, item: Any) -> ExpectedFailure:
             f"{where}: status {item['status']!r} is not one of {', '.join(_FAILURES)}"
         )
     if not item["link"].startswith(("https://", "http://")):
-        raise ExpectedFailuresError(f"{where}: link {item['link']!r} is not a web address")
+        raise ExpectedFailuresError(
+            f"{where}: link {item['link']!r} is not an http:// or https:// URL"
+        )
     if not isinstance(item.get("may_pass", False), bool):
         raise ExpectedFailuresError(
             f"{where}: may_pass must be true or false, got {item['may_pass']!r}"

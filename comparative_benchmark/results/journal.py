@@ -102,14 +102,14 @@ class Settings:
                 ("Python", "python"),
             )
         ]
-        pairs.append(("revision of the suite", here.git_revision, there.git_revision))
+        pairs.append(("suite revision", here.git_revision, there.git_revision))
         pairs += _by_name("sampling: ", *rules)
         pairs += _by_name(
             "", _versions(here.python_environment), _versions(there.python_environment)
         )
         for name in sorted(here.environments.keys() & there.environments.keys()):
             before, after = here.environments[name], there.environments[name]
-            pairs.append((f"Python of {name}", before.python_version, after.python_version))
+            pairs.append((f"Python in {name}", before.python_version, after.python_version))
             pairs += _by_name(
                 f"{name}: ",
                 _versions(before.python_environment),
@@ -199,8 +199,8 @@ class Journal:
     ) -> None:
         if self.pending:
             self._say(
-                f"{self.pending} finished processes of trials that did not end are kept in "
-                f"{self.path}: --resume continues with them"
+                f"{self.pending} finished processes of incomplete trials are saved in "
+                f"{self.path}; use --resume to continue from them"
             )
         else:
             _remove(self.path)
@@ -275,9 +275,9 @@ def interrupted_runs(
         try:
             run, bad = _read(path)
         except (OSError, msgspec.DecodeError) as error:
-            complaints.append(f"{path} is not a journal of this version: {error}")
+            complaints.append(f"{path} is not a journal that this version can read: {error}")
             continue
-        complaints += [f"{path}: line {number} cannot be read and is left out" for number in bad]
+        complaints += [f"{path}: ignored unreadable line {number}" for number in bad]
         runs.append(run)
     keys: defaultdict[str, set[ResultKey]] = defaultdict(set)
     for run_id, key in stored:

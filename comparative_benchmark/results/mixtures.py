@@ -18,13 +18,13 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
     frozen = _names(case for case in good if case.metrics.program.weights == "frozen")
     if frozen and any(case.metrics.program.weights not in (None, "frozen") for case in good):
         found.append(
-            f"Frozen weights, which a compiler may fold and prepack: {frozen}; others hold theirs "
-            "as arguments or parameters."
+            f"Frozen weights, which a compiler can fold and prepack: {frozen}; the others pass "
+            "weights as arguments or parameters."
         )
     bound = _names(case for case in good if case.metrics.program.outputs == "bound")
     if bound and any(case.metrics.program.outputs == "allocated" for case in good):
         found.append(
-            f"Outputs go to memory that is there already: {bound}; others allocate theirs in each "
+            f"Outputs written to preallocated memory: {bound}; the others allocate outputs in each "
             "iteration."
         )
     # Stacks that count what their cache lacked write it before they return.
@@ -32,17 +32,17 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
     writing = [case for case in compiled if any(p.cache_misses for p in _cold(case))]
     if writing and len(writing) < len(compiled):
         found.append(
-            f"Compile times that include writing a cache: {_names(writing)}; others keep none."
+            f"Compile times that include writing a cache: {_names(writing)}; the others write none."
         )
     for what, field in (
         ("Verified on one input only", "without_second"),
         (
-            "Agreed with a plain run in its own type, which is no proof as a float64 run is",
+            "Agreed with a plain run in its own data type, which proves less than a float64 run",
             "without_float64",
         ),
-        ("Not timed on inputs that they had not seen", "without_fresh_runs"),
+        ("Not timed on new inputs", "without_fresh_runs"),
         ("Not ranked", "not_ranked"),
-        ("Truth not isolated: workers could see it", "truth_not_isolated"),
+        ("Truth not isolated: workers could read it", "truth_not_isolated"),
     ):
         reasons: dict[str, list[Case]] = {}
         for case in good:
@@ -50,7 +50,7 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
                 reasons.setdefault(reason, []).append(case)
         found += [f"{what}: {_names(without)} ({why})." for why, without in reasons.items()]
     if integers := _names(case for case in good if case.metrics.judged_on_integers):
-        found.append(f"Judged on integers alone, which prove no precision: {integers}.")
+        found.append(f"Judged only on integers, which do not test precision: {integers}.")
     found += _changing(good)
     judged: dict[TruthSource, list[Case]] = {}
     for case in cases:
@@ -72,7 +72,7 @@ def _changing(cases: Iterable[Case]) -> Iterator[str]:
             first, second = change
             yield (
                 f"{_names([case])} did not keep its speed: the first half of its iterations took "
-                f"{first:.3g} ms, the second {second:.3g} ms; leave -w and -iter out, or warm up "
+                f"{first:.3g} ms, the second half {second:.3g} ms; omit -w and -iter, or warm up "
                 "for longer."
             )
 
@@ -86,13 +86,13 @@ def _remarks_on_truths(cases: Iterable[Case]) -> Iterator[str]:
         for difference in check.in_doubt:
             yield f"Truth of {case.label} in doubt: {difference}; no output is reported as wrong."
         for difference in check.outvoted:
-            yield f"Truth of {case.label} by two implementations of three: {difference}."
+            yield f"Truth of {case.label} from two of three implementations: {difference}."
 
 
 def _judge(source: TruthSource) -> str:
     if not source.backend:
-        return f"a reference of {source.distribution}, which the model's definition names"
-    return f"the plug-in backend {source.backend} of {source.distribution}"
+        return f"the reference in {source.distribution} that the model's definition names"
+    return f"the plug-in backend {source.backend} from {source.distribution}"
 
 
 def _cold(case: Case) -> list[CompileProcess]:

@@ -115,7 +115,7 @@ def noise_floor(documents: Iterable[Document]) -> NoiseFloor:
             found[machines[program].competitor].append(_Program(differences, processes))
             names.add(machines[program].machine)
     if len(names) > 1:
-        raise NoiseFloorError(f"results of several machines: {', '.join(sorted(names))}")
+        raise NoiseFloorError(f"results from several machines: {', '.join(sorted(names))}")
     every = [program for programs in found.values() for program in programs]
     return NoiseFloor(
         machine=next(iter(names), ""),

@@ -573,7 +573,7 @@ class Levels:
 
     def __attrs_post_init__(self) -> None:
         if bool(self.framework_level) == bool(self.compiler_level):
-            raise ValueError("one of framework_level and compiler_level is due")
+            raise ValueError("expected either framework_level or compiler_level")
 
 
 @attrs.frozen(kw_only=True)
@@ -675,23 +675,23 @@ class Result:
         found = self.measured
         if self.status is Status.OK:
             if found.error is not UNSET:
-                raise ValueError("an ok result has an error")
+                raise ValueError("an ok result must not have an error")
             if found.compile_only:
                 if found.compile is UNSET or found.median_latency_ms is not UNSET:
-                    raise ValueError("a compile-only result has compile times and no latency")
+                    raise ValueError("a compile-only result must have compile times and no latency")
             elif lacking := [name for name in MEASURED if getattr(found, name) is UNSET]:
-                raise ValueError(f"an ok result has no {lacking[0]}")
+                raise ValueError(f"an ok result must have {lacking[0]}")
             elif found.throughput is not UNSET:
                 if found.throughput.rate is None:
-                    raise ValueError("an ok result of a script has no rate")
+                    raise ValueError("an ok result of a script must have a rate")
             elif found.verification is None or found.final_verification is None:
-                raise ValueError("an ok result has no verification")
+                raise ValueError("an ok result must have verification and final_verification")
         elif not self.phase or not self.reason:
-            raise ValueError(f"a result that is {self.status.value} has no phase or reason")
+            raise ValueError(f"a result with status {self.status.value} must have phase and reason")
         elif found.error is UNSET:
-            raise ValueError(f"a result that is {self.status.value} has no error")
+            raise ValueError(f"a result with status {self.status.value} must have an error")
         elif found.median_latency_ms is not UNSET or found.latencies_ms is not UNSET:
-            raise ValueError(f"a result that is {self.status.value} has a speed")
+            raise ValueError(f"a result with status {self.status.value} must not have latencies")
 
     @property
     def level(self) -> Level:

@@ -119,23 +119,24 @@ def ceilings_for(
         known = load_ceilings(threads, gpu=place.gpu)
         if known is None and not measure:
             option = _device_option(device, place)
-            say(f"no share of the roof: `cbs doctor --ceilings{option}` measures this machine once")
+            say(f"no share of the roof: run `cbs doctor --ceilings{option}` once on this machine")
         elif known is None:
             known = _measure_once(device, place, threads, say)
         else:
             if measure:
                 known = _completed(known, results, say)
             if above := sum((share or 0.0) > 1 for share in _shares(results, [known])):
-                busy = ", taken on a busy machine," if known.contended else ""
+                busy = " on a busy machine" if known.contended else ""
                 say(
-                    f"{above} results are above the roof: the ceilings of {known.date}{busy} are "
-                    "too low"
+                    f"{above} results are above the roof: the ceilings measured on "
+                    f"{known.date}{busy} are too low"
                 )
                 # Those of a quiet machine would come out the same.
                 if measure and known.contended is not False:
                     known = _measure_once(device, place, threads, say, why="again") or known
                 else:
-                    say(f"`cbs doctor --ceilings{_device_option(device, place)}` measures again")
+                    option = _device_option(device, place)
+                    say(f"run `cbs doctor --ceilings{option}` to measure them again")
         found += [known] if known else []
     return tuple(found)
 
@@ -245,7 +246,7 @@ def _completed(known: Ceilings, results: Sequence[Result], say: Callable[[str], 
         try:
             save_ceilings(found)
         except OSError as error:
-            say(f"the ceilings are not kept: {error}")
+            say(f"the ceilings cannot be saved: {error}")
     return found
 
 
@@ -253,7 +254,7 @@ def _measure_once(
     device: str, place: Place, threads: int, say: Callable[[str], None], why: str = "once"
 ) -> Ceilings | None:
     minutes = "two minutes" if place.gpu else "a minute"
-    say(f"measuring what this machine can do, {why} ({minutes}) ...")
+    say(f"measuring this machine's ceilings {why} (about {minutes}) ...")
     try:
         found = measure_ceilings(threads, device=device)
         save_ceilings(found)

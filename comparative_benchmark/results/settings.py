@@ -20,7 +20,7 @@ def setting_differences(old: Metrics, new: Metrics) -> Iterator[str]:
         for name in sorted(before.keys() | after.keys()):
             values = [found.get(name, "unset") for found in (before, after)]
             if values[0] != values[1]:
-                yield f"{name} {values[0]} against {values[1]}"
+                yield f"{name} {values[0]} vs {values[1]}"
 
 
 def settings(metrics: Metrics) -> tuple[Mapping[str, str] | None, ...]:
@@ -52,6 +52,6 @@ def _named(found: EffectiveSettings) -> dict[str, str]:
         "effective inter-op threads": str(found.inter_op_threads),
         "denormals": str(before if before == after else f"{before}, then {after}"),
         "allocator": str(found.allocator),
-        "BLAS": "; ".join(found.blas) or "not known",
-        "CPUs of the worker": str(len(found.affinity)),
+        "BLAS": "; ".join(found.blas) or "unknown",
+        "worker CPUs": str(len(found.affinity)),
     }

@@ -49,9 +49,9 @@ def surroundings(old: Case, new: Case) -> str | None:
     for name in facts[0] | facts[1]:
         values = [side.get(name) for side in facts]
         if values[0] != values[1]:
-            return f"{name} {values[0]} against {values[1]}"
+            return f"{name} {values[0]} vs {values[1]}"
     if old.revision != new.revision:
-        return f"harness revision {old.revision} against {new.revision}"
+        return f"harness revision {old.revision} vs {new.revision}"
     return next(setting_differences(old.metrics, new.metrics), None) or unidentified(new)
 
 
@@ -62,11 +62,11 @@ def unidentified(case: Case) -> str | None:
     between them that an engineer wants to measure, may call themselves the same.
     """
     if not case.result.versions:
-        return "package versions are not known"
+        return "package versions are unknown"
     for name, version in case.result.versions.items():
         if "dev" in version:
-            return f"{name} {version} may be several builds"
-    return "the machine is not known" if case.machine == UNKNOWN else None
+            return f"{name} {version} may name several builds"
+    return "the machine is unknown" if case.machine == UNKNOWN else None
 
 
 def fingerprint(case: Case) -> str:

@@ -131,7 +131,7 @@ def test_a_plugin_judges_neither_itself_nor_its_rivals(tmp_path, environment):
     source = eager["metrics"]["framework_level"]["truth_source"]
     assert source["backend"] == "pt_inductor"
     assert source["built_in"]
-    assert "Take pt_inductor:eager" in done.out
+    assert "Use pt_inductor:eager" in done.out
     assert "Judged by" not in done.out
 
     # A truth that nobody vouches for is made again.
@@ -162,8 +162,8 @@ def test_a_plugin_that_judges_alone_agrees_and_has_no_rank(tmp_path, environment
     assert "not_ranked" not in found["ggml_two"]
     assert all("plug-in ggml_one" in metrics["without_float64"] for metrics in found.values())
     assert "agreed" in done.out
-    assert "Judged by the plug-in backend ggml_one of ggml_one: ggml_one:half" in done.out
-    assert "Take ggml_two:half" in done.out
+    assert "Judged by the plug-in backend ggml_one from ggml_one: ggml_one:half" in done.out
+    assert "Use ggml_two:half" in done.out
     assert "Not ranked: ggml_one:half" in done.out
 
 
@@ -320,7 +320,7 @@ def test_what_no_input_changes_is_not_ranked(memo_run):
     assert memo["status"] == "ok"
     assert "changes output 0" in honest["not_ranked"]
     assert "changes output 0" in honest["without_second"]
-    assert "Take" not in done.out
+    assert "Use " not in done.out
     assert "Not ranked" in done.out
 
 

@@ -75,15 +75,15 @@ FAULTS = {
         "",
         "return (self.model(self.x) * float('nan'),)",
         "unsupported",
-        "NaN or infinity by itself",
+        "itself returns NaN or infinity",
     ),
     "never_the_same": (
         "",
         "import time; return (self.model(self.x) + (time.perf_counter_ns() % 999983),)",
         "unsupported",
-        "another output each time",
+        "a different output each time",
     ),
-    "gives_nothing": ("self.model = None", "return None", "unsupported", "nothing that could"),
+    "gives_nothing": ("self.model = None", "return None", "unsupported", "nothing can be verified"),
 }
 
 
@@ -135,7 +135,7 @@ def test_folders_of_both_protocols_run_unchanged(cbs_run, tmp_path):
     # What it shows is not what it reads; and what draws inside PyTorch draws others in float64.
     assert "does not read" in measured(found["list_net_EVAL_PT_BATCH256"])["without_second"]
     assert "float64" in measured(found["meter_EVAL_PT_BATCH4"])["without_float64"]
-    assert "no proof as a float64 run is: pt_inductor:eager" in run.out
+    assert "proves less than a float64 run: pt_inductor:eager" in run.out
     assert sorted(path for path in copy.rglob("*")) == before
 
 
@@ -249,7 +249,7 @@ def test_what_the_folder_calls_is_exported_where_that_is_one_call(cbs_run):
         "list_net_EVAL_PT_BATCH256 onnxruntime:default": "unsupported",
         "list_net_EVAL_PT_BATCH256 openvino:latency": "unsupported",
     }
-    assert "calls the module of get_module() 3 times" in run.out
+    assert "calls the module from get_module() 3 times" in run.out
 
 
 SAMPLE = ("raises_at_import", "downloads", "forks_and_comes_back_late", "exits", "gives_nan")
@@ -387,5 +387,5 @@ def test_a_new_folder_keeps_the_guides_promises_and_a_careless_one_does_not(envi
     assert re.search(r"^jit +ok +n/a", of_2021, re.MULTILINE)
     assert "failed" not in good
     assert "inputs: a run changes the inputs" in bad
-    assert "memory: the object or its module is still there" in bad
+    assert "memory: the object or its module stays alive" in bad
     assert bad.count("fix: ") >= 2

@@ -175,7 +175,7 @@ def test_a_slow_release_is_found_by_races(bisect):
     # Races beside other processes have no winner, so a disturbed bisection is repeated.
     for folder in ("slow", "slow-2", "slow-3"):
         done = bisect(*_package("1.0", "1.2", "latency", folder, "--processes", "3"))
-        if "disturbed: others used the CPUs" not in done.out:
+        if "disturbed: other processes used the CPUs" not in done.out:
             break
         assert done.code == 3, done.out + done.err
     else:

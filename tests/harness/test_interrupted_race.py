@@ -48,7 +48,7 @@ def test_what_has_ended_is_kept_and_gone_on_from(tmp_path, environment, number):
     kept = lines_of(output)
     if number != signal.SIGKILL:
         assert run.returncode == 130
-        assert f"{len(kept)} finished processes of trials that did not end are kept" in err
+        assert f"{len(kept)} finished processes of incomplete trials are saved" in err
         assert "Traceback" not in err
     again = run_cbs(*RACE, "--resume", directory=tmp_path, environment=environment)
     assert f"{len(kept)} processes of an interrupted run" in again.err

@@ -125,10 +125,10 @@ def test_who_differs_is_named_and_who_loses_too_much_is_said():
     assert "handwritten digits, 400 examples" in about
     [about, line] = accuracies.remarks_on([_case(same), _case(worse)])
     assert "changed 40 (-" in line
-    assert line.endswith("more than the 1 points that its task allows")
+    assert line.endswith("loses more than its task allows (1 points)")
     assert accuracies.changes([(_case(same), _case(same))]) == []
     [changed] = accuracies.changes([(_case(same), _case(worse))])
-    assert f"{same} before, {worse} now, more than" in changed
+    assert f"{same} before, {worse} now, loses more than" in changed
 
 
 def test_results_that_tell_less_are_read_as_before():

@@ -151,7 +151,7 @@ def test_what_is_agreed_says_so_in_table_and_remarks_beside_the_ranking():
     assert list(map(str, table.columns[-1].cells)) == ["agreed", "ok"]
     assert [result_row(case)["status"] for case in cases] == ["agreed", "ok"]
     (remark,) = [line for line in mixture_remarks(cases) if "Agreed" in line]
-    assert "no proof as a float64 run is: tflite:native (onnx) (no kernels)" in remark
+    assert "proves less than a float64 run: tflite:native (onnx) (no kernels)" in remark
 
 
 def test_a_result_without_a_rank_is_not_recommended():

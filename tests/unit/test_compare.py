@@ -191,7 +191,7 @@ INCOMPARABLE = {
     "huge": (changed(lambda m: block(m)["latencies_ms"].append(1e200)), "1e"),
     "empty process": (changed(lambda m: m["processes"][0]["blocks"].clear()), "no samples"),
     "single": (document(record(level={"latencies_ms": [1.0]})), "single sample"),
-    "data type": (document(record(data_type="bf16")), "data type fp32 against bf16"),
+    "data type": (document(record(data_type="bf16")), "data types: fp32 and bf16"),
     "inputs": (document(record(workload={"digest": "x"})), "different workloads"),
     "model": (
         document(record("w9", benchmark_name="m", workload={"architecture": "w1"})),
@@ -199,7 +199,7 @@ INCOMPARABLE = {
     ),
     "machine": (document(record(), host={**HOST, "cpu_model": "B CPU"}), "different machines"),
     "no machine": (document(record(), host={"cpu_model": None}), "different machines"),
-    "threads": (document(record(), host={**HOST, "threads": 1}), "thread counts: 2 against 1"),
+    "threads": (document(record(), host={**HOST, "threads": 1}), "thread counts: 2 and 1"),
 }
 
 
@@ -312,7 +312,7 @@ def test_a_disturbed_race_has_no_verdict(side):
     assert found.verdict is Verdict.UNCLEAR
     assert found.withheld is Verdict.FASTER
     assert found.word == "unclear (disturbed)"
-    assert found.reason == f"disturbed: others used the CPUs in 60% of the blocks of the {side}"
+    assert found.reason == f"disturbed: other processes used the CPUs in 60% of the {side}'s blocks"
     summary = summarize_comparisons([found])
     assert exit_code(summary) == 0
     assert summary_line(summary).endswith("geomean over 1 of 1 cases, 1 disturbed")

@@ -41,17 +41,17 @@ def test_runs_of_the_same_hour_and_conditions_are_not_remarked():
 )
 def test_runs_more_than_an_hour_apart_are(time, words):
     (line,) = found(at(MORNING), at(time)).lines
-    assert f"(measured {words} apart), which no interval shows" in line
+    assert f"(measured {words} apart), which intervals do not cover" in line
 
 
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        ({"governor": "performance"}, {"governor": "powersave"}, "governor performance against p"),
-        ({"load_average": [0.1, 0, 0]}, {"load_average": [1.7, 0, 0]}, "load 0.1 against 1.7"),
-        ({"system": "Linux 6.1"}, {"system": "Linux 6.8"}, "system Linux 6.1 against Linux 6.8"),
-        ({"pinned_cpus": [0, 1]}, {"pinned_cpus": [2, 3]}, "pinned_cpus (0, 1) against (2, 3)"),
-        ({"hostname": "a"}, {"hostname": "b"}, "hostname a against b"),
+        ({"governor": "performance"}, {"governor": "powersave"}, "governor performance vs p"),
+        ({"load_average": [0.1, 0, 0]}, {"load_average": [1.7, 0, 0]}, "load 0.1 vs 1.7"),
+        ({"system": "Linux 6.1"}, {"system": "Linux 6.8"}, "system Linux 6.1 vs Linux 6.8"),
+        ({"pinned_cpus": [0, 1]}, {"pinned_cpus": [2, 3]}, "pinned_cpus (0, 1) vs (2, 3)"),
+        ({"hostname": "a"}, {"hostname": "b"}, "hostname a vs b"),
     ],
 )
 def test_conditions_that_differ_are_named(before, after, words):
@@ -77,7 +77,7 @@ def test_clocks_are_read_from_the_blocks():
             for block in process["blocks"]:
                 block["conditions"] = {**conditions, "mean_mhz": mhz}
         sides.append(at(f"2026-03-01T08:0{minute}:00Z", record(level=level)))
-    assert "clocks 3000 MHz against 2500 MHz" in found(*sides).drift
+    assert "clocks 3000 MHz vs 2500 MHz" in found(*sides).drift
 
 
 def test_variables_that_change_speed_are_named_where_both_sides_recorded_them():
@@ -87,7 +87,7 @@ def test_variables_that_change_speed_are_named_where_both_sides_recorded_them():
             ({"variables": {"XLA_FLAGS": "--a", "OMP_X": "1"}}, {"variables": {"OMP_X": "1"}}, {})
         )
     ]
-    assert "XLA_FLAGS --a against unset" in found(*sides[:2]).drift
+    assert "XLA_FLAGS --a vs unset" in found(*sides[:2]).drift
     assert "OMP_X" not in found(*sides[:2]).drift
     assert found(*sides[1:]).drift is None
 
@@ -104,11 +104,11 @@ def test_what_workers_computed_with_is_named_where_both_sides_tell():
         sides.append(at(f"2026-03-01T08:0{minute}:00Z", record(level=level)))
     drift = found(*sides[:2]).drift
     for words in (
-        "effective threads 4 against 2",
-        "denormals kept against kept, then ftz",
-        "allocator glibc 2.36 against libtcmalloc.so.4",
-        "BLAS MKL against not known",
-        "CPUs of the worker 4 against 2",
+        "effective threads 4 vs 2",
+        "denormals kept vs kept, then ftz",
+        "allocator glibc 2.36 vs libtcmalloc.so.4",
+        "BLAS MKL vs unknown",
+        "worker CPUs 4 vs 2",
     ):
         assert words in drift
     assert "inter-op" not in drift
@@ -124,7 +124,7 @@ def test_processes_that_differ_are_named_with_all_values():
             for process, name in zip(level["processes"][:1] * 2, allocators, strict=True)
         ]
         sides.append(at(f"2026-03-01T08:0{minute}:00Z", record(level=level)))
-    assert "allocator a against a or b" in found(*sides).drift
+    assert "allocator a vs a or b" in found(*sides).drift
 
 
 def test_only_runs_of_compared_cases_count():
@@ -145,14 +145,14 @@ def test_the_floor_of_both_files_and_the_saved_one_stand_before_the_drift():
     after = at("2026-03-02T08:00:00Z", compiled(1, scale=1.021))
     lines = found(before, after).lines
     assert lines[0] == "noise floor: 1 unchanged program differs by 2.1 %"
-    assert lines[1].startswith("verdicts withheld, since the machine may have made")
+    assert lines[1].startswith("verdicts withheld because the machine may have caused")
     assert "--count-unchanged" in lines[1]
     assert "24.0 hours apart" in lines[-1]
     assert len(lines) == 3
     third = at("2026-03-03T08:00:00Z", compiled(2, scale=1.05))
     save_noise_floor(noise_floor([completed(before), completed(third)]))
     lines = found(before, after).lines
-    assert lines[1] == "noise floor, as saved: 1 unchanged program differs by 5.0 %"
+    assert lines[1] == "saved noise floor: 1 unchanged program differs by 5.0 %"
     assert "24.0 hours apart" in lines[-1]
 
 

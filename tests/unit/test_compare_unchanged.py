@@ -42,8 +42,8 @@ def test_an_unchanged_program_is_unclear_and_says_why(scale, percent, plain):
     assert found.verdict is Verdict.UNCLEAR
     assert found.withheld is plain
     assert found.reason == (
-        "the compiled program and the package versions are the same: the difference of "
-        f"{percent} is the machine's"
+        "the compiled program and the package versions are identical, so the machine caused the "
+        f"{percent} difference"
     )
     assert found.ratio.estimate == pytest.approx(scale, rel=0.01)
     assert code(BEFORE, after) == 0
@@ -94,13 +94,13 @@ def test_a_machine_that_is_not_known_keeps_the_plain_verdict():
 @pytest.mark.parametrize(
     ("change", "hint"),
     [
-        ({"versions": {"jaxlib": "0.10.3"}}, "jaxlib 0.10.2 against 0.10.3"),
-        ({"options": ["freezing"]}, "options () against ('freezing',)"),
+        ({"versions": {"jaxlib": "0.10.3"}}, "jaxlib 0.10.2 vs 0.10.3"),
+        ({"options": ["freezing"]}, "options () vs ('freezing',)"),
     ],
 )
 def test_an_unchanged_program_in_other_surroundings_hints_at_them(change, hint):
     found = one(BEFORE, document(compiled(1, scale=1.1, **change)))
-    assert found.reason.endswith(f"; the compiled program is the same, but: {hint}")
+    assert found.reason.endswith(f"; the compiled program is the same, but {hint}")
 
 
 def under(seed, scale, *, allocator, variables):
@@ -116,8 +116,8 @@ def under(seed, scale, *, allocator, variables):
 @pytest.mark.parametrize(
     ("changed", "hint"),
     [
-        ({"allocator": "libtcmalloc.so.4"}, "allocator glibc 2.36 against libtcmalloc.so.4"),
-        ({"variables": {"XLA_FLAGS": "--a"}}, "XLA_FLAGS unset against --a"),
+        ({"allocator": "libtcmalloc.so.4"}, "allocator glibc 2.36 vs libtcmalloc.so.4"),
+        ({"variables": {"XLA_FLAGS": "--a"}}, "XLA_FLAGS unset vs --a"),
     ],
 )
 def test_an_unchanged_program_under_other_settings_keeps_the_plain_verdict(changed, hint):
@@ -136,7 +136,7 @@ def test_another_harness_can_make_a_program_slower():
         side["runs"][0]["execution_environment"]["git_revision"] = revision
     found = one(*sides)
     assert found.verdict is Verdict.SLOWER
-    assert "harness revision abc against def" in found.reason
+    assert "harness revision abc vs def" in found.reason
 
 
 def test_an_environment_of_that_name_with_another_interpreter_is_another():

@@ -108,7 +108,7 @@ def test_markdown_holds_the_verdicts_the_summary_and_every_reason(comparisons):
     assert "| slower |" in text
     assert "Wrong output, not ranked:\n- label-w2" in text
     assert "Missing:\n- label-w3" in text
-    assert "data type fp32 against b\\|f" in text
+    assert "different data types: fp32 and b\\|f" in text
 
 
 def test_a_reason_stays_inside_its_cell(comparisons):

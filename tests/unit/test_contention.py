@@ -50,13 +50,13 @@ def test_a_few_plain_blocks_do_not_make_a_disturbed_trial():
 def test_a_little_in_each_block_adds_up():
     found = contention_of([block(foreign_ms=5.0) for _ in range(400)])
     assert found.contended is True
-    assert found.reasons == ("other processes took 0.10 of a CPU (limit 0.05)",)
+    assert found.reasons == ("other processes used 0.10 of a CPU (limit 0.05)",)
 
 
 def test_few_blocks_are_not_judged():
     found = contention_of([block(foreign_ms=5.0) for _ in range(3)])
     assert found.contended is None
-    assert "which ticks tell to" in found.reasons[0]
+    assert "with an error of" in found.reasons[0]
 
 
 def test_blocks_that_tell_nothing_and_no_blocks_are_not_judged():
@@ -71,4 +71,4 @@ def test_a_warning_names_how_many_trials_and_the_worst():
     assert contention_warning([quiet, unknown]) is None
     said = contention_warning([quiet, loud, contention_of([block(foreign_ms=5.0)] * 400)])
     assert said is not None
-    assert said.startswith("others disturbed 2 of 3 trials (other processes took 1.00 of a CPU")
+    assert said.startswith("2 of 3 trials were disturbed (other processes used 1.00 of a CPU")

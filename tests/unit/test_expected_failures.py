@@ -87,7 +87,7 @@ def test_a_pass_is_reported(write):
     found = judge([entry], [ending("ok")], today=TODAY)
     assert found.stale
     [complaint] = found.complaints()
-    assert "passes" in complaint
+    assert "unexpected pass" in complaint
     assert "models/TOY_NAN/inputs/X" in complaint
 
 
@@ -134,10 +134,10 @@ def test_of_several_entries_the_one_with_the_status_counts(write):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('link = "https://example.org/issues/1"', "", ["lacks link"]),
+        ('link = "https://example.org/issues/1"', "", ["missing link"]),
         ('link = "https://example.org/issues/1"', 'link = "see mail"', ["'see mail'"]),
-        ("status", "stauts", ["lacks status"]),
-        ("[[expected]]", "[[expected]]\ncolour = 1", ["colour", "known are"]),
+        ("status", "stauts", ["missing status"]),
+        ("[[expected]]", "[[expected]]\ncolour = 1", ["colour", "expected"]),
         ('"wrong_output"', '"ok"', ["'ok'", "wrong_output, failed"]),
         ('"wrong_output"', '"unsupported"', ["'unsupported'"]),
         ("'host-cpu'", "'host-('", ["device 'host-('", "not a regular expression"]),
@@ -160,7 +160,7 @@ def test_a_malformed_list_names_the_file_and_the_fault(write, old, new, words):
 
 
 def test_a_malformed_entry_is_named_by_its_number(write):
-    with pytest.raises(ExpectedFailuresError, match="entry 2 lacks expires"):
+    with pytest.raises(ExpectedFailuresError, match="entry 2: missing expires"):
         load(write(ENTRY + ENTRY.replace("expires = 2026-06-15", "")))
 
 

@@ -154,7 +154,7 @@ FOREIGN = {
     "binary": ("\ud800", "is not JSON"),
     "a list": ("[]", "no schema_version"),
     "another program's": ('{"metrics": {}}', "no schema_version"),
-    "a newer schema": ('{"schema_version": 2}', "schema version 2, this program reads 1"),
+    "a newer schema": ('{"schema_version": 2}', "schema version 2, expected 1"),
     "no lists": ('{"schema_version": 1, "runs": {}}', "is not a valid results file"),
     "very deep": ("[" * 100_000, "is not JSON"),
 }

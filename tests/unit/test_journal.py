@@ -231,7 +231,7 @@ def test_a_trial_with_two_of_three_processes_gets_one_more(machine):
     machine.run_until(6)
     assert ResultsFile(machine.output).results() == ()
     [path] = machine.folder.iterdir()
-    assert any(f"6 finished processes of trials that did not end are kept in {path}" in line
+    assert any(f"6 finished processes of incomplete trials are saved in {path}" in line
                for line in machine.said)  # fmt: skip
     kept = machine.kept()
     assert len(kept) == 6
@@ -312,7 +312,7 @@ def test_blocks_are_paired_only_with_those_they_were_measured_in_turns_with(mach
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda e: attrs.evolve(e, git_revision="def"), "revision of the suite abc, now def"),
+        (lambda e: attrs.evolve(e, git_revision="def"), "suite revision abc, now def"),
         (lambda e: attrs.evolve(e, host=attrs.evolve(e.host, threads=1)), "threads 2, now 1"),
         (
             lambda e: attrs.evolve(

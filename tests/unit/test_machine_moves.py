@@ -45,7 +45,7 @@ def test_what_moves_every_backend_is_the_machine():
     assert set(verdicts(found)) == {Verdict.UNCLEAR}
     assert {item.withheld for item in found} == {Verdict.SLOWER}
     assert found[0].reason == (
-        "every backend is slower, 15% in the median: the machine may have moved them all"
+        "every backend is slower (median 15%), so the machine may have changed"
     )
     plain = compared(
         scaled(EAGER, XLA), scaled(EAGER, XLA, by={EAGER: 1.2, XLA: 1.1}), count_unchanged=True
@@ -97,7 +97,7 @@ def test_conditions_that_differ_are_no_small_difference_of_a_program(side, scale
     [found] = compare.compare_documents(completed(document(old)), completed(document(new)))
     assert found.verdict is verdict
     if verdict is Verdict.UNCLEAR:
-        assert found.reason.startswith(f"others disturbed the {side}")
+        assert found.reason.startswith(f"other processes disturbed only the {side}")
 
 
 def test_a_history_says_what_differences_are_usual():
@@ -108,7 +108,9 @@ def test_a_history_says_what_differences_are_usual():
         "label-w1": Verdict.UNCLEAR,
         "label-w2": Verdict.SLOWER,
     }
-    assert found[0].reason == "by its history this case differs by up to 15.0% from run to run"
+    assert (
+        found[0].reason == "according to the history, this case varies by up to 15.0% between runs"
+    )
 
 
 def test_successive_runs_with_the_same_packages_tell_what_is_usual():
@@ -155,7 +157,9 @@ def test_compare_takes_a_history(files, tmp_path, capsys):
     )
     code, found, _ = told(capsys, *files, "--history", str(trends))
     assert (code, found["verdict"], found["withheld"]) == (0, "unclear", "slower")
-    assert found["reason"] == "by its history this case differs by up to 15.0% from run to run"
+    assert (
+        found["reason"] == "according to the history, this case varies by up to 15.0% between runs"
+    )
     assert told(capsys, *files, "--history", str(trends), "--count-unchanged")[0] == 2
 
 
@@ -181,4 +185,4 @@ def test_eager_execution_with_the_same_packages_is_the_same_program():
         )
     )
     assert found.withheld is Verdict.SLOWER
-    assert found.reason.startswith("nothing is compiled, and the package versions are the same")
+    assert found.reason.startswith("nothing is compiled and the package versions are identical")

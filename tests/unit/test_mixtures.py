@@ -32,7 +32,7 @@ def test_who_writes_to_memory_that_is_there_is_named():
     [said] = mixture_remarks(
         cases(made_by("jax_xla:xla", outputs="allocated"), made_by("a:b", outputs="bound"))
     )
-    assert said.startswith("Outputs go to memory that is there already: a:b (jax); others")
+    assert said.startswith("Outputs written to preallocated memory: a:b (jax); the others")
 
 
 def test_a_judge_that_is_not_built_in_is_named():
@@ -43,8 +43,8 @@ def test_a_judge_that_is_not_built_in_is_named():
     plugin = judged("c:d", backend="c", distribution="c-plugin", built_in=False)
     declared = judged("e:f", backend="", distribution="models", built_in=False)
     assert mixture_remarks(cases(ours, plugin, declared)) == [
-        "Judged by the plug-in backend c of c-plugin: c:d (jax).",
-        "Judged by a reference of models, which the model's definition names: e:f (jax).",
+        "Judged by the plug-in backend c from c-plugin: c:d (jax).",
+        "Judged by the reference in models that the model's definition names: e:f (jax).",
     ]
 
 
@@ -64,8 +64,8 @@ def fixed(latencies, competitor="a:b"):
 @pytest.mark.parametrize(
     ("latencies", "told"),
     [
-        ([40.0] * 41 + [1.0] * 39, "took 40 ms, the second 1 ms"),
-        ([1.0 + 0.01 * number for number in range(100)], "took 1.25 ms, the second 1.75 ms"),
+        ([40.0] * 41 + [1.0] * 39, "took 40 ms, the second half 1 ms"),
+        ([1.0 + 0.01 * number for number in range(100)], "took 1.25 ms, the second half 1.75 ms"),
     ],
 )
 def test_a_fixed_number_of_iterations_that_changes_is_told(latencies, told):
@@ -105,7 +105,7 @@ def compiled_by(competitor, misses):
 def test_whose_compile_time_includes_writing_a_cache_is_named_beside_one_whose_does_not():
     assert mixture_remarks(cases(compiled_by("a:b", 1), compiled_by("c:d", 2))) == []
     [said] = mixture_remarks(cases(compiled_by("a:b", 1), compiled_by("c:d", None)))
-    assert said == "Compile times that include writing a cache: a:b (jax); others keep none."
+    assert said == "Compile times that include writing a cache: a:b (jax); the others write none."
 
 
 def test_a_truth_in_doubt_and_one_by_majority_are_remarked_once():
@@ -118,5 +118,5 @@ def test_a_truth_in_doubt_and_one_by_majority_are_remarked_once():
     )
     assert said[0].startswith("Truth of ")
     assert said[0].endswith(f" in doubt: {doubt}")
-    assert "by two implementations of three: one and other differ by 0.5" in said[1]
+    assert "from two of three implementations: one and other differ by 0.5" in said[1]
     assert len(said) == 2

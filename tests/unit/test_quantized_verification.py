@@ -113,7 +113,7 @@ def test_tolerances_must_hold_in_addition(judge):
     assert judge(noisy(26), absolute_tolerance=0.1).passed
     verdict = judge(noisy(26), absolute_tolerance=0.01)
     assert not verdict.passed
-    assert "beyond absolute tolerance" in verdict.reason
+    assert "exceeds absolute tolerance" in verdict.reason
 
 
 def test_limits_are_by_precision_and_a_case_can_replace_them():
@@ -175,7 +175,7 @@ def test_a_quantised_competitor_is_not_ranked_beside_fp32(make_trial, finished):
     assert apart.fate is Fate.INCOMPARABLE
     assert apart.verdict is Verdict.INCOMPARABLE
     assert apart.ratio is None
-    assert apart.reason == "data type fp32 against int8"
+    assert apart.reason == "different data types: fp32 and int8"
     table = results_table(cases, baseline="jax_xla:xla").table
     cells = {column.header: list(column.cells) for column in table.columns}
     assert str(cells["verdict"][1]) == "incomparable"
@@ -191,7 +191,7 @@ def test_a_stack_is_compared_with_itself_in_fewer_bits_and_ranked_with_nobody(ma
     plain = to_result(make_trial(), finished(), run_id="r")
     cases = [Case(result=result) for result in (native, int8, plain)]
     own, other = compare_to_baseline(cases, "tflite:native")
-    assert (own.competitor, own.arithmetic) == ("tflite:int8", "int8 against fp32")
+    assert (own.competitor, own.arithmetic) == ("tflite:int8", "int8 vs fp32")
     assert own.fate is Fate.COMPARED
     assert own.ratio.estimate == pytest.approx(1.0)
     assert (other.competitor, other.arithmetic) == ("jax_xla:xla", "")

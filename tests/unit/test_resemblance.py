@@ -47,7 +47,7 @@ def test_a_close_ratio_of_such_processes_has_no_verdict():
     rising = [1.1 + 0.001 * place for place in range(10)]
     found = raced(rising)
     assert (found.verdict, found.withheld) == (Verdict.UNCLEAR, Verdict.SLOWER)
-    assert found.reason == "each process resembles the one before: the interval is too narrow"
+    assert found.reason == "consecutive processes are correlated, so the interval is too narrow"
     shuffled = [rising[place] for place in (4, 9, 0, 6, 2, 8, 1, 7, 3, 5)]
     assert raced(shuffled).verdict is Verdict.SLOWER
     assert raced([2 * time for time in rising]).verdict is Verdict.SLOWER

@@ -160,7 +160,7 @@ def test_a_foreign_file_is_refused_and_left_as_it_is(tmp_path, content):
 def test_a_newer_schema_is_named_as_such(tmp_path):
     path = tmp_path / "results.json"
     path.write_bytes(FOREIGN["newer schema"])
-    with pytest.raises(ResultsFileError, match="schema version 2, this program reads 1"):
+    with pytest.raises(ResultsFileError, match="schema version 2, expected 1"):
         ResultsFile(path).results()
 
 

@@ -212,12 +212,12 @@ def test_ceilings_that_a_result_is_above_are_measured_again(counted, monkeypatch
     answer, said, saved = _ceilings(counted, monkeypatch, measure=True, found=LOW)
     assert (answer, saved) == ((ROOF,), [ROOF])
     assert said[0] == (
-        f"{len(counted)} results are above the roof: the ceilings of {LOW.date}, taken on a "
-        "busy machine, are too low"
+        f"{len(counted)} results are above the roof: the ceilings measured on {LOW.date} on a "
+        "busy machine are too low"
     )
     answer, said, saved = _ceilings(counted, monkeypatch, measure=False, found=LOW)
     assert (answer, saved) == ((LOW,), [])
-    assert said[-1] == "`cbs doctor --ceilings` measures again"
+    assert said[-1] == "run `cbs doctor --ceilings` to measure them again"
 
 
 H100 = "NVIDIA H100 80GB HBM3"
