@@ -79,7 +79,7 @@ def circles(edges: set[tuple[str, str]]) -> list[list[str]]:
 def main() -> int:
     """Prints; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--all", action="store_true", help="print every arrow")
+    parser.add_argument("--all", action="store_true", help="print every import between packages")
     options = parser.parse_args()
     found, floor = arrows(), floors()
     if options.all:
@@ -92,11 +92,11 @@ def main() -> int:
         if floor.get(importer, 0) <= floor.get(imported, 0)
     ]
     parts = circles(set(found))
-    print(f"{len(rooms)} rooms on {max(floor.values()) + 1} floors, {len(found)} arrows")
-    print(f"{len(parts)} circles", *(" <-> ".join(part) for part in parts), sep="\n  ")
-    print(f"{len(upward)} upward arrows", *upward, sep="\n  ")
+    print(f"{len(rooms)} packages in {max(floor.values()) + 1} layers, {len(found)} imports")
+    print(f"{len(parts)} cycles", *(" <-> ".join(part) for part in parts), sep="\n  ")
+    print(f"{len(upward)} upward imports", *upward, sep="\n  ")
     missing = sorted(rooms - set(floor))
-    print(f"{len(missing)} rooms without a floor", *missing, sep="\n  ")
+    print(f"{len(missing)} packages without a layer", *missing, sep="\n  ")
     return 1 if parts or upward or missing else 0
 
 

@@ -16,14 +16,14 @@ supported_python() {
 find_python() {
   if [[ -n "${PYTHON:-}" ]]; then
     supported_python "${PYTHON}" && { echo "${PYTHON}"; return; }
-    echo "PYTHON=${PYTHON} is not a Python of 3.11 to 3.13" >&2
+    echo "PYTHON=${PYTHON} is not Python 3.11 to 3.13" >&2
     return 1
   fi
   local candidate
   for candidate in python3.11 python3.12 python3.13 python3; do
     supported_python "${candidate}" && { echo "${candidate}"; return; }
   done
-  echo "no Python of 3.11 to 3.13 found; install one, or name it with PYTHON=/path/to/python" >&2
+  echo "no Python 3.11 to 3.13 found; install one, or set PYTHON=/path/to/python" >&2
   return 1
 }
 
@@ -79,7 +79,7 @@ ensure_environment() {
   if [[ -f "${stamp}" && "$(cat "${stamp}")" == "${wanted}" ]]; then
     return 0
   fi
-  echo "installing the environment ${venv} (some minutes, once) ..." >&2
+  echo "installing the environment ${venv} (once; takes some minutes) ..." >&2
   if [[ ! -x "${venv}/bin/python" ]] || ! supported_python "${venv}/bin/python"; then
     "${FOUND_PYTHON}" -m venv "${venv}"
   fi

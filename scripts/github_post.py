@@ -53,7 +53,7 @@ def main() -> int:
         print(f"github: {error}", file=sys.stderr)
         return 1
     except (KeyError, TypeError, AttributeError) as error:
-        print(f"github: the answer is not what GitHub's is like: {error!r}", file=sys.stderr)
+        print(f"github: unexpected response: {error!r}", file=sys.stderr)
         return 1
     print(f"posted {url}")
     return 0
@@ -79,12 +79,12 @@ class Api:
             raise ApiError(f"{' and '.join(missing)} must be set, as in GitHub Actions")
         self._repository = environment["GITHUB_REPOSITORY"]
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", self._repository):
-            raise ApiError(f"GITHUB_REPOSITORY {self._repository!r} is not owner/name")
+            raise ApiError(f"GITHUB_REPOSITORY {self._repository!r} is not of the form owner/name")
         base = environment.get("GITHUB_API_URL") or "https://api.github.com"
         parts = urllib.parse.urlsplit(base)
         # A token goes over an open line to this machine only.
         if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost"):
-            raise ApiError(f"GITHUB_API_URL {base!r} is not https")
+            raise ApiError(f"GITHUB_API_URL {base!r} does not use https")
         self._base = base.rstrip("/")
         self._token = environment["GITHUB_TOKEN"]
         self._opener = urllib.request.build_opener(_NowhereElse)
@@ -156,7 +156,7 @@ def shortened(text: str) -> str:
     if len(text) <= _MOST_CHARACTERS:
         return text
     kept = text[:_MOST_CHARACTERS].rpartition("\n")[0]
-    return f"{kept}\n\n(cut here: the whole text has {len(text)} characters)\n"
+    return f"{kept}\n\n(truncated; the full text has {len(text)} characters)\n"
 
 
 if __name__ == "__main__":

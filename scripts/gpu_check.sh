@@ -27,7 +27,7 @@ find_python_with_framework() {
   done
   # Without a framework, but good enough to say that there is no GPU.
   [[ -n "${first}" ]] && { echo "${first}"; return; }
-  echo "gpu_check: not a Python of 3.11 to 3.13: ${candidates[*]}; name one with PYTHON=..." >&2
+  echo "gpu_check: not Python 3.11 to 3.13: ${candidates[*]}; choose one with PYTHON=..." >&2
   return 1
 }
 

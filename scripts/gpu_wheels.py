@@ -77,7 +77,7 @@ def make(draft: Path, scratch: Path, options: argparse.Namespace) -> None:
     # First of all: it reads the others.
     index.fetch(["packaging"])
     if not wheel_folder.import_packaging(index.directory):
-        raise WheelsError("the wheel of packaging cannot be imported")
+        raise WheelsError("cannot import the wheel of packaging")
     limit = int(options.limit_mb * _MB)
     groups: dict[str, list[str]] = {}
     taken: dict[str, Path] = {}
@@ -178,7 +178,7 @@ class Index:
         """
         wanted = list(names)
         if unlocked := [name for name in wanted if name not in self._pins]:
-            raise WheelsError(f"no lock names {', '.join(unlocked)}")
+            raise WheelsError(f"no lock file contains {', '.join(unlocked)}")
         if not wanted:
             return
         command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps"]
@@ -190,8 +190,8 @@ class Index:
         command += [f"{name}=={self._pins[name]}" for name in wanted]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            why = done.stderr.strip().splitlines() or ["it does not say why"]
-            raise WheelsError(f"pip cannot get {', '.join(wanted)}: {why[-1]}")
+            why = done.stderr.strip().splitlines() or ["no message"]
+            raise WheelsError(f"pip cannot download {', '.join(wanted)}: {why[-1]}")
 
 
 def locked_versions() -> dict[str, str]:
@@ -211,7 +211,7 @@ def add_programs(draft: Path, scratch: Path, limit: int) -> bool:
     arguments = ["-name", "|".join(MODELS), "--types", ",".join(PROGRAM_TYPES), "-o", str(made)]
     code, said = _cbs("generate", *arguments, "--root-dir", str(scratch / "root"))
     if not made.is_dir():
-        raise WheelsError(f"no programs for CUDA were made (exit code {code}): {said}")
+        raise WheelsError(f"cannot compile programs for CUDA (exit code {code}): {said}")
     total, before = _size(draft), _size(draft)
     kept = []
     for name in MODELS:
@@ -223,14 +223,14 @@ def add_programs(draft: Path, scratch: Path, limit: int) -> bool:
             continue
         shutil.rmtree(made / name, ignore_errors=True)
         if failure:
-            print(f"{PROGRAMS:<13} {name} is left out: {failure}")
+            print(f"{PROGRAMS:<13} {name} omitted: {failure}")
         else:
             _say_left_out(f"{PROGRAMS:<13} {name}", size, total, limit)
     if not kept:
         return False
     code, said = _cbs("publish", str(made), str(draft / PROGRAMS))
     if code:
-        raise WheelsError(f"the programs cannot be published: {said}")
+        raise WheelsError(f"cannot publish the programs: {said}")
     print(f"{PROGRAMS:<13} {len(kept):>3} models {(total - before) / _MB:6.1f} MB")
     return True
 
@@ -244,7 +244,7 @@ def _failure(model: Path) -> str | None:
     if set(PROGRAM_TYPES) <= {file["artifact_type"] for file in manifest["files"]}:
         return None
     reasons = "; ".join(failure["reason"] for failure in manifest["failures"])
-    return " ".join(reasons.split()) or "the manifest names no program"
+    return " ".join(reasons.split()) or "the manifest lists no program"
 
 
 def _cbs(command: str, *arguments: str) -> tuple[int, str]:
@@ -262,14 +262,16 @@ def _refuse_foreign(output: Path) -> None:
       WheelsError: there is something else.
     """
     if output.exists() and not (output / wheel_folder.CONTENTS).is_file():
-        raise WheelsError(f"{output} is there and no wheel folder: name another with --output")
+        raise WheelsError(
+            f"{output} exists and is not a wheel folder; choose another with --output"
+        )
 
 
 def _say_left_out(what: str, size: int, total: int, limit: int) -> None:
     print(
-        f"{what:<13} left out: {size / _MB:.1f} MB on top of {total / _MB:.1f} MB, over the limit "
-        f"of {limit / _MB:g} MB; take it with --limit-mb {-(-(size + total) // _MB)}, or leave out "
-        "what the machine has (--without torch-models where transformers is installed)"
+        f"{what:<13} omitted: {size / _MB:.1f} MB in addition to {total / _MB:.1f} MB exceeds the "
+        f"limit of {limit / _MB:g} MB; include it with --limit-mb {-(-(size + total) // _MB)}, or "
+        "omit what the machine has (--without torch-models if transformers is installed)"
     )
 
 
@@ -281,29 +283,46 @@ def _size(*paths: Path) -> int:
 
 def _python(text: str) -> str:
     if text not in PYTHONS:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(PYTHONS)}")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not supported; choose from {', '.join(PYTHONS)}"
+        )
     return text
 
 
 def _version(text: str) -> tuple[str, str]:
     name, separator, version = text.partition("==")
     if not separator or not name or not version:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME==VERSION")
+        raise argparse.ArgumentTypeError(f"expected NAME==VERSION, got {text!r}")
     return name.strip().lower().replace("_", "-"), version.strip()
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gpu_wheels", description=__doc__.partition("\n")[0])
     add = parser.add_argument
-    add("--python", type=_python, required=True, help=f"of the machine: {', '.join(PYTHONS)}")
-    add("--output", type=Path, default=ROOT / ".gpu-wheels", help="folder (default .gpu-wheels)")
-    add("--limit-mb", type=float, default=40, help="of the whole folder (default %(default)g)")
+    add(
+        "--python",
+        type=_python,
+        required=True,
+        help=f"Python version of the machine: {', '.join(PYTHONS)}",
+    )
+    add(
+        "--output",
+        type=Path,
+        default=ROOT / ".gpu-wheels",
+        help="folder to write to (default .gpu-wheels)",
+    )
+    add(
+        "--limit-mb",
+        type=float,
+        default=40,
+        help="largest size of the folder (default %(default)g)",
+    )
     add(
         "--without",
         action="append",
         default=[],
         choices=[group for group in GROUPS if group != CORE],
-        help="a group that the machine has, or that is not wanted; may be repeated",
+        help="omit a group, for example because the machine has it; may be repeated",
     )
     add(
         "--take",
@@ -311,13 +330,13 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         type=_version,
         metavar="NAME==VERSION",
-        help="another version than that of our locks, e.g. the flax that the machine's jax needs",
+        help="use this version instead of the locked one, e.g. the flax for the machine's jax",
     )
     add(
         "--no-programs",
         dest="programs",
         action="store_false",
-        help="compile no models for CUDA with IREE",
+        help="do not compile models for CUDA with IREE",
     )
     return parser
 

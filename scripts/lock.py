@@ -47,7 +47,7 @@ def closure(requirements: Iterable[Requirement]) -> dict[str, str]:
         seen.add(key)
         dist = distribution(requirement.name)
         if not requirement.specifier.contains(dist.version, prereleases=True):
-            raise SystemExit(f"{requirement} is required, {dist.version} is installed")
+            raise SystemExit(f"{requirement} is required, but {dist.version} is installed")
         found[key[0]] = Version(dist.version).public
         waiting += applicable(dist.requires or [], requirement.extras)
     return found

@@ -33,13 +33,13 @@ while (($#)); do
     --torchbench) export CBS_TORCHBENCH="$2"; shift 2 ;;
     --bench) export CBS_BENCH="$2"; shift 2 ;;
     --) shift; break ;;
-    *) echo "no option $1; see the head of $0" >&2; exit 1 ;;
+    *) echo "unknown option $1; see the top of $0" >&2; exit 1 ;;
   esac
 done
 
 # Said now, not when the cases have run.
 for given in "${CBS_TORCHBENCH:-}" "${CBS_BENCH:-}"; do
-  [[ -z "${given}" || -e "${given}" ]] || { echo "nightly: ${given} is not there" >&2; exit 1; }
+  [[ -z "${given}" || -e "${given}" ]] || { echo "nightly: ${given} does not exist" >&2; exit 1; }
 done
 
 MODELS=""

@@ -20,7 +20,7 @@ use_environment() {
     ensure_environment "${venv}" "${CBS_ROOT}/requirements/dev.txt"
   fi
   if [[ ! -x "${venv}/bin/cbs" ]]; then
-    echo "no cbs in ${venv}: install this checkout there, or leave CBS_VENV unset" >&2
+    echo "no cbs in ${venv}: install this checkout there, or unset CBS_VENV" >&2
     return 1
   fi
   PATH="$(cd "${venv}" && pwd)/bin:${PATH}"
@@ -43,10 +43,10 @@ worse() {
 
 meaning() {
   case "$1" in
-    0) echo "all is well" ;;
+    0) echo "no problems" ;;
     1) echo "something failed" ;;
     2) echo "a wrong output, or a regression" ;;
     3) echo "data is missing" ;;
-    *) echo "ended with $1" ;;
+    *) echo "exit code $1" ;;
   esac
 }

@@ -17,12 +17,12 @@ FOLDER="${2:?a folder to work in}"
 shift 2
 for results in "$@"; do
   if [[ ! -f "${results}" ]]; then
-    echo "no results file ${results}: nothing was run, so there is nothing to publish" >&2
+    echo "no results file ${results}: nothing to publish" >&2
     exit 3
   fi
 done
 if (($# == 0)); then
-  echo "no results file was named" >&2
+  echo "no results file given" >&2
   exit 3
 fi
 use_environment
@@ -46,7 +46,7 @@ code=0
 mapfile -t every < <(find "${EARLIER}" -path '*/nights/*/*.json' | sort)
 cbs history import "${every[@]}" || code=$?
 if ((code == 1)); then
-  echo "nightly: the history cannot be written; the results are in ${STORE}/nights/${NIGHT}" >&2
+  echo "nightly: cannot write the history; the results are in ${STORE}/nights/${NIGHT}" >&2
 fi
 
 looked=0
@@ -66,7 +66,7 @@ fi
 shown=0
 cbs report "$@" "${report[@]}" || shown=$?
 if [[ ! -f "${NEW}/report.html" ]]; then
-  echo "nightly: the page cannot be made" >&2
+  echo "nightly: cannot create the page" >&2
   code="$(worse "${code}" "${shown}")"
 fi
 

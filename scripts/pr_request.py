@@ -43,12 +43,13 @@ def request_of(text: str) -> tuple[str, str, str] | None:
     if not lines:
         return None
     if len(lines) > 1:
-        raise RequestError(f"{len(lines)} different lines RUN_BENCHMARK; one can be run")
+        raise RequestError(f"{len(lines)} different RUN_BENCHMARK lines; keep one")
     match = _REQUEST.fullmatch(lines[0])
     if match is None:
         raise RequestError(
-            "write RUN_BENCHMARK: NAME [BACKENDS], where NAME is the start of names of models, of "
-            "letters, digits and _ (or torchbench/NAME, bench/NAME), and BACKENDS are such as "
+            "write RUN_BENCHMARK: NAME [BACKENDS]; NAME is the beginning of model names, in "
+            "letters, "
+            "digits and _ (or torchbench/NAME, bench/NAME); example of BACKENDS: "
             "jax_xla,pt_inductor:eager"
         )
     kind = match[1] or "models"
@@ -78,7 +79,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     if request is None:
-        print("the text has no line RUN_BENCHMARK: NAME [BACKENDS]", file=sys.stderr)
+        print("the text has no RUN_BENCHMARK: NAME [BACKENDS] line", file=sys.stderr)
         return 3
     print("\n".join(request))
     return 0

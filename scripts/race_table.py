@@ -42,7 +42,7 @@ def raced(cases: Iterable[Case], old: str, new: str) -> list[Comparison]:
             sides[name][definition.environment.name] = case
     for names, pair in sides.items():
         if len(pair) < 2:
-            raise UnpairedError(f"{' '.join(names)} was run in {''.join(pair)} only")
+            raise UnpairedError(f"{' '.join(names)} ran only in {''.join(pair)}")
     return [compared(pair[old], pair[new], threshold=NOISE_THRESHOLD) for pair in sides.values()]
 
 
@@ -68,7 +68,7 @@ def main() -> int:
     if comparisons:
         print(as_markdown(comparisons, summary), end="")
     else:
-        print(f"No case was run in both {old} and {new}.")
+        print(f"No case ran in both {old} and {new}.")
     return exit_code(summary)
 
 

@@ -5,6 +5,6 @@ cd "$(dirname "$0")/.."
 
 version="$(sed -n 's/^version = "\(.*\)"$/\1/p' pyproject.toml)"
 if [[ "${1:-}" != "v${version}" ]]; then
-  echo "the tag is '${1:-}', and pyproject.toml says v${version}: nothing is released" >&2
+  echo "the tag is '${1:-}', but pyproject.toml has v${version}: nothing is released" >&2
   exit 1
 fi

@@ -15,7 +15,7 @@ def main() -> int:
     text = json.dumps(schema(), indent=1) + "\n"
     if sys.argv[1:] == ["--check"]:
         same = SCHEMA_FILE.read_text(encoding="utf-8") == text
-        print("the schema is as the classes say" if same else f"{SCHEMA_FILE} is out of date")
+        print("the schema is up to date" if same else f"{SCHEMA_FILE} is out of date")
         return 0 if same else 1
     SCHEMA_FILE.write_text(text, encoding="utf-8")
     return 0

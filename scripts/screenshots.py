@@ -34,7 +34,7 @@ def main() -> None:
     """Builds the page and takes the pictures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "screenshots")
-    parser.add_argument("--site", type=Path, help="folder of the documentation's pages")
+    parser.add_argument("--site", type=Path, help="folder of the built documentation")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     if options.site is not None:

@@ -38,7 +38,7 @@ def main() -> int:
     sync.add_argument("url")
     sync.add_argument("prefix")
     sync.add_argument("directory", type=Path)
-    sync.add_argument("--suffix", default="", help="only names that end so")
+    sync.add_argument("--suffix", default="", help="copy only names with this ending")
     listing = commands.add_parser("list")
     listing.add_argument("url")
     listing.add_argument("prefix", nargs="?", default="")
@@ -93,7 +93,7 @@ def path_of(directory: Path, name: str) -> Path:
     """
     parts = PurePosixPath(name).parts
     if not parts or any(part in ("..", "/") for part in parts):
-        raise StoreError(f"{name!r} is not a name for a file below {directory}")
+        raise StoreError(f"{name!r} is not a valid file name below {directory}")
     return directory.joinpath(*parts)
 
 
@@ -111,7 +111,7 @@ def fetch(store: Store, name: str, size_bytes: int, path: Path) -> None:
                     while piece := body.read(_CHUNK_BYTES):
                         file.write(piece)
                 if temporary.stat().st_size != size_bytes:
-                    raise TransientError(f"{store.url_of(name)} ended early")
+                    raise TransientError(f"{store.url_of(name)} is incomplete")
             return
         except TransientError:
             if attempt + 1 == _ATTEMPTS:

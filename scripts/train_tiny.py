@@ -162,7 +162,7 @@ def languages(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns held-out sentences with what module and head make of them in float64."""
     if wheel is None:
-        sys.exit("bert-tiny needs --django")
+        sys.exit("bert-tiny needs --django WHEEL")
     by_message = sentences(wheel)
     messages = sorted(by_message)
     rng.shuffle(messages)

@@ -37,7 +37,7 @@ for manifest in "${OUTPUT_DIR}"/*/manifest.json; do
   urls+=("${url}")
 done
 if ((${#urls[@]} == 0)); then
-  echo "no model was made" >&2
+  echo "no model was exported" >&2
   exit 3
 fi
 mkdir -p "$(dirname "${LOCK_FILE}")"

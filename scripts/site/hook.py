@@ -65,7 +65,7 @@ def _home() -> str:
     # The picture is cut, so that the cards are on the first screen.
     picture = re.search(r"^!\[.*\)$", text, re.MULTILINE)
     if picture is None:
-        raise ValueError("README.md has no picture, below which the front page has its cards")
+        raise ValueError("README.md has no picture; the front page needs one above its cards")
     head = f"{text[: picture.end()]}{{ .first-screen }}\n\n"
     hidden = "---\nhide:\n  - navigation\n  - toc\n---\n\n"
     cards = (ROOT / "scripts/site/home.md").read_text("utf-8")

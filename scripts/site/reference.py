@@ -34,20 +34,20 @@ _UNITS = {
     "_ratio": "ratio",
 }
 VARIABLES = {
-    "CBS_ROOT_DIR": "folder of artifacts; as `--root-dir` (default: `artifacts/root`)",
+    "CBS_ROOT_DIR": "folder of artifacts; same as `--root-dir` (default: `artifacts/root`)",
     "CBS_LOCKS_DIR": "folder of lock files of published artifacts (default: `artifacts/locks`)",
-    "CBS_HISTORY": "URL or file of the history; as `cbs history --db`",
-    "CBS_FOREIGN_NETWORK": "`1` lets TorchBench's folders reach the network",
-    "CBS_USERBENCHMARK_OUTPUT": "folder that userbenchmarks write to",
-    "CBS_GPU_WHEELS": "folder of wheels of `scripts/gpu_check.sh`; as `--wheels`",
-    "CBS_VENV": "environment that the nightly's scripts use as it is",
-    "CBS_STORE": "store of the nightly: `gs://bucket/folder`, or a directory",
+    "CBS_HISTORY": "URL or file of the history; same as `cbs history --db`",
+    "CBS_FOREIGN_NETWORK": "`1` allows TorchBench's folders to use the network",
+    "CBS_USERBENCHMARK_OUTPUT": "output folder of userbenchmarks",
+    "CBS_GPU_WHEELS": "wheel folder for `scripts/gpu_check.sh`; same as `--wheels`",
+    "CBS_VENV": "existing environment for the nightly scripts, used without changes",
+    "CBS_STORE": "store for nightly results: `gs://bucket/folder`, or a directory",
     "CBS_SHARDS": "shards of the nightly workflow, as JSON",
-    "CBS_BENCH": "milabench configuration that the nightly runs as well",
-    "CBS_TORCHBENCH": "TorchBench's folders that the nightly runs as well",
-    "CBS_TORCHBENCH_BACKENDS": "backends that the nightly runs them through (default: the shard's)",
-    "CBS_RUN_OPTIONS": "further options of `cbs run` for `scripts/pr_benchmark.sh`",
-    "CBS_USE_UV": "`0` has the scripts use pip where uv is on the path",
+    "CBS_BENCH": "milabench configuration that the nightly also runs",
+    "CBS_TORCHBENCH": "TorchBench folders that the nightly also runs",
+    "CBS_TORCHBENCH_BACKENDS": "backends for these folders (default: the backends of the shard)",
+    "CBS_RUN_OPTIONS": "additional options for `cbs run` in `scripts/pr_benchmark.sh`",
+    "CBS_USE_UV": "`0` makes the scripts use pip even if uv is available",
 }
 # Set by the suite for processes of its own: nothing for people.
 _INTERNAL = {
@@ -92,8 +92,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _commands() -> str:
     os.environ["COLUMNS"] = "88"
     rows = [[f"[`cbs {c.name}`](#cbs-{c.name})", _plain(c.help)] for c in COMMANDS]
-    parts = ["# Commands\n", "What `cbs COMMAND --help` says, of every command.\n"]
-    parts.append(_table(["command", "what it does"], rows))
+    parts = ["# Commands\n", "The output of `cbs COMMAND --help` for every command.\n"]
+    parts.append(_table(["command", "purpose"], rows))
     for command in COMMANDS:
         parser = Parser(prog=f"cbs {command.name}", description=command.help)
         command.add_options(parser)
@@ -115,7 +115,7 @@ def _of_parser(parser: argparse.ArgumentParser, text: str, heading: str) -> str:
             elif action.help is not argparse.SUPPRESS and action.dest != "help":
                 rows.append([_spelt(action), _help(formatter, action)])
         if rows:
-            parts += [f"**{group.title}**\n", _table(["option", "what it does"], rows)]
+            parts += [f"**{group.title}**\n", _table(["option", "meaning"], rows)]
     if parser.epilog:
         parts.append(f"```text\n{parser.epilog.strip()}\n```\n")
     return "\n".join([*parts, *below])
@@ -148,7 +148,7 @@ def _spelt(action: argparse.Action) -> str:
 def _backends() -> str:
     parts = ["# Backends and compilers\n"]
     parts.append(
-        "What `cbs run --backend` takes. A compiler marked `*` runs only if it is named. "
+        "Values for `cbs run --backend`. A compiler marked `*` runs only if it is named. "
         "`+option` follows a compiler's name, as in `pt_inductor:inductor+freezing`.\n"
     )
     for info in backends().values():
@@ -157,7 +157,7 @@ def _backends() -> str:
             f"## {info.name}\n",
             f"Models from {models}; measures at `{info.level}`. To install: `{info.install}`\n",
             _table(
-                ["compiler", "what it is", "options"],
+                ["compiler", "description", "options"],
                 [
                     [
                         _code(compiler.name) + ("" if compiler.default else " *"),
@@ -174,10 +174,13 @@ def _backends() -> str:
                 ],
             ),
         ]
-    parts += ["## Recipes\n", "A recipe computes in fewer bits. It is an option of a compiler.\n"]
+    parts += [
+        "## Recipes\n",
+        "A recipe makes a model compute in fewer bits. It is an option of a compiler.\n",
+    ]
     parts.append(
         _table(
-            ["recipe", "what it does", "applied by"],
+            ["recipe", "description", "applied by"],
             [
                 [_code(r.usage), _plain(r.description), ", ".join(map(_code, r.by_backend))]
                 for r in recipes().values()
@@ -196,7 +199,7 @@ def _attributes(text: str) -> dict[str, str]:
 def _said_of(kind: Any) -> str:
     says = _attributes(kind.__doc__)
     return _table(
-        [kind.__name__.lower(), "what it means"],
+        [kind.__name__.lower(), "meaning"],
         [[_code(member.value), _markup(says[member.name])] for member in kind],
     )
 
@@ -212,17 +215,17 @@ def _statuses() -> str:
 ## How a trial ended
 
 {_said_of(Status)}
-`agreed` stands for `ok` in tables where there is no float64 run to judge by. A failure that is in
-`expected_failures.toml` is shown as `expected`.
+Tables show `agreed` instead of `ok` if no float64 run exists to judge by. They show a failure that
+`expected_failures.toml` lists as `expected`.
 
-## What a comparison says
+## Verdicts of comparisons
 
 {_said_of(Verdict)}"""
 
 
 def _exit_codes() -> str:
     return "# Exit codes\n\n" + _table(
-        ["code", "what it means"], [[_code(code), _cell(text)] for code, text in EXIT_CODES.items()]
+        ["code", "meaning"], [[_code(code), _cell(text)] for code, text in EXIT_CODES.items()]
     )
 
 
@@ -239,18 +242,18 @@ def _environment() -> str:
     if odd := used ^ VARIABLES.keys() ^ _INTERNAL:
         raise ValueError(f"scripts/site/reference.py and the code disagree on {sorted(odd)}")
     others = {
-        "NO_COLOR": "no colours in tables",
+        "NO_COLOR": "disables colours in tables",
         "COLUMNS": "width of tables",
-        "XDG_CACHE_HOME": "where artifacts are kept without a checkout (default `~/.cache`)",
-        "XDG_DATA_HOME": "where the history is kept (default `~/.local/share`)",
+        "XDG_CACHE_HOME": "folder for artifacts if you run without a checkout (default `~/.cache`)",
+        "XDG_DATA_HOME": "folder for the history (default `~/.local/share`)",
         "CUDA_VISIBLE_DEVICES": "GPUs that may be used",
-        "MILABENCH_CONFIG, MILABENCH_BASE": "as milabench reads them, for `cbs bench`",
-        "PYTHON": "interpreter that the scripts make environments with",
+        "MILABENCH_CONFIG, MILABENCH_BASE": "same as for milabench; used by `cbs bench`",
+        "PYTHON": "interpreter with which the scripts create environments",
     }
     rows = [[_code(name), _cell(text)] for name, text in {**VARIABLES, **others}.items()]
     return f"""# Environment variables
 
-{_table(["variable", "what it does"], rows)}
+{_table(["variable", "purpose"], rows)}
 Workers get a clean environment, and results record those variables that change speed or numbers:
 see [design note 0023](../design/0023-environment-of-workers.md).
 """
@@ -283,7 +286,7 @@ def _of_record(name: str, kind: Mapping[str, Any]) -> str:
         ]
         for field, of in kind.get("properties", {}).items()
     ]
-    return f"## {name}\n\n{first}\n\n" + _table(["field", "type", "unit", "what it is"], rows)
+    return f"## {name}\n\n{first}\n\n" + _table(["field", "type", "unit", "description"], rows)
 
 
 def _unit(field: str, kind: Mapping[str, Any]) -> str:

@@ -173,5 +173,5 @@ def test_an_environment_that_is_not_there_is_made_with_the_interpreter_that_is_n
     recorder = Recorder(tmp_path, "pt")
     done = recorder.run("A.+", VENV_DIR=str(tmp_path / "new"), PYTHON="/bin/false")
     assert done.returncode != 0
-    assert "PYTHON=/bin/false is not a Python of 3.11 to 3.13" in done.stderr
+    assert "PYTHON=/bin/false is not Python 3.11 to 3.13" in done.stderr
     assert recorder.commands("generate") == []

@@ -80,7 +80,9 @@ def test_without_a_gpu_there_is_one_line_and_3(arguments, tmp_path, bare):
     for python in (sys.executable, bare):
         done = _run(CHECK, *arguments, cwd=tmp_path, PYTHON=str(python))
         assert (done.returncode, done.stdout) == (3, "")
-        assert re.fullmatch(r"gpu_check: no NVIDIA GPU found \(.+--device host-cpu.*\n", done.stderr)
+        assert re.fullmatch(
+            r"gpu_check: no NVIDIA GPU found \(.+--device host-cpu.*\n", done.stderr
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -88,7 +90,7 @@ def test_a_python_that_is_none_is_said_so(tmp_path):
     done = _run(CHECK, PYTHON="/bin/false")
     assert done.returncode == 1
     assert done.stderr == (
-        "gpu_check: not a Python of 3.11 to 3.13: /bin/false; name one with PYTHON=...\n"
+        "gpu_check: not Python 3.11 to 3.13: /bin/false; choose one with PYTHON=...\n"
     )
 
 
@@ -232,7 +234,7 @@ def test_the_folder_holds_its_groups_and_nothing_of_the_machine(make, tmp_path):
     files = {path.name for path in (tmp_path / "wheels").glob("*.whl")}
     assert files == {name for group in contents["groups"].values() for name in group}
     # The group that does not fit says how to get it, and that is true.
-    said = re.search(r"^iree +left out: 2\.0 MB .*--limit-mb (\d+)", done.stdout, re.MULTILINE)
+    said = re.search(r"^iree +omitted: 2\.0 MB .*--limit-mb (\d+)", done.stdout, re.MULTILINE)
     done = make("--without=tests", "--without=page", "--limit-mb", said[1])
     assert "iree" in _contents(tmp_path / "wheels")["groups"], done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["wheels"]
@@ -248,7 +250,7 @@ def test_another_version_than_that_of_the_locks_can_be_taken(make, index, tmp_pa
     assert "flax-99.0-py3-none-any.whl" in _contents(tmp_path / "wheels")["groups"]["jax-models"]
     refused = make(*only_jax, "--take", "flax")
     assert refused.returncode == 2
-    assert "'flax' is not NAME==VERSION" in refused.stderr
+    assert "expected NAME==VERSION, got 'flax'" in refused.stderr
 
 
 def test_a_folder_that_cannot_be_made_leaves_the_old_one(make, index, tmp_path):
@@ -259,7 +261,7 @@ def test_a_folder_that_cannot_be_made_leaves_the_old_one(make, index, tmp_path):
     only_jax = [f"--without={group}" for group in ("tests", "page", "torch-models", "iree")]
     done = make(*only_jax, source=short)
     assert done.returncode == 1
-    assert re.match(r"gpu_wheels: pip cannot get msgpack: .*msgpack", done.stderr)
+    assert re.match(r"gpu_wheels: pip cannot download msgpack: .*msgpack", done.stderr)
     assert list(tmp_path.iterdir()) == []
     assert make(*only_jax, "--without", "jax-models").returncode == 0
     before = _contents(tmp_path / "wheels")
@@ -274,13 +276,16 @@ def test_what_is_no_wheel_folder_is_not_replaced(make, tmp_path):
     (tmp_path / "wheels" / "mine").write_text("")
     done = make()
     assert done.returncode == 1
-    assert "is there and no wheel folder" in done.stderr
+    assert "exists and is not a wheel folder" in done.stderr
     assert (tmp_path / "wheels" / "mine").is_file()
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(["--python", "3.10"], "'3.10' is none of 3.11"), (["--without", "core"], "invalid choice")],
+    [
+        (["--python", "3.10"], "'3.10' is not supported; choose from 3.11"),
+        (["--without", "core"], "invalid choice"),
+    ],
 )
 def test_usage_errors_of_the_folder(make, arguments, words):
     done = make(*arguments)
@@ -338,7 +343,7 @@ def test_a_model_that_cannot_be_compiled_is_named(script, exporter, tmp_path, ca
     exporter[script.MODELS[1]] = "iree-compile:\n failed to distribute"
     assert script.add_programs(tmp_path / "folder", tmp_path, 40_000_000)
     assert _published(tmp_path) == {*script.MODELS} - {script.MODELS[1]}
-    said = f"{script.MODELS[1]} is left out: iree-compile: failed to distribute\n"
+    said = f"{script.MODELS[1]} omitted: iree-compile: failed to distribute\n"
     assert said in capsys.readouterr().out
 
 
@@ -346,7 +351,7 @@ def test_programs_keep_to_the_limit(script, exporter, tmp_path, capsys):
     assert script.add_programs(tmp_path / "folder", tmp_path, 2_500_000)
     assert _published(tmp_path) == set(script.MODELS[:2])
     out = capsys.readouterr().out
-    assert out.count("left out: 1.0 MB on top of 2.0 MB") == len(script.MODELS) - 2
+    assert out.count("omitted: 1.0 MB in addition to 2.0 MB") == len(script.MODELS) - 2
     assert "--limit-mb 4, " in out
 
 

@@ -159,7 +159,7 @@ def test_a_broken_answer_is_asked_for_again(gcs, tmp_path):
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x", ""])
 def test_no_name_leads_out_of_a_folder(name, tmp_path):
     functions = runpy.run_path(str(SCRIPTS / "store.py"))
-    with pytest.raises(functions["StoreError"], match="is not a name for a file below"):
+    with pytest.raises(functions["StoreError"], match="is not a valid file name below"):
         functions["path_of"](tmp_path, name)
 
 
@@ -290,16 +290,16 @@ def test_a_text_that_is_too_long_is_cut_at_a_line_and_says_so(github, tmp_path):
     _post(github, "comment", "--pull", "7", "--marker", "x", text)
     body = github.comments[0]["body"]
     assert len(body) < 65_536
-    assert body.endswith("(cut here: the whole text has 100000 characters)\n")
-    assert "a line of the table\n\n(cut" in body
+    assert body.endswith("(truncated; the full text has 100000 characters)\n")
+    assert "a line of the table\n\n(truncated" in body
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"GITHUB_TOKEN": ""}, "GITHUB_TOKEN must be set"),
-        ({"GITHUB_REPOSITORY": "a/b/../c"}, "is not owner/name"),
-        ({"GITHUB_API_URL": "http://example.org"}, "is not https"),
+        ({"GITHUB_REPOSITORY": "a/b/../c"}, "is not of the form owner/name"),
+        ({"GITHUB_API_URL": "http://example.org"}, "does not use https"),
         ({"GITHUB_API_URL": "http://127.0.0.1:1"}, "Connection refused"),
         ({"GITHUB_REPOSITORY": "owner/other"}, "404"),
     ],
@@ -337,7 +337,7 @@ def test_what_others_have_brought_is_looked_for_before_anything_runs(tmp_path, o
         environment={"CBS_VENV": sys.prefix},
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"nightly: {tmp_path}/nowhere is not there\n"
+    assert done.stderr == f"nightly: {tmp_path}/nowhere does not exist\n"
 
 
 def test_an_environment_without_cbs_is_refused(tmp_path):
@@ -397,7 +397,7 @@ def test_nights_are_published_and_the_second_one_shows_trends(nightly, tmp_path,
     for night in ("1", "2"):
         done = nightly(*where, *TOY, *TOY_SUITE, *sampling, NIGHT=night)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
-        assert "nightly: regressions: all is well" in done.stderr
+        assert "nightly: regressions: no problems" in done.stderr
     published = _published(nightly.folder)
     for night in ("1", "2"):
         for name in ("host-cpu.json", "report.html", "report.md"):
@@ -581,7 +581,7 @@ def test_a_script_races_in_the_environments_of_both_sides(proposal, environment,
 @pytest.mark.parametrize(
     ("variables", "code", "message"),
     [
-        ({"PR_BODY": "nothing"}, 3, "has no line RUN_BENCHMARK"),
+        ({"PR_BODY": "nothing"}, 3, "has no RUN_BENCHMARK"),
         ({"PR_BODY": "RUN_BENCHMARK: $(id)"}, 1, "write RUN_BENCHMARK: NAME"),
         ({"PR_BODY": "RUN_BENCHMARK: X", "BASE_SHA": "gone"}, 1, "no commit gone in this checkout"),
         ({"PR_BODY": "RUN_BENCHMARK: NO_SUCH test_numpy"}, 1, "NO_SUCH"),
@@ -615,8 +615,8 @@ def test_the_table_of_a_race_has_a_row_for_each_case_of_both_environments(tmp_pa
     for sides, code, text in (
         ((side("base"), side("head", scale=1.5)), 2, "| jax_xla:xla@head (jax) |"),
         ((side("base"), side("head", status="wrong_output")), 2, "wrong_output"),
-        ((side("base"), side("other")), 3, "was run in base only"),
-        ((record("w1"),), 3, "No case was run in both base and head"),
+        ((side("base"), side("other")), 3, "ran only in base"),
+        ((record("w1"),), 3, "No case ran in both base and head"),
     ):
         results.write_text(json.dumps(document(*sides)))
         done = _python("race_table.py", results, "base", "head", "### Race")

@@ -54,5 +54,5 @@ def test_no_circle_and_no_arrow_upward():
         [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "0 circles" in done.stdout
-    assert "0 upward arrows" in done.stdout
+    assert "0 cycles" in done.stdout
+    assert "0 upward imports" in done.stdout
