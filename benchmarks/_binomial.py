@@ -14,6 +14,6 @@ def share_interval(successes: int, trials: int, *, level: float = 0.95) -> tuple
       ValueError: no trials, or more successes than trials.
     """
     if not 0 <= successes <= trials or not trials:
-        raise ValueError(f"{successes} of {trials} is not a share")
+        raise ValueError(f"expected 0 to {trials} successes of at least 1 trial, got {successes}")
     found = stats.binomtest(successes, trials).proportion_ci(level, method="exact")
     return float(found.low), float(found.high)

@@ -111,5 +111,5 @@ def _print_goal(entries: Sequence[Entry], section: Section, judge: Judge, goal: 
         return
     share = successes / trials
     met = share >= POWER_GOAL if section.slow_down else share <= FALSE_GOAL
-    few = f", too few pairs to tell ({DUE_PAIRS} are due)" if trials < DUE_PAIRS else ""
+    few = f", too few pairs ({DUE_PAIRS} required)" if trials < DUE_PAIRS else ""
     print_goal(goal, met=met, found=f"{_share(successes, trials)}{few}")

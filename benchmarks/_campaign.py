@@ -53,13 +53,23 @@ def options(description: str, *, name: str, pairs: int) -> ArgumentParser:
     """Returns the options that campaigns have in common."""
     parser = ArgumentParser(description=description)
     add = parser.add_argument
-    add("--pairs", type=int, default=pairs, help=f"pairs of each section (default {pairs})")
-    add("--minutes", type=float, help="begin no pair that would probably end after so many")
-    add("--warmup", type=int, default=5, help="of the usual methods: iterations before (default 5)")
-    add("--iterations", type=int, default=100, help="of the usual methods (default 100)")
+    add(
+        "--pairs",
+        type=int,
+        default=pairs,
+        help=f"measure this many pairs per section (default {pairs})",
+    )
+    add("--minutes", type=float, help="start no pair that would probably end after this time")
+    add("--warmup", type=int, default=5, help="warm-up iterations of the usual methods (default 5)")
+    add("--iterations", type=int, default=100, help="iterations of the usual methods (default 100)")
     add("--seed", type=int, default=1)
-    add("--output", type=Path, default=Path(f"results/{name}.jsonl"), help="is gone on with")
-    add("--report-only", action="store_true", help="print the tables of what is there")
+    add(
+        "--output",
+        type=Path,
+        default=Path(f"results/{name}.jsonl"),
+        help="file to write or continue",
+    )
+    add("--report-only", action="store_true", help="print the tables of existing pairs only")
     return parser
 
 
@@ -95,7 +105,7 @@ def measure_in_turns(
             if journal.has(section, number):
                 continue
             if not budget.allows_another():
-                print("the time is over")
+                print("time limit reached")
                 return
             with budget.timed():
                 seed, methods = measure(section, number)

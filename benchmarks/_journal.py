@@ -43,7 +43,9 @@ class Journal:
         names = [n for n in {**known, **configuration} if known.get(n) != configuration.get(n)]
         if names:
             differ = "; ".join(f"{n} {known.get(n)} against {configuration.get(n)}" for n in names)
-            raise JournalError(f"{self.path} was made otherwise ({differ}): give another --output")
+            raise JournalError(
+                f"{self.path} has other settings ({differ}); choose another --output"
+            )
 
     def has(self, section: str, number: int) -> bool:
         """Tells whether that pair has been measured."""
@@ -67,7 +69,7 @@ def _entry(line: str, where: str) -> Entry:
         entry = None
     if entry is None or not line.endswith("\n"):
         # A script that was killed while it wrote leaves such a line.
-        raise JournalError(f"{where} is not whole: remove that line")
+        raise JournalError(f"{where} is incomplete; remove that line")
     if not isinstance(entry, dict) or not set(entry) >= _FIELDS:
-        raise JournalError(f"{where} is not an entry of these scripts: give another --output")
+        raise JournalError(f"{where} is not an entry of these scripts; choose another --output")
     return entry

@@ -18,16 +18,16 @@ from openxla.benchmark.models.shared_model import ArchitectureModel
 
 # Why a model is in no table of Keras'.
 ABSENT: Mapping[str, str] = {
-    "sd_unet": "KerasHub has no U-Net: its Stable Diffusion 3 denoises by a transformer, and "
-    "KerasCV, which had one, was merged into it without",
+    "sd_unet": "KerasHub has no U-Net: its Stable Diffusion 3 denoises with a transformer, and "
+    "the U-Net of KerasCV was not merged into it",
 }
 # What differs from ours, other than the order of sums.
 REMARKS: Mapping[str, str] = {
-    "bert": "GELU by its tanh approximation, which is cheaper",
-    "efficientnet": "divides pixels by 255 first, and has a layer to normalise them",
+    "bert": "computes GELU with the tanh approximation, which is cheaper",
+    "efficientnet": "divides pixels by 255 first, and normalises them in a layer",
     "resnet": "channels-last input",
-    "sd_clip": "epsilon of the last norm 1e-6 instead of 1e-5",
-    "t5": "adds a mask of ones, and finds the buckets of distances in the program",
+    "sd_clip": "uses 1e-6 instead of 1e-5 as the epsilon of the last norm",
+    "t5": "adds a mask of ones, and computes the distance buckets in the program",
 }
 
 _PROGRAMS: Mapping[str, Callable[[ArchitectureModel, Sequence[Any]], KerasProgram]] = {

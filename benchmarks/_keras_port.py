@@ -51,7 +51,7 @@ def port(network: Any, weights: Arrays, renaming: Renaming) -> None:
             assign(variable, weights[name])
             left.discard(name)
     if left:
-        raise ValueError(f"{network.name} took no {', '.join(sorted(left)[:8])}")
+        raise ValueError(f"{network.name} did not accept {', '.join(sorted(left)[:8])}")
 
 
 def assign(variable: Any, value: Any) -> None:

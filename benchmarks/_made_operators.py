@@ -178,7 +178,7 @@ def _with_recipe(record: Json, recipe: str, signal: float, left: float, shape: S
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("output", type=Path)
-    parser.add_argument("--powers", default="4-10", help="of two, from the least to the largest")
+    parser.add_argument("--powers", default="4-10", help="smallest and largest power of two")
     parser.add_argument("--night", type=int, default=0)
     parser.add_argument("--slower", action="store_true", help="plant slow-downs")
     options = parser.parse_args()

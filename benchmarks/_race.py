@@ -96,7 +96,7 @@ def print_raced(title: str, raced: Raced, remarks: Mapping[str, str]) -> None:
         blocks = raced.blocks_ms[name]
         against = "" if name == OURS else str(raced.ratios[name])
         rows.append([*row, f"{statistics.median(blocks):.2f}", f"{min(blocks):.2f}", against])
-    print_table(["program", "max abs diff", "median ms", "best ms", "ours / it"], rows)
+    print_table(["program", "max abs diff", "median ms", "best ms", "ours / this"], rows)
     for name, remark in remarks.items():
         print(f"  {name}: {remark}")
 

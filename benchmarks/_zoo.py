@@ -145,15 +145,20 @@ def options(description: str, *, script: str) -> argparse.ArgumentParser:
     """Returns the options that the tables have in common."""
     parser = argparse.ArgumentParser(description=description)
     add = parser.add_argument
-    add("--rounds", type=int, default=15, help="blocks of each program (default 15)")
-    add("--only", type=_names, default=tuple(ENTRIES), help="e.g. bert,resnet (default all)")
-    add("--quick", action="store_true", help="tiny models, to try the script; keeps no record")
-    add("--root-dir", type=Path, help="checkpoints, as for `cbs run`")
+    add("--rounds", type=int, default=15, help="measure this many blocks per program (default 15)")
+    add(
+        "--only",
+        type=_names,
+        default=tuple(ENTRIES),
+        help="architectures, e.g. bert,resnet (default all)",
+    )
+    add("--quick", action="store_true", help="try the script with tiny models; keep no record")
+    add("--root-dir", type=Path, help="folder of checkpoints, same as for `cbs run`")
     add(
         "--output",
         type=Path,
         default=Path(__file__).parent / "recorded" / f"{script}.jsonl",
-        help="a line for each table; one of the same model is replaced (default %(default)s)",
+        help="file with one line per table; replaces a model's old line (default %(default)s)",
     )
     return parser
 

@@ -41,13 +41,13 @@ QUICK_MINUTES = 13.0
 def main() -> int:
     parser = options(__doc__.partition("\n")[0], name="aa_calibration", pairs=DUE_PAIRS)
     parser.add_argument(
-        "--quick", action="store_true", help=f"the same as --minutes {QUICK_MINUTES:.0f}"
+        "--quick", action="store_true", help=f"same as --minutes {QUICK_MINUTES:.0f}"
     )
     parser.add_argument(
         "--section",
         action="append",
         choices=[section.name for section in SECTIONS],
-        help="only this one; may be repeated",
+        help="measure only this section; may be repeated",
     )
     chosen = parser.parse_args()
     minutes = QUICK_MINUTES if chosen.quick and chosen.minutes is None else chosen.minutes

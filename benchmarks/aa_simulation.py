@@ -426,7 +426,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--pairs", type=int, default=100_000)
     parser.add_argument("--suites", type=int, default=4000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="5,000 pairs and 200 suites")
+    parser.add_argument(
+        "--quick", action="store_true", help="simulate only 5,000 pairs and 200 suites"
+    )
     chosen = parser.parse_args(arguments)
     pairs = 5000 if chosen.quick else chosen.pairs
     suites = 200 if chosen.quick else chosen.suites
@@ -437,7 +439,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     by_kind(fewer, chosen.seed)
     print(f"\nFalse verdicts and coverage by the most processes, {fewer} pairs\n")
     false_of_kinds = by_processes(fewer, chosen.seed)
-    print(f"\nWhat the rule cannot see, {fewer} pairs\n")
+    print(f"\nEffects that the rule cannot detect, {fewer} pairs\n")
     where_it_fails(fewer, chosen.seed)
     print(f"\nSuites of {CASES * COMPETITORS} comparisons of equals, {suites} each\n")
     red, mean_covered = many_comparisons(suites, chosen.seed)
@@ -450,7 +452,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "false sentences if pairs were judged by themselves\n"
     )
     false_sentences = recommendations(races, chosen.seed)
-    print("\nWhat planning calls decidable, and how often a race of so many processes found it\n")
+    print(
+        "\nEffects that planning calls decidable, and how often a race of that many processes "
+        "found them\n"
+    )
     outlooks(fewer, chosen.seed)
     print()
     goals = (

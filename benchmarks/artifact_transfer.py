@@ -50,7 +50,7 @@ print(int(status.partition("VmHWM:")[2].split()[0]) * 1024)
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="8 x 4 MiB, to try the script")
+    parser.add_argument("--quick", action="store_true", help="try the script with 8 x 4 MiB")
     parser.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -124,7 +124,7 @@ def _rate(work: Path, url: str, lock: LockedModel, count: int, size: int, rounds
     print(f"{count} x {size >> 20} MiB, {_PARALLEL} at once; {version.stdout.split(' (')[0]}")
     print_table(["", "s", "MiB/s"], rows)
     share = hashing / (statistics.median(times[names[0]]) * min(_PARALLEL, os.cpu_count() or 1))
-    print(f"digests take {share:.0%} of the CPU time that a fetch may use")
+    print(f"digests take {share:.0%} of the CPU time available to a fetch")
     print(f"rate of the suite / rate of curl with sha256sum: {relative}")
     met = relative.median >= _LEAST_RATE
     print_goal(

@@ -37,9 +37,9 @@ _ALLOWED = 0.02
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="two shapes, to try the script")
-    parser.add_argument("--processes", type=int, default=3, help="of each trial (default 3)")
-    parser.add_argument("-o", "--output", type=Path, help="keep the results file here")
+    parser.add_argument("--quick", action="store_true", help="try the script with two shapes")
+    parser.add_argument("--processes", type=int, default=3, help="processes per trial (default 3)")
+    parser.add_argument("-o", "--output", type=Path, help="keep the results file at this path")
     options = parser.parse_args()
     shapes = _SHAPES[::12][:2] if options.quick else _SHAPES
     with tempfile.TemporaryDirectory(prefix="cbs-itself-") as directory:
@@ -62,7 +62,7 @@ def main() -> int:
     wrong = verdicts[Verdict.FASTER] + verdicts[Verdict.SLOWER]
     judged = len(pairs) - verdicts[Verdict.INCOMPARABLE]
     if not judged:
-        print("no pair could be compared")
+        print("cannot compare any pair")
         return 1
     low, high = share_interval(wrong, judged)
     print(

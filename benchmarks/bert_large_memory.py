@@ -32,9 +32,13 @@ _MODEL = {False: "bert-large-uncased", True: "bert-tiny"}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--backend", default="jax_xla,pt_inductor,iree", help="as for `cbs run`")
-    parser.add_argument("--root-dir", type=Path, help="checkpoints and artifacts, as for `cbs run`")
-    parser.add_argument("--quick", action="store_true", help="BERT-tiny, to try the script")
+    parser.add_argument(
+        "--backend", default="jax_xla,pt_inductor,iree", help="backends, same as for `cbs run`"
+    )
+    parser.add_argument(
+        "--root-dir", type=Path, help="folder of checkpoints and artifacts, same as for `cbs run`"
+    )
+    parser.add_argument("--quick", action="store_true", help="try the script with BERT-tiny")
     options = parser.parse_args()
     if options.root_dir:
         os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())
@@ -82,7 +86,7 @@ def _run(backends: str, models: str) -> tuple[list[dict[str, Any]], int]:
                 # Pages that processes share count for each: an upper bound.
                 peak = max(peak, memory.resident_bytes(process.pid))
                 time.sleep(0.1)
-        assert output.exists(), "cbs run wrote no results"
+        assert output.exists(), "cbs run did not write any results"
         records: list[dict[str, Any]] = json.loads(output.read_text(encoding="utf-8"))["benchmarks"]
     return records, peak
 

@@ -96,10 +96,16 @@ class Pair:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--quick", action="store_true", help="three rounds")
-    parser.add_argument("--peer", action="append", help="default: all that are installed")
+    parser.add_argument("--quick", action="store_true", help="measure only three rounds")
     parser.add_argument(
-        "--optimum", metavar="PYTHON", help="has optimum-benchmark, and transformers"
+        "--peer",
+        action="append",
+        help="peer to compare with; may be repeated (default: all installed)",
+    )
+    parser.add_argument(
+        "--optimum",
+        metavar="PYTHON",
+        help="interpreter that has optimum-benchmark and transformers",
     )
     options = parser.parse_args()
     rounds = 3 if options.quick else options.rounds

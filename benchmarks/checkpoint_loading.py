@@ -52,9 +52,14 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument
-    add("--rounds", type=int, default=9, help="loads of each (default 9)")
-    add("--framework", choices=tuple(_PACKAGES), action="append", help="default all of them")
-    add("--quick", action="store_true", help="BERT-tiny, to try the script; keeps no record")
+    add("--rounds", type=int, default=9, help="loads per framework (default 9)")
+    add(
+        "--framework",
+        choices=tuple(_PACKAGES),
+        action="append",
+        help="framework to measure; may be repeated (default all)",
+    )
+    add("--quick", action="store_true", help="try the script with BERT-tiny; keep no record")
     add("--output", type=Path, default=Path(__file__).parent / "recorded/checkpoint_loading.jsonl")
     chosen = parser.parse_args()
     frameworks = chosen.framework or tuple(_PACKAGES)
@@ -77,7 +82,7 @@ def main() -> None:
             }
             _race.keep(chosen.output, facts, ("framework", "model"))
     met = all(loaded.time.median <= GOAL and loaded.memory <= GOAL for loaded in found)
-    what = "a tiny model, which the goal is not about: no" if chosen.quick else "no"
+    what = "a tiny model, not covered by the goal: no" if chosen.quick else "no"
     print_goal(
         f"{what} more than {GOAL} x reading, one copy and the modules; memory no more than "
         f"{GOAL} x file and copy",
@@ -158,7 +163,7 @@ def _peak(framework: str, name: str, file: str, what: str) -> int:
     kept = call()
     peak = peak_memory_bytes()
     assert kept is not None
-    assert peak is not None, "this system does not tell the peak of a process"
+    assert peak is not None, "this system does not report the peak memory of a process"
     return max(0, peak - before)
 
 

@@ -32,8 +32,10 @@ print(json.dumps({"code": code, "lines": len(listing.getvalue().splitlines()), "
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=20, help="processes of each kind (default 20)")
-    parser.add_argument("--quick", action="store_true", help="three runs, to try the script")
+    parser.add_argument(
+        "--runs", type=int, default=20, help="start this many processes of each kind (default 20)"
+    )
+    parser.add_argument("--quick", action="store_true", help="try the script with three runs")
     options = parser.parse_args()
 
     modules = _modules_after_list()
@@ -89,7 +91,7 @@ def _modules_after_list() -> list[str]:
     done = subprocess.run([sys.executable, "-c", _LOOK], check=True, capture_output=True, text=True)
     answer = json.loads(done.stdout)
     assert answer["code"] == 0, "`cbs list` failed"
-    assert answer["lines"] > 0, "`cbs list` printed no case"
+    assert answer["lines"] > 0, "`cbs list` did not print any case"
     modules: list[str] = answer["modules"]
     return modules
 

@@ -54,7 +54,7 @@ def main() -> int:
         return _without(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="one round of fixed counts")
+    parser.add_argument("--quick", action="store_true", help="measure one round with fixed counts")
     options = parser.parse_args()
     rounds = 1 if options.quick else options.rounds
     # The shortest races: longer ones spread the cost over more processes. With a coarse goal each
@@ -92,8 +92,8 @@ def main() -> int:
                     f"{peaks[-1]:.3f}",
                 ]
             )
-    print_table(["race", "s", "over that without", "peak MiB", "over that without"], rows)
-    print(f"the second route of the ONNX file's truth: {second_route_s:.2f} s")
+    print_table(["race", "s", "with / without", "peak MiB", "with / without"], rows)
+    print(f"second computation of the ONNX file's truth: {second_route_s:.2f} s")
     worst = max(times, key=lambda item: item.median)
     print_goal("race < 1.15 times as long", met=worst.median <= MOST_TIME, found=str(worst))
     print_goal("no more memory", met=max(peaks) <= MOST_MEMORY, found=f"{max(peaks):.3f}")

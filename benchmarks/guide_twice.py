@@ -38,9 +38,13 @@ _SAID = {"ok", "unsupported", "failed"}
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one shape, two recipes, eager alone")
-    parser.add_argument("--max-power", type=int, default=8, help="largest power of two (default 8)")
-    parser.add_argument("--compile-mode", default="max-autotune", help="of the file")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure one shape with two recipes, only in eager"
+    )
+    parser.add_argument(
+        "--max-power", type=int, default=8, help="largest power of two of a shape (default 8)"
+    )
+    parser.add_argument("--compile-mode", default="max-autotune", help="compile mode in the file")
     parser.add_argument("-o", "--output", type=Path, help="keep all files in this folder")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cbs-guide-") as name:
@@ -57,9 +61,10 @@ def main() -> int:
         ).returncode
     print(f"exit codes of the runs: {codes}; of cbs compare: {compared}")
     print_goal(
-        "the guide's YAML runs on a CPU, every row says what it is, and a second run agrees",
+        "the guide's YAML runs on a CPU, every row has numbers or a reason, and a second run "
+        "agrees",
         met=good and not any(codes) and compared == 0,
-        found=f"rows {'as due' if good else 'not as due'}, compare {compared}",
+        found=f"rows {'correct' if good else 'incorrect'}, compare {compared}",
     )
     return 0
 

@@ -70,8 +70,10 @@ class Rounds:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=200, help="pairs of blocks (default 200)")
-    parser.add_argument("--quick", action="store_true", help="fifty rounds, to try the script")
+    parser.add_argument(
+        "--rounds", type=int, default=200, help="measure this many pairs of blocks (default 200)"
+    )
+    parser.add_argument("--quick", action="store_true", help="try the script with fifty rounds")
     options = parser.parse_args()
     rounds = 50 if options.quick else options.rounds
 
@@ -87,14 +89,14 @@ def main() -> None:
     empty = _measure(_nothing, rounds=max(rounds // 10, 10), iterations=20_000)
     bare, wall, reported = map(decile, (empty.bare_ns, empty.wall_ns, empty.reported_ns))
     print(
-        f"empty call: {bare:.0f} ns in the bare loop, {wall:.0f} ns an iteration in the harness: "
+        f"empty call: {bare:.0f} ns in the bare loop, {wall:.0f} ns per iteration in the harness: "
         f"{wall - bare:.0f} ns added; a sample of it reads {reported:.0f} ns"
     )
     trip = worker_trip(rounds)
     print(
         f"empty call in a worker: a sample reads {trip.sample_ns:.0f} ns, an iteration takes "
         f"{trip.iteration_ns:.0f} ns; not timed: {trip.trip_ns / 1e3:.1f} us to send a sample, "
-        f"{trip.command_ns / 1e3:.0f} us a block"
+        f"{trip.command_ns / 1e3:.0f} us per block"
     )
     print_goal(
         "worker protocol and sampling add less than 1 us per iteration, while a block runs",

@@ -42,12 +42,12 @@ T = TypeVar("T")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--results", type=int, default=10_000, help="imported from files")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="of the large database")
+    parser.add_argument("--results", type=int, default=10_000, help="results to import from files")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows in the large database")
     parser.add_argument("--series", type=int, default=1_000)
     parser.add_argument("--nights", type=int, default=365)
-    parser.add_argument("--db", help="a database for the rows (default: SQLite in a new folder)")
-    parser.add_argument("--quick", action="store_true", help="small numbers, to try the script")
+    parser.add_argument("--db", help="database for the rows (default: SQLite in a new folder)")
+    parser.add_argument("--quick", action="store_true", help="try the script with small numbers")
     options = parser.parse_args()
     if options.quick:
         options.results, options.rows, options.series, options.nights = 300, 5_000, 40, 60
@@ -126,7 +126,7 @@ def large(folder: Path, options: argparse.Namespace) -> list[tuple[str, float, f
     print_table([f"{total} rows, {size_mb:.0f} MB", "s", "CPU s", "found"], table)
     print(
         f"filled in {filled.wall_s:.1f} s ({filled.cpu_s:.1f} s of CPU), "
-        f"{total / filled.wall_s:,.0f} rows a second"
+        f"{total / filled.wall_s:,.0f} rows per second"
     )
     print()
     name = "trend of one case"
@@ -162,7 +162,7 @@ def steps(series: int, nights: int) -> list[tuple[str, float, float]]:
         pieces = sum(len(found[i]) + 1 for i in range(some)), sum(map(len, theirs))
         print(f"pieces of {some} series: {pieces[0]}, {pieces[1]} by asv")
     print_table(
-        [f"steps of {series} series of {nights} nights", "s", "CPU s", "CPU s a series"], table
+        [f"steps of {series} series of {nights} nights", "s", "CPU s", "CPU s per series"], table
     )
     print(f"pieces found: {sum(map(len, found)) + series}")
     print()

@@ -27,8 +27,10 @@ NIGHTS, SLOWER, GOAL = 30, 1.08, 0.02
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--histories", type=int, default=400, help="of each kind")
-    parser.add_argument("--quick", action="store_true", help="20 histories, to try the script")
+    parser.add_argument(
+        "--histories", type=int, default=400, help="simulate this many histories of each kind"
+    )
+    parser.add_argument("--quick", action="store_true", help="try the script with 20 histories")
     options = parser.parse_args()
     histories = 20 if options.quick else options.histories
 

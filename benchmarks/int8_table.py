@@ -81,13 +81,19 @@ An accuracy in bold has lost more than the task allows.
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--table", type=Path, help="the document to be written")
+    parser.add_argument("--table", type=Path, help="write the table to this document")
     parser.add_argument(
-        "--results", type=Path, default=Path("int8-results"), help="folder; what it has is kept"
+        "--results",
+        type=Path,
+        default=Path("int8-results"),
+        help="folder of results; existing results are reused",
     )
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument(
-        "--seconds", type=float, default=_SECONDS_EACH, help="for each trial; fewer for a look"
+        "--seconds",
+        type=float,
+        default=_SECONDS_EACH,
+        help="seconds per trial; use fewer for a quick look",
     )
     options = parser.parse_args()
     sections = [
@@ -162,7 +168,7 @@ def _row(whole: Case, case: Case, verdict: Any) -> str:
         changed = f"{applied['layers']} of {applied['linear']}"
     else:
         sizes = [c.metrics.program.artifact_size_bytes or 0 for c in (case, whole)]
-        left, changed = sizes[0] / sizes[1], "as its converter chose"
+        left, changed = sizes[0] / sizes[1], "chosen by its converter"
     check = case.metrics.verification
     noise = f"{check.sqnr_db:.0f} dB" if check and check.sqnr_db else "?"
     accuracy = f"{whole.metrics.accuracy} to {_accuracy(case)}"

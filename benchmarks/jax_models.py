@@ -62,7 +62,10 @@ def main() -> None:
     chosen = _zoo.prepared(_zoo.options(__doc__.partition("\n")[0], script="jax_models"))
     with_keras = _keras_hub.use("jax")
     if not with_keras:
-        print("KerasHub is not installed here and left out; this file says how to install it")
+        print(
+            "KerasHub is not installed and is omitted; the top of this file explains how to "
+            "install it"
+        )
     missed = []
     for name in chosen.only:
         raced, parameters = _table(name, quick=chosen.quick, keras=with_keras, rounds=chosen.rounds)
@@ -74,7 +77,7 @@ def main() -> None:
             _race.keep(chosen.output, found, ("model", "compiler"))
         jax.clear_caches()
         gc.collect()
-    what = "tiny models, which the goal is not about: ours" if chosen.quick else "ours"
+    what = "tiny models, not covered by the goal: ours" if chosen.quick else "ours"
     print_goal(
         f"{what} <= {_race.GOAL} x the fastest",
         met=not missed,

@@ -63,8 +63,10 @@ _GOAL = re.compile(r"goal: (?P<goal>.+): (?P<met>met|missed) \((?P<found>.*)\)")
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=SCRIPTS, default=SCRIPTS, metavar="NAME")
-    parser.add_argument("--quick", action="store_true", help="try the scripts; nothing is kept")
-    parser.add_argument("--table-only", action="store_true", help="make the table of what is kept")
+    parser.add_argument("--quick", action="store_true", help="try the scripts; keep no records")
+    parser.add_argument(
+        "--table-only", action="store_true", help="only write the table of existing records"
+    )
     options = parser.parse_args()
     failed = []
     for name in () if options.table_only else options.only:

@@ -47,7 +47,7 @@ with torch.no_grad():
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--quick", action="store_true", help="one shape, three rounds")
+    parser.add_argument("--quick", action="store_true", help="measure one shape in three rounds")
     options = parser.parse_args()
     rounds, shapes = (3, QUICK) if options.quick else (options.rounds, SHAPES)
     rows, all_met = [], True

@@ -32,7 +32,7 @@ def main() -> int:
     if len(sys.argv) > 1 and sys.argv[1] == "--wrapped":
         return _wrapped(Path(sys.argv[2]), sys.argv[3:])
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one trial, to try the script")
+    parser.add_argument("--quick", action="store_true", help="try the script with one trial")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cbs-orchestration-") as directory:
         command = [

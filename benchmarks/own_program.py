@@ -27,7 +27,7 @@ _EXPORTER = Path(__file__).parents[1] / "docs" / "examples" / "export_my_net.py"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one runtime, to try the script")
+    parser.add_argument("--quick", action="store_true", help="try the script with one runtime")
     options = parser.parse_args()
     backends = "onnxruntime" if options.quick else "onnxruntime,openvino,iree:llvm-cpu"
     with tempfile.TemporaryDirectory(prefix="cbs-own-program-") as name:
@@ -61,9 +61,9 @@ def main() -> None:
     share = 1 - work_s / wall_s
     print(f"wall {wall_s:.1f} s, work {work_s:.1f} s")
     print_goal(f"orchestration of a race < {GOAL:.0%}", met=share < GOAL, found=f"{share:.1%}")
-    assert first_s is not None, "no latency was shown before the table"
+    assert first_s is not None, "no latency appeared before the table"
     print_goal(
-        f"first latency of a program of one's own < {FIRST_GOAL_S:.0f} s after the command",
+        f"first latency of a user's program < {FIRST_GOAL_S:.0f} s after the command",
         met=first_s < FIRST_GOAL_S,
         found=f"{first_s:.1f} s",
     )

@@ -30,14 +30,14 @@ def main() -> None:
     """Prints seconds and their ratio; ends with 1 if the goal is missed or two endings differ."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument
-    add("--name", help=f"regular expression of cases (default {_NAME})")
-    add("--backend", help="as for `cbs parity` (default: all that are installed)")
-    add("--rounds", type=int, default=3, help="runs of each kind (default 3)")
-    add("--quick", action="store_true", help="one model, one round")
+    add("--name", help=f"regular expression for cases (default {_NAME})")
+    add("--backend", help="backends, same as for `cbs parity` (default: all installed)")
+    add("--rounds", type=int, default=3, help="make this many runs of each kind (default 3)")
+    add("--quick", action="store_true", help="measure one model in one round")
     options = parser.parse_args()
     jobs = default_jobs("cpu", None)
     if jobs == 1:
-        sys.exit("cells do not run side by side here: one CPU, or less than 8 GiB of memory")
+        sys.exit("cells cannot run side by side here: needs two CPUs and 8 GiB of memory")
     arguments = ["-name", options.name or (_QUICK if options.quick else _NAME)]
     if options.backend:
         arguments += ["--backend", options.backend]
@@ -57,11 +57,12 @@ def main() -> None:
     ]
     print_table(["cells at a time", "median, s", "all, s"], rows)
     same = all(ending == endings[0] for ending in endings)
-    print(f"{len(endings[0])} cells, {'all ended alike' if same else 'NOT all ended alike'}")
+    statuses = "same statuses in all runs" if same else "DIFFERENT statuses between runs"
+    print(f"{len(endings[0])} cells, {statuses}")
     print(f"side by side: {ratio:.2f} x as fast")
     met = same and ratio >= GOAL_SHARE * jobs
     print_goal(
-        f"{GOAL_SHARE * jobs:.2f} x with {jobs} at a time, the same endings",
+        f"{GOAL_SHARE * jobs:.2f} x with {jobs} at a time, the same statuses",
         met=met,
         found=f"{ratio:.2f} x",
     )

@@ -46,7 +46,7 @@ def main() -> None:
         try:
             found = list(_processes(path))
         except Exception as error:
-            print(f"{path} is left out: {type(error).__name__}: {error}")
+            print(f"omitted {path}: {type(error).__name__}: {error}")
             skipped += 1
             continue
         for name, blocks, problem in found:

@@ -120,9 +120,13 @@ RACES = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--list", action="store_true", help="print the races with their estimates")
+    parser.add_argument(
+        "--list", action="store_true", help="list the races with their estimated times"
+    )
     parser.add_argument("--only", nargs="+", metavar="NAME", help="run these races")
-    parser.add_argument("--minutes", type=float, help="start no race that would end after this")
+    parser.add_argument(
+        "--minutes", type=float, help="start no race that would end after this time"
+    )
     parser.add_argument("--page-only", action="store_true", help="write the page from the results")
     options = parser.parse_args()
     races = [race for race in RACES if not options.only or race.name in options.only]
@@ -138,7 +142,7 @@ def main() -> int:
     for race in () if options.page_only else races:
         left = None if options.minutes is None else options.minutes * 60
         if left is not None and time.monotonic() - started + race.minutes * 60 > left:
-            print(f"{race.name} needs {race.minutes} min: left for the next call")
+            print(f"{race.name} needs {race.minutes} min; postponed to the next call")
             continue
         print(f"== {race.name}", flush=True)
         done = subprocess.run(race.command(), cwd=ROOT, check=False)

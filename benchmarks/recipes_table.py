@@ -81,7 +81,7 @@ The size is the size of the file, relative to the fp32 file.
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--table", type=Path, help="the document to be written")
+    parser.add_argument("--table", type=Path, help="write the table to this document")
     options = parser.parse_args()
     task = trained.task_of({"model_name": "bert-tiny", "checkpoint": "trained"})
     assert task

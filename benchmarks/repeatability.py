@@ -45,7 +45,7 @@ QUICK_PAIRS = 2
 def main() -> int:
     parser = options(__doc__.partition("\n")[0], name="repeatability", pairs=5)
     parser.add_argument(
-        "--quick", action="store_true", help=f"the same as --pairs {QUICK_PAIRS}: four runs"
+        "--quick", action="store_true", help=f"same as --pairs {QUICK_PAIRS}: four runs"
     )
     chosen = parser.parse_args()
     budget = Budget(None if chosen.minutes is None else 60 * chosen.minutes)
@@ -100,7 +100,7 @@ def print_report(entries: Sequence[Entry]) -> None:
     """Prints the spread by method, over all runs and by load, and whether the goal is met."""
     # A run in which one method has no ratio would be an advantage of that method.
     whole = [e for e in entries if all(e["methods"][m]["ratio"] is not None for m in METHODS)]
-    print(f"\n{len(entries)} runs, of which {len(whole)} have a ratio by each method\n")
+    print(f"\n{len(entries)} runs; {len(whole)} have a ratio from each method\n")
     header = ["XLA / Inductor", "runs", "median", "min", "max", "max / min", "sd", "s"]
     rows = []
     for method in METHODS:
@@ -129,7 +129,7 @@ def print_report(entries: Sequence[Entry]) -> None:
     usual = min(USUAL_METHODS, key=lambda method: spreads[method])
     share = spreads[RACED] / spreads[usual]
     print_goal(
-        f"spread over {len(whole)} runs at most a third of that of the {usual}",
+        f"spread over {len(whole)} runs at most a third of the spread of the {usual}",
         met=share <= GOAL,
         found=f"{share:.2f} of it",
     )

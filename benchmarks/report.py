@@ -49,9 +49,9 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
-        "--operators", action="store_true", help="three operators over shapes, and recipes"
+        "--operators", action="store_true", help="use three operators over shapes, and recipes"
     )
-    parser.add_argument("--quick", action="store_true", help="300 results, to try the script")
+    parser.add_argument("--quick", action="store_true", help="try the script with 300 results")
     options = parser.parse_args()
     cases, rounds = (300, 1) if options.quick else (options.cases, options.rounds)
     with tempfile.TemporaryDirectory(prefix="cbs-report-benchmark-") as folder:
@@ -143,7 +143,10 @@ def _open(page: Path, rounds: int, filters: tuple[str, ...]) -> None:
             ]
     finally:
         browser.quit()
-    print(f"ready after {_spread(ready)}; a filter takes {_spread(filtered)}, 0.08 s of it a wait")
+    print(
+        f"ready after {_spread(ready)}; a filter takes {_spread(filtered)}, including a wait of "
+        "0.08 s"
+    )
     slowest = max(*ready, *filtered)
     print_goal(
         f"first interaction < {MOST_INTERACTION_S:g} s",

@@ -132,10 +132,10 @@ class Row:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--parity", type=Path, help="a file of `cbs parity`")
-    parser.add_argument("-name", default=r"models/.*TINY.*", help="which cases")
-    parser.add_argument("--output", type=Path, help="JSON Lines")
-    parser.add_argument("--table", type=Path, help="Markdown")
+    parser.add_argument("--parity", type=Path, help="results file of `cbs parity`")
+    parser.add_argument("-name", default=r"models/.*TINY.*", help="regular expression for cases")
+    parser.add_argument("--output", type=Path, help="write the rows to this JSON Lines file")
+    parser.add_argument("--table", type=Path, help="write the table to this Markdown file")
     options = parser.parse_args()
     honest, parts = _honest(options.parity) if options.parity else ({}, {})
     rows: list[Row] = []
@@ -213,7 +213,7 @@ def _row(case: BenchmarkCase, honest: dict[str, tuple[float, str]], parts: dict[
         with math_attention(), Coarser(rounding) as mode:
             outputs = [np.asarray(_host(v)) for v in as_tuple(model.forward(*tensors))]
         if not mode.products:
-            raise RuntimeError("no product was found to round")
+            raise RuntimeError("the model has no product to round")
         coarser[name] = _error(outputs[-len(truth) :], truth)
     own = _error(reference, truth)
     largest, by = max(honest.get(workload.digest, (0.0, "")), (own, "reference"))

@@ -30,9 +30,14 @@ NOISIER = ("spikes", "autocorrelated")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--pairs", type=int, default=4000, help="of each kind (default 4000)")
+    parser.add_argument(
+        "--pairs",
+        type=int,
+        default=4000,
+        help="simulate this many pairs of each kind (default 4000)",
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="300 pairs, to try the script")
+    parser.add_argument("--quick", action="store_true", help="try the script with 300 pairs")
     options = parser.parse_args()
     pairs = 300 if options.quick else options.pairs
     rows, false, found = [], [], []
@@ -44,7 +49,7 @@ def main() -> None:
     columns = [f"{what}, {how}" for what in ("false", "found", "early") for how in HOW]
     print_table(["noise", *columns], rows)
     print_goal(
-        "a steady program is called unsteady at most in 1 %",
+        "a steady program is called unsteady in at most 1 %",
         met=max(false) / pairs <= FALSE_GOAL,
         found=_share(max(false), pairs),
     )

@@ -32,10 +32,10 @@ def main() -> None:
         print(f"{workload.name[:-13]:40} {squared.size:4} steps  {ratios[-1]:.2f}")
     if not ratios:
         raise SystemExit(
-            f"{root} holds no generation: run e.g. cbs parity -name '.*GREEDY.*' first"
+            f"{root} contains no generation; run e.g. cbs parity -name '.*GREEDY.*' first"
         )
     print_goal(
-        f"a step of a right generation is at most {GOAL:g} x as far off as all steps",
+        f"a step of a correct generation has at most {GOAL:g} x the error of all steps",
         met=max(ratios) <= GOAL,
         found=f"{min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} workloads",
     )

@@ -36,8 +36,10 @@ def main() -> int:
     if len(sys.argv) > 1 and sys.argv[1] == "--wrapped":
         return _wrapped(Path(sys.argv[2]), sys.argv[3], sys.argv[4:])
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="two shapes, to try the script")
-    parser.add_argument("--profile", default="", help="where cProfile writes what the parent did")
+    parser.add_argument("--quick", action="store_true", help="try the script with two shapes")
+    parser.add_argument(
+        "--profile", default="", help="write a cProfile of the parent process to this file"
+    )
     options = parser.parse_args()
     shapes = _SHAPES[:2] if options.quick else _SHAPES
     with tempfile.TemporaryDirectory(prefix="cbs-sweep-orchestration-") as directory:

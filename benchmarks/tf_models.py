@@ -31,11 +31,16 @@ COMPILERS = ("xla", "graph")
 def main() -> None:
     parser = _zoo.options(__doc__.partition("\n")[0], script="tf_models")
     parser.add_argument(
-        "--compiler", choices=COMPILERS, action="append", help="one of them alone (default both)"
+        "--compiler",
+        choices=COMPILERS,
+        action="append",
+        help="measure only this compiler (default both)",
     )
     chosen = _zoo.prepared(parser)
     if not _keras_hub.use("tensorflow"):
-        raise SystemExit("KerasHub is not installed here: jax_models.py says how to install it")
+        raise SystemExit(
+            "KerasHub is not installed; the top of jax_models.py explains how to install it"
+        )
     missed = []
     for name in chosen.only:
         if name in _keras_hub.ABSENT:
@@ -50,7 +55,7 @@ def main() -> None:
                 _race.keep(chosen.output, found, ("model", "compiler"))
             tf.keras.backend.clear_session()
             gc.collect()
-    what = "tiny models, which the goal is not about: ours" if chosen.quick else "ours"
+    what = "tiny models, not covered by the goal: ours" if chosen.quick else "ours"
     print_goal(
         f"{what} <= {_race.GOAL} x the fastest",
         met=not missed,
@@ -65,7 +70,7 @@ def _table(
     model = _zoo.ENTRIES[name].model("tf", quick=quick)
     given = model.preprocess(model.generate_default_inputs())
     public = _keras_hub.program(name, model, given)
-    assert public is not None, f"{name} is in no table of Keras'"
+    assert public is not None, f"{name} is not in any Keras table"
     calls = {
         _race.OURS: _compiled(model.forward, given, compiler),
         KERAS: _compiled(

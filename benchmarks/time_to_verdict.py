@@ -92,8 +92,8 @@ class Found:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a tiny model, to try the script")
-    parser.add_argument("--races", type=int, default=2, help="by each rule (default 2)")
+    parser.add_argument("--quick", action="store_true", help="try the script with a tiny model")
+    parser.add_argument("--races", type=int, default=2, help="races per rule (default 2)")
     options = parser.parse_args()
     trials = _trials(_MODELS[options.quick])
     with tempfile.TemporaryDirectory(prefix="cbs-verdict-") as folder:
@@ -222,7 +222,7 @@ def _print(before: Sequence[Found], now: Sequence[Found]) -> None:
             for kind in kinds
         ),
     ]
-    print(f"\n{usable_cpus()} CPUs, {len(before)} races by each rule")
+    print(f"\n{usable_cpus()} CPUs, {len(before)} races per rule")
     print_table(["", "before", "now"], rows)
     names = [name for name in before[0].latencies_ms if name in now[0].latencies_ms]
     latencies = [
@@ -245,12 +245,15 @@ def _goals(before: Sequence[Found], now: Sequence[Found]) -> int:
         _median(getattr(race, name) for race in now) for name in ("measuring", "orchestration")
     )
     goals = {
-        f"a race in {_LESS_TIME} x the time before": (
+        f"a race in {_LESS_TIME} x the previous time": (
             time_ratio <= _LESS_TIME,
             f"{time_ratio:.2f} x",
         ),
         "at the same half-width": (width_ratio <= _SAME_HALF_WIDTH, f"{width_ratio:.2f} x"),
-        f"at least {_MEASURING:.0%} of it measures": (measuring >= _MEASURING, f"{measuring:.0%}"),
+        f"at least {_MEASURING:.0%} of a race is measurement": (
+            measuring >= _MEASURING,
+            f"{measuring:.0%}",
+        ),
         f"orchestration takes less than {_ORCHESTRATION:.0%}": (
             orchestration < _ORCHESTRATION,
             f"{orchestration:.1%}",

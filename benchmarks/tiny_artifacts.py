@@ -76,15 +76,18 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument
-    add("--name", help="regular expression of cases, as for `cbs run` (default all tiny ones)")
-    add("--quick", action="store_true", help="two models, to try the script; keeps no record")
+    add(
+        "--name",
+        help="regular expression for cases, same as for `cbs run` (default: all tiny cases)",
+    )
+    add("--quick", action="store_true", help="try the script with two models; keep no record")
     add("--output", type=Path, default=Path(__file__).parent / "recorded" / "tiny_artifacts.jsonl")
     chosen = parser.parse_args()
     name = _QUICK if chosen.quick else chosen.name
     cases = catalog.select(catalog.all_benchmarks(), name=name, tags=["tiny"])
     competitors, absent = installed_competitors("cpu")
     for backend, reason in absent.items():
-        print(f"{backend} is left out: {reason}")
+        print(f"omitted {backend}: {reason}")
     trials = runner.plan(cases, competitors, devices.HOST_CPU).trials
     with tempfile.TemporaryDirectory(prefix="cbs-tiny-") as directory:
         os.environ[ROOT_DIR_VARIABLE] = directory
@@ -108,7 +111,7 @@ def main() -> None:
             "conditions": _race.conditions(("numpy",)),
         }
         _race.keep(chosen.output, found, ("model",))
-    what = "all tiny artifacts" if whole else "some artifacts, which the goal is not about:"
+    what = "all tiny artifacts" if whole else "some artifacts, not covered by the goal:"
     print_goal(
         f"{what} in less than {GOAL_S:.0f} s",
         met=seconds < GOAL_S and not failures,

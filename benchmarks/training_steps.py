@@ -39,9 +39,16 @@ Step = Callable[[], Any]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=40, help="pairs of blocks (default 40)")
-    parser.add_argument("--quick", action="store_true", help="five rounds, to try the script")
-    parser.add_argument("--model", action="append", choices=_MODELS, help="default: all four")
+    parser.add_argument(
+        "--rounds", type=int, default=40, help="measure this many pairs of blocks (default 40)"
+    )
+    parser.add_argument("--quick", action="store_true", help="try the script with five rounds")
+    parser.add_argument(
+        "--model",
+        action="append",
+        choices=_MODELS,
+        help="model to measure; may be repeated (default: all four)",
+    )
     parser.add_argument("--in-process", metavar="STACK", choices=_STACKS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     models = options.model or list(_MODELS)

@@ -31,7 +31,7 @@ _QUICK = "models/(BERT|RESNET)_TINY_{0}_JAX_.*BATCH4/.*"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--quick", action="store_true", help="tiny models")
+    parser.add_argument("--quick", action="store_true", help="try the script with tiny models")
     options = parser.parse_args()
     rows, worst = [], 0.0
     name = (_QUICK if options.quick else _NAME).format("(FP16|BF16)")
@@ -51,7 +51,7 @@ def main() -> None:
         worst = max(worst, found.median)
         rows.append([case.model.name, str(found), *(f"{error:.2e}" for error in errors.values())])
     print_table(["model", "time, float32 / compiler's", "error, float32", "compiler's"], rows)
-    print_goal(f"at most {GOAL} times as long", met=worst <= GOAL, found=f"{worst:.3f}")
+    print_goal(f"at most {GOAL} x the time", met=worst <= GOAL, found=f"{worst:.3f}")
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def create_model_and_input_data(
     name = f"ln_linear_{activation}" if model_type == "ln_linear" else model_type
     operator, data_type = operators.get(name), data_type_of(str(high_precision_dtype))
     if not isinstance(operator, Layer):
-        raise TypeError(f"{name} has no weights: no recipe applies to it")
+        raise TypeError(f"{name} has no weights, so no recipe applies to it")
     from openxla.benchmark.models.pt.tensors import as_tensor
     from openxla.benchmark.operators.in_torch import create_model
 

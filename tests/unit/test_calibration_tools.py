@@ -83,7 +83,7 @@ def test_intervals_of_shares_hold_the_truth_often_enough(tools, share):
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 0), (2, 1), (-1, 3)])
 def test_what_is_no_share_is_refused(tools, successes, trials):
-    with pytest.raises(ValueError, match="is not a share"):
+    with pytest.raises(ValueError, match="successes of at least 1 trial"):
         tools.binomial.share_interval(successes, trials)
 
 
@@ -310,8 +310,8 @@ def test_an_interrupted_run_keeps_its_pairs(tools, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"section": "a", "numb', "line 1 is not whole: remove that line"),
-        ('{"section": "a"}', "line 1 is not whole"),
+        ('{"section": "a", "numb', "line 1 is incomplete; remove that line"),
+        ('{"section": "a"}', "line 1 is incomplete"),
         ('{"section": "a"}\n', "line 1 is not an entry of these scripts"),
         ("[1]\n", "line 1 is not an entry of these scripts"),
     ],
@@ -396,7 +396,7 @@ def test_repeatability_compares_spreads_of_runs_with_all_ratios(tools, capsys, s
         entry["methods"]["mean"] = _found("faster", far)
     tools.repeatability.print_report(entries)
     printed = capsys.readouterr().out
-    assert "5 runs, of which 4 have a ratio by each method" in printed
+    assert "5 runs; 4 have a ratio from each method" in printed
     assert f": {outcome} ({spread / 0.1:.2f} of it)" in printed
 
 

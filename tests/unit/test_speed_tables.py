@@ -202,7 +202,7 @@ def test_variables_are_set_by_their_paths(tools):
     assert kernel.value.tolist() == [[[0], [1], [2]], [[3], [4], [5]]]
     assert moving.value.tolist() == [1, 1, 1]
     assert own.value is None
-    with pytest.raises(ValueError, match=r"net took no extra\.weight"):
+    with pytest.raises(ValueError, match=r"net did not accept extra\.weight"):
         tools.keras_port.port(network, {**weights, "extra.weight": np.ones(1)}, renaming)
     with pytest.raises(KeyError):
         tools.keras_port.port(network, {"layers.3.bn.running_var": np.ones(3)}, renaming)
