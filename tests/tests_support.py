@@ -102,14 +102,14 @@ def selected(request: pytest.FixtureRequest, test: Callable[..., None], paramete
 
 
 def processes_of(marker: str) -> list[int]:
-    """Returns the processes, except this one, whose environment holds the marker."""
+    """Returns the processes, except this one, with the marker in environment or arguments."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            environment = (entry / "environ").read_bytes()
+            told = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
         except OSError:
             continue
-        if marker.encode() in environment and int(entry.name) != os.getpid():
+        if marker.encode() in told and int(entry.name) != os.getpid():
             found.append(int(entry.name))
     return found
 

@@ -1,6 +1,7 @@
 """The `cbs` command, and the `run_benchmarks.py` of each backend."""
 
 import argparse
+import contextlib
 import errno
 import importlib
 import os
@@ -8,8 +9,10 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from comparative_benchmark.machine import orphans
 from comparative_benchmark.terminal.options import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -20,6 +23,8 @@ from comparative_benchmark.terminal.options import (
 )
 from comparative_benchmark.terminal.streams import hold_standard_streams, printable, without_secrets
 
+# They end a run as Ctrl-C does. A lost connection sends SIGHUP.
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _DISTRIBUTION = "common-benchmark-suite"
 # What a disk, a folder or a name can be, and no program can help.
 _OF_THE_WORLD = {
@@ -292,7 +297,11 @@ class _Version(argparse.Action):
 
 def _guarded(options: argparse.Namespace) -> int:
     """Calls the handler; a user's mistake becomes one sentence, Ctrl-C becomes 130."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in _ENDING:
+        # `nohup` ignores SIGHUP for the command that it starts.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _terminate)
+    orphans.adopt()
     others = sys.unraisablehook
     sys.unraisablehook = partial(_ended_in_a_callback, others)
     try:
@@ -301,7 +310,7 @@ def _guarded(options: argparse.Namespace) -> int:
         # What cannot be written is told here, and not in a traceback at the exit.
         sys.stdout.flush()
     except KeyboardInterrupt:
-        print(_interrupted(options), file=sys.stderr)
+        _print_last(_interrupted(options), options)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # `cbs list | head`: the reader has enough. Python would complain again at its exit. A gate
@@ -325,14 +334,25 @@ def _guarded(options: argparse.Namespace) -> int:
 
 
 def _interrupted(options: argparse.Namespace) -> str:
-    """Returns what is kept of an interrupted command, and how to go on."""
+    """Returns how to continue an interrupted command."""
     output = getattr(options, "output", None)
     if not hasattr(options, "resume") or output is None:
         return "interrupted; finished results are kept"
     from comparative_benchmark.runs.resuming import going_on
 
-    again = going_on(sys.argv, output)
-    return _shown(f"interrupted; what was finished is kept for {output}: go on by\n  {again}")
+    return _shown(f"interrupted; to continue, run\n  {going_on(sys.argv, output)}")
+
+
+def _print_last(text: str, options: argparse.Namespace) -> None:
+    """Prints a text, or writes it to a file next to the results if the terminal is gone."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        # Later attempts to flush would raise again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        if (output := getattr(options, "output", None)) is not None:
+            with contextlib.suppress(OSError):
+                Path(f"{output}.interrupted.txt").write_text(f"{text}\n", encoding="utf-8")
 
 
 def _shown(message: str) -> str:

@@ -22,7 +22,7 @@ from typing import Any, Self, TypeVar
 
 import attrs
 
-from comparative_benchmark.machine import memory
+from comparative_benchmark.machine import memory, orphans
 from comparative_benchmark.machine.gpu_users import SESSION_VARIABLE
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs import messages, pulse
@@ -119,7 +119,7 @@ class Session:
         self._pipes_open = True
         self._track.command("start")
         try:
-            self._process = subprocess.Popen(
+            self._process = orphans.start_worker(
                 [
                     # Without the current directory on the path: in a checkout, folders of
                     # backends are called like the packages that they import.
@@ -130,7 +130,6 @@ class Session:
                 stdout=self._log,
                 stderr=self._log,
                 pass_fds=(commands_read, answers_write),
-                process_group=0,  # Ctrl-C reaches the parent alone, which then ends us
                 env={
                     **(os.environ if inherited is None else inherited),
                     **environment,
@@ -245,6 +244,7 @@ class Session:
         self._process.wait()
         self._track.answered()
         memory.kill_marked(SESSION_VARIABLE, self._id)
+        orphans.worker_ended(self._process.pid)
         if self._pipes_open:
             self._pipes_open = False
             os.close(self._commands)

@@ -21,7 +21,7 @@ from pathlib import Path
 from comparative_benchmark.worker import isolation
 from comparative_benchmark.worker.protocol import Decoder, Message, encode
 
-_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 
 
 def main(arguments: list[str]) -> int:
@@ -36,6 +36,7 @@ def main(arguments: list[str]) -> int:
     _volunteer_for_out_of_memory_killer()
     not_hidden = _hide()
     _die_with_parent()
+    _adopt_orphans()
 
     def send(message: Message) -> None:
         data = encode(message)
@@ -102,6 +103,15 @@ def _die_with_parent() -> None:
     """Asks the kernel to kill this process when its parent dies: a stopped one cannot leave."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _adopt_orphans() -> None:
+    """Becomes the parent of daemons that descendants start.
+
+    When this process ends they are handed to its parent, which ends them.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 if __name__ == "__main__":

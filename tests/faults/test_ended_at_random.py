@@ -35,13 +35,20 @@ def _kept(output):
     }
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        signal.SIGKILL,
+        *(pytest.param(n, marks=pytest.mark.nightly) for n in (signal.SIGHUP, signal.SIGQUIT)),
+    ],
+)
 def test_a_run_that_is_ended_at_random_loses_nothing(tmp_path, environment, number):
     # An empty root: artifacts, too, are ended half made.
     root = str(tmp_path / "root")
     environment = {**environment, "CBS_ROOT_DIR": root, "CBS_TEST_MARKER": str(tmp_path)}
     # Of a run that was killed nobody is left who could end what a model has cast off.
-    due = {n: s for n, s in CASES.items() if n != "ORPHANS" or number == signal.SIGTERM}
+    due = {n: s for n, s in CASES.items() if n != "ORPHANS" or number != signal.SIGKILL}
     arguments = (*TOYS, f"models/TOY_({'|'.join(due)})/.+")
     output, moments = tmp_path / "results.json", random.Random(int(number))
     kept: dict[str, str] = {}

@@ -21,7 +21,7 @@ with temporary_folder("race") as folder:
 
 @pytest.fixture
 def holder(tmp_path):
-    """A process that holds a folder, which is made to look old."""
+    """A process that holds a folder."""
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", _HOLD],
         env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -30,7 +30,6 @@ def holder(tmp_path):
     )
     folder = Path(process.stdout.readline().strip())
     (folder / "file").touch()
-    _age(folder)
     yield process, folder
     process.kill()
     process.wait()
@@ -55,7 +54,6 @@ def test_a_folder_is_its_owners_until_that_is_killed(holder, tmp_path):
 def test_the_next_run_removes_it(monkeypatch, tmp_path):
     left = tmp_path / f"{temporary.PREFIX}race-left"
     left.mkdir()
-    _age(left)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with temporary.temporary_folder("parity") as folder:
         assert Path(folder).parent == tmp_path
@@ -65,7 +63,7 @@ def test_the_next_run_removes_it(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("clock_s", [-500.0, 0.0, 500.0])
 def test_what_was_just_made_stays_if_the_clock_jumps(monkeypatch, tmp_path, clock_s):
-    young = tmp_path / f"{temporary.PREFIX}race-young"
+    young = tmp_path / "cbs-new-race-young"
     young.mkdir()
     now = time.time() + clock_s
     monkeypatch.setattr(temporary.time, "time", lambda: now)

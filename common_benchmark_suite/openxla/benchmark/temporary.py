@@ -1,7 +1,7 @@
-"""Temporary folders that outlive no killed process: the next one removes what it left.
+"""Temporary folders. The next run removes the folders that a killed run left behind.
 
-Each folder is locked (flock) by the process that made it. The kernel lets go of a lock when its
-holder dies, whatever killed it, and in whatever container; so what can be locked is nobody's.
+Each folder is locked (flock) by the process that made it. The kernel releases the lock when that
+process dies, so a folder that can be locked belongs to no process.
 """
 
 import contextlib
@@ -12,26 +12,31 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-# Only folders that are locked from the first second on are called so.
+# A folder gets this name after it is locked.
 PREFIX = "cbs-locked-"
-# Between being made and being locked a folder looks like one that was left.
+# Name of a folder before that, for less than a millisecond.
+_UNLOCKED = "cbs-new-"
 _YOUNG_S = 600.0
 
 
 @contextlib.contextmanager
 def temporary_folder(name: str) -> Iterator[str]:
-    """Gives a temporary folder of that name, and removes it; as well those that killed ones left.
+    """Yields a temporary folder of that name, and removes it afterwards.
 
-    A file in it that cannot be removed costs nothing but its place.
+    Folders that killed runs left are removed before. Files that cannot be removed stay.
     """
     import tempfile  # late: it brings `random`
 
     remove_left(Path(tempfile.gettempdir()))
-    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name}-"))
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    unlocked = Path(tempfile.mkdtemp(prefix=f"{_UNLOCKED}{name}-"))
+    folder = unlocked.with_name(f"{PREFIX}{unlocked.name.removeprefix(_UNLOCKED)}")
+    descriptor = os.open(unlocked, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks: its folders stay
+        try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            unlocked.rename(folder)
+        except OSError:  # a file system without locks
+            folder = unlocked
         yield str(folder)
     finally:
         os.close(descriptor)
@@ -42,7 +47,7 @@ def remove_left(parent: Path) -> list[Path]:
     """Removes our folders that no process holds, and returns them."""
     removed = []
     with contextlib.suppress(OSError):
-        for folder in sorted(parent.glob(f"{PREFIX}*")):
+        for folder in sorted([*parent.glob(f"{PREFIX}*"), *parent.glob(f"{_UNLOCKED}*")]):
             if _is_left(folder):
                 shutil.rmtree(folder, ignore_errors=True)
                 removed.append(folder)
@@ -56,7 +61,8 @@ def _is_left(folder: Path) -> bool:
         return False
     try:
         found = os.fstat(descriptor)
-        if found.st_uid != os.getuid() or abs(time.time() - found.st_mtime) < _YOUNG_S:
+        is_young = abs(time.time() - found.st_mtime) < _YOUNG_S
+        if found.st_uid != os.getuid() or (is_young and folder.name.startswith(_UNLOCKED)):
             return False
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

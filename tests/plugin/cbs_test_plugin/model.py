@@ -154,11 +154,13 @@ class PrintsForEver(ToyModel):
 
 
 class Orphans(ToyModel):
-    """Leaves a process behind that left the session's process group."""
+    """Leaves processes behind that left the process group; one has no environment, either."""
 
     def forward(self, x: Any) -> Any:
         if self.calls == 0:
             subprocess.Popen(["sleep", "3600.125"], start_new_session=True)
+            mark = f"sleep 3600.125; : {os.environ.get('CBS_TEST_MARKER')}"
+            subprocess.run(["env", "-i", "setsid", "-f", "/bin/sh", "-c", mark], check=True)
         return super().forward(x)
 
 
