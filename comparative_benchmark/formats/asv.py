@@ -42,7 +42,7 @@ def export(results: Sequence[PortableResult]) -> Exported:
     run_id = one_run(results, "an asv results file")
     unique((f"{result.case} {_parameter(result)}" for result in results), "asv's results")
     if not results:
-        raise FormatError("an asv results file needs a result")
+        raise FormatError("an asv results file needs at least one result")
     host = next((result.host for result in results if result.host), {})
     machine = _file_name(str(host.get("hostname") or "unknown-machine"))
     revision, dirty = _revision(results)
@@ -71,13 +71,13 @@ def export(results: Sequence[PortableResult]) -> Exported:
     held = [
         (
             f"samples of each process, 95 % intervals and statuses are in {CARRIER!r}; asv's "
-            "columns have pooled samples and quartiles"
+            "columns contain pooled samples and quartiles"
         )
     ]
     if revision == _NO_REVISION:
-        held.append("no git revision is known: the commit is all zeros, and asv finds no such one")
+        held.append("the git revision is unknown: the commit is all zeros, which asv cannot find")
     if dirty:
-        held.append(f"the checkout had changes that are not in {revision[:8]}")
+        held.append(f"the checkout had uncommitted changes on top of {revision[:8]}")
     return Exported(
         files={
             "benchmarks.json": json_file({**benchmarks, "version": API_VERSION}),

@@ -31,7 +31,7 @@ def read_carrier(
     try:
         found = carrier.decoded(_Carrier)
         if found.version != CARRIER_VERSION:
-            raise FormatError(f"version {found.version}; this program reads {CARRIER_VERSION}")
+            raise FormatError(f"unsupported version {found.version}, expected {CARRIER_VERSION}")
         items = list(carrier.source.part(found.results, carrier.offset).items())
     except FormatError as error:
         raise FormatError(f"{carrier}: {CARRIER}: {error}") from error

@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     if refused and not results:
         raise UsageError(printable("; ".join(refused)))
     for sentence in refused:
-        print(f"cbs export: left out: {printable(sentence)}", file=sys.stderr)
+        print(f"cbs export: skipped: {printable(sentence)}", file=sys.stderr)
     if options.run:
         results = of_run(results, options.run)
     if not results:
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     for remark in exported.remarks:
         print(f"cbs export: {options.format}: {remark}", file=sys.stderr)
     for path in written:
-        print(f"cbs export: {len(results)} results in {path}", file=sys.stderr)
+        print(f"cbs export: wrote {len(results)} results to {path}", file=sys.stderr)
     return EXIT_MISSING if refused else EXIT_OK
 
 
@@ -78,7 +78,7 @@ def of_run(results: Sequence[PortableResult], run: str) -> list[PortableResult]:
         run = str(max(began, key=lambda name: (began[name], name)))
     found = [result for result in results if result.run_id == run]
     if not found:
-        raise UsageError(f"no results of run {run!r}; there are {', '.join(map(str, began))}")
+        raise UsageError(f"no results of run {run!r}; choices are {', '.join(map(str, began))}")
     return found
 
 
@@ -105,7 +105,7 @@ def write(exported: Exported, output: str) -> list[Path]:
 def _write_directory(exported: Exported, output: str) -> list[Path]:
     directory = Path(output)
     if output == _STANDARD_OUTPUT or directory.is_file():
-        raise UsageError("this format is several files: -o names a directory for them")
+        raise UsageError("this format consists of several files; name a directory with -o")
     paths = []
     for name, content in exported.files.items():
         path = directory / name

@@ -56,8 +56,8 @@ def unique(names: Iterable[str], format_name: str) -> None:
     for name in names:
         if name in seen:
             raise FormatError(
-                f"two results are {name!r} in {format_name}; export the files apart, or one run "
-                "with --run"
+                f"two results are named {name!r} in {format_name}; export the files separately, "
+                "or one run with --run"
             )
         seen.add(name)
 
@@ -68,8 +68,7 @@ def remarks_on(results: Sequence[PortableResult], *held: str) -> tuple[str, ...]
     failed = [result for result in results if result.status != OK]
     if failed:
         found.append(
-            f"{len(failed)} of {len(results)} results are not ok: they carry their status and no "
-            "time"
+            f"{len(failed)} of {len(results)} results are not ok: they have a status but no time"
         )
     untimed = sum(result.status == OK and result.latency_ms is None for result in results)
     if untimed:
@@ -86,7 +85,7 @@ def one_run(results: Sequence[PortableResult], format_name: str) -> str | None:
     runs = sorted({result.run_id for result in results if result.run_id})
     if len(runs) > 1:
         raise FormatError(
-            f"{format_name} holds one run, and there are {len(runs)}: {', '.join(runs)}. "
+            f"{format_name} can contain only one run, got {len(runs)}: {', '.join(runs)}. "
             "Choose one with --run"
         )
     return runs[0] if runs else None

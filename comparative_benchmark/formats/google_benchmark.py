@@ -60,13 +60,13 @@ def export(results: Sequence[PortableResult]) -> Exported:
         CARRIER: carried(results),
     }
     unknown = sum(bool(r.samples_ms) and r.cpu_wall_ratio is None for r in results)
-    without_cpu = [f"{unknown} results have no CPU time: 0 stands there"] if unknown else []
+    without_cpu = [f"{unknown} results have no CPU time: 'cpu_time' is 0"] if unknown else []
     return Exported(
         files={"": json_file(document)},
         remarks=remarks_on(
             results,
-            "'real_time' is the mean of a process's iterations, as the format has it; the "
-            f"estimates with their intervals, samples and statuses are in {CARRIER!r}",
+            "'real_time' is the mean of a process's iterations, as the format requires; "
+            f"estimates with intervals, samples and statuses are in {CARRIER!r}",
             *without_cpu,
         ),
     )
@@ -121,7 +121,7 @@ def read(source: Source) -> Contents:
         try:
             found = part.decoded(_Name)
             if not found.run_name and not found.name:
-                raise FormatError("it has no name")
+                raise FormatError("missing name")
             groups.setdefault(found.run_name or found.name, []).append(part)
         except FormatError as error:
             refused.append(f"{part}: {error}")
@@ -206,7 +206,7 @@ def _faults(results: Sequence[PortableResult], entries: Sequence[Any]) -> list[s
     return [
         None
         if present.get(_name(result), []) == _entries(result)
-        else f"its entries in 'benchmarks' are not what {CARRIER} says"
+        else f"its entries in 'benchmarks' differ from {CARRIER}"
         for result in results
     ]
 
@@ -259,7 +259,7 @@ def _aggregate(entries: Sequence[_Entry]) -> list[float]:
         for entry in entries:
             if entry.aggregate_name == wanted and entry.real_time is not None:
                 return [entry.ms(entry.real_time)]
-    raise FormatError("no time: neither iterations, nor their median or mean")
+    raise FormatError("no time: expected iterations, or their median or mean")
 
 
 def _counters(entries: Sequence[Mapping[str, Any]]) -> dict[str, float]:

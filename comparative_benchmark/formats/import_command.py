@@ -42,7 +42,10 @@ def run(options: argparse.Namespace) -> int:
     for sentence in imported.refused:
         _tell(f"refused: {sentence}")
     new, known = imported.written.added, imported.written.known
-    _tell(f"{new} new results and {known} known ones of {imported.files} files in {database}")
+    _tell(
+        f"{new} new and {known} known results from {imported.files} "
+        f"file{'' if imported.files == 1 else 's'}: {database}"
+    )
     return _exit_code(new + known, len(imported.refused))
 
 
@@ -56,14 +59,14 @@ def _dry_run(options: argparse.Namespace) -> int:
             print(json.dumps(result.as_json(), ensure_ascii=False, allow_nan=False))
         read += len(contents.results)
         refused += len(contents.refused)
-    _tell(f"{read} results read, nothing kept")
+    _tell(f"{read} results read, nothing stored")
     return _exit_code(read, refused)
 
 
 def _read(path: Path, name: str) -> Contents:
     contents = read_file(path, name)
     if contents.skipped:
-        _tell(f"{path}: {contents.skipped} configurations were not run, the file says")
+        _tell(f"{path}: {contents.skipped} configurations are marked as not run")
     return contents
 
 

@@ -110,13 +110,13 @@ def matches(document: Any) -> bool:
 
 def _result(record: _Record, plain: Mapping[str, Any], common: Mapping[str, Any]) -> PortableResult:
     if len(record.metrics) != 1:
-        raise FormatError(f"metrics of {len(record.metrics)} levels; there should be one")
+        raise FormatError(f"metrics of {len(record.metrics)} levels, expected one")
     [(level, metrics)] = record.metrics.items()
     definition, error, told = record.definition, metrics.error, plain["metrics"][level]
     framework = definition.framework.rpartition(".")[2].lower()
     framework = _FRAMEWORKS.get(framework, framework)
     if error is None and metrics.median_latency_ms is None and "compile_time_s" not in told:
-        raise FormatError("neither 'median_latency_ms' nor 'error'")
+        raise FormatError("missing 'median_latency_ms' or 'error'")
     return made(
         case=definition.benchmark_name,
         framework=framework,

@@ -23,7 +23,7 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--run",
         metavar="ID",
-        help="export only the results of this run; `latest` is the run that started last",
+        help="export only the results of this run; `latest` selects the run that started last",
     )
     add_options(parser, "with_host")
 
@@ -39,7 +39,7 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
         choices=(*IMPORTS, AUTO),
         help="format of the files (default: detected from each file)",
     )
-    add("--db", metavar="URL", help="database of the history, as in `cbs history`")
+    add("--db", metavar="URL", help="history database, as in `cbs history`")
     add_options(
         parser,
         "dry_run",

@@ -101,7 +101,7 @@ def read(source: Source) -> Contents:
         is_own = record.extra.get("carried_by") == CARRIER
         (own if is_own else foreign).setdefault(record.group, []).append(record)
     if not (own or foreign or refused):
-        raise FormatError(f"{source.name}: no record of the OSS benchmark database")
+        raise FormatError(f"{source.name}: no records of the OSS benchmark database")
     for members, read_group in [
         *((members, _carried) for members in own.values()),
         *((members, _foreign) for members in foreign.values()),
@@ -139,7 +139,9 @@ def _carried(members: Sequence[_Record]) -> PortableResult:
     """
     copies = [member.extra[CARRIER] for member in members if CARRIER in member.extra]
     if len(copies) != 1:
-        raise FormatError(f"{len(copies)} records of this result carry it exactly; one should")
+        raise FormatError(
+            f"{len(copies)} records of this result contain an exact copy, expected one"
+        )
     try:
         result = decoded(copies[0])
     except FormatError as error:
@@ -153,7 +155,7 @@ def _carried(members: Sequence[_Record]) -> PortableResult:
             member.value.get(key) != value for key, value in expected.items()
         )
         if wrong:
-            raise FormatError(f"metric {name!r} is not what its exact copy says")
+            raise FormatError(f"metric {name!r} differs from its exact copy")
     if due:
         raise FormatError(f"the record of metric {next(iter(due))!r} is missing")
     return result

@@ -70,8 +70,8 @@ def export(results: Sequence[PortableResult]) -> Exported:
         files={"": json_file(document)},
         remarks=remarks_on(
             results,
-            "statistics there pool the samples of all processes; the estimates with their "
-            f"intervals and the samples of each process are in {CARRIER!r}",
+            "statistics pool the samples of all processes; estimates with intervals, and the "
+            f"samples of each process, are in {CARRIER!r}",
             *([f"{missing} results without samples are in {CARRIER!r} only"] if missing else []),
         ),
     )

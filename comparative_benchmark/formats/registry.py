@@ -64,12 +64,14 @@ def detect(source: Source) -> str:
     """
     document = _first(source)
     if isinstance(document, dict) and "schema_version" in document and "runs" in document:
-        raise FormatError(f"{source.name}: results of this suite: cbs history import {source.name}")
+        raise FormatError(
+            f"{source.name} is a results file of this suite; use `cbs history import {source.name}`"
+        )
     for name, (_, matches) in _IMPORTERS.items():
         if _load(matches)(document):
             return name
     raise FormatError(
-        f"{source.name}:1: none of {', '.join(_IMPORTERS)}; say --format if it is one of them"
+        f"{source.name}:1: unknown format; choose one with --format: {', '.join(_IMPORTERS)}"
     )
 
 

@@ -41,7 +41,7 @@ class Part:
         try:
             return msgspec.json.decode(self.content, type=kind)
         except RecursionError as error:
-            raise FormatError("it is nested too deeply") from error
+            raise FormatError("nested too deeply") from error
         except msgspec.DecodeError as error:
             raise FormatError(str(error)) from error
 
@@ -81,9 +81,7 @@ class Source:
         try:
             return msgspec.json.decode(self.content, type=kind)
         except RecursionError as error:
-            raise FormatError(
-                f"{self.name}: not JSON that can be read: nested too deeply"
-            ) from error
+            raise FormatError(f"{self.name}: not JSON: nested too deeply") from error
         except msgspec.ValidationError as error:
             raise FormatError(f"{self.name}:1: not {what}: {error}") from error
         except msgspec.DecodeError as error:
@@ -116,7 +114,7 @@ def read_source(path: Path) -> Source:
         return Source(str(path), content.decode("utf-8-sig").encode())
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise FormatError(f"{path}:{line}: not text in UTF-8 ({error.reason})") from error
+        raise FormatError(f"{path}:{line}: not UTF-8 text ({error.reason})") from error
 
 
 def numbers(fields: Mapping[str, Any]) -> dict[str, float]:

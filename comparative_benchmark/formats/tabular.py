@@ -24,7 +24,7 @@ def export_csv(results: Sequence[PortableResult]) -> Exported:
         writer.writerow([_cell(name, getattr(result, name)) for name in FIELDS])
     return Exported(
         files={"": text.getvalue().encode()},
-        remarks=remarks_on(results, "lists and maps are JSON in their cells"),
+        remarks=remarks_on(results, "lists and maps are stored as JSON"),
     )
 
 
@@ -60,7 +60,7 @@ def export_parquet(results: Sequence[PortableResult]) -> Exported:
     parquet.write_table(pa.Table.from_pylist(rows, schema=schema), buffer, compression="zstd")
     return Exported(
         files={"": buffer.getvalue()},
-        remarks=remarks_on(results, "'host' and 'extra' are JSON texts"),
+        remarks=remarks_on(results, "'host' and 'extra' are JSON strings"),
     )
 
 

@@ -43,8 +43,8 @@ def export(results: Sequence[PortableResult]) -> Exported:
         files={"": json_file(document_of(results, NAME))},
         remarks=remarks_on(
             results,
-            f"samples, intervals, versions and exact statuses are in {CARRIER!r}, beside the "
-            "metrics: TorchBench has no field for them",
+            f"samples, intervals, versions and exact statuses are in {CARRIER!r}: TorchBench has "
+            "no fields for them",
         ),
     )
 

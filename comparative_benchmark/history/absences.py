@@ -128,9 +128,9 @@ def added(window: Window) -> list[Finding]:
 
 def _sentence(without: list[_Run]) -> str:
     first = without[0]
-    name = first.run_id or f"of {moment(first.time_us):%Y-%m-%d %H:%M}"
+    name = first.run_id or f"the run of {moment(first.time_us):%Y-%m-%d %H:%M}"
     count = len(without)
-    return f"not in {count} run{'' if count == 1 else 's'}; the first without it is {name}"
+    return f"missing from {count} run{'' if count == 1 else 's'}, starting with {name}"
 
 
 def _runs(window: Window) -> dict[str, _Run]:

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         with contextlib.closing(database):
             return actions[options.action](options, database)
     except DamagedRowError as error:
-        raise UsageError(f"a row of the history is damaged: {error}") from error
+        raise UsageError(f"the history contains a damaged row: {error}") from error
     except HistoryError as error:
         raise UsageError(str(error)) from error
 
@@ -62,8 +62,8 @@ def _import(options: argparse.Namespace, database: Database) -> int:
         print(f"cbs: refused: {sentence}", file=sys.stderr)
     written = done.written
     print(
-        f"{written.added} new results, {written.known} known, of {done.files} "
-        f"file{'' if done.files == 1 else 's'}; {len(done.refused)} refused: {database}"
+        f"{written.added} new and {written.known} known results from {done.files} "
+        f"file{'' if done.files == 1 else 's'}, {len(done.refused)} refused: {database}"
     )
     return EXIT_FAILED if done.refused else EXIT_OK
 
@@ -76,7 +76,7 @@ def _query(options: argparse.Namespace, database: Database) -> int:
     found = queries.records(database, which)
     if options.format == "parquet":
         if options.output is None:
-            raise UsageError("Parquet is not for a terminal: name a file by -o")
+            raise UsageError("Parquet cannot be printed; name a file with -o")
         try:
             with _replacing(options.output) as path:
                 output.write_parquet(found, path)
@@ -93,7 +93,7 @@ def _query(options: argparse.Namespace, database: Database) -> int:
     if options.format == "table" and options.limit is None and options.output is None:
         total = queries.count(database, which)
         if total > _TABLE_LIMIT:
-            print(f"the newest {_TABLE_LIMIT} of {total} results; --limit N prints more")
+            print(f"the newest {_TABLE_LIMIT} of {total} results; use --limit N to print more")
     return EXIT_OK
 
 
@@ -163,15 +163,15 @@ def _print_report(report: regressions.Report) -> None:
             print(f"  {label}: {night.time:%Y-%m-%d %H:%M} UTC{run_id}")
         print(f"  changed: {changed_text(finding)}")
         if finding.withheld:
-            print(f"  does not count: {finding.withheld}")
+            print(f"  not counted: {finding.withheld}")
     for where, floor in report.floor.items():
         print(f"unchanged programs differ by up to {floor:.1%} ({where})")
     counts = {kind: sum(f.kind is kind for f in report.counted) for kind in Kind}
     withheld = len(report.findings) - len(report.counted)
     print(
-        f"{report.series} trends: {counts[Kind.STEP]} steps, {counts[Kind.STATUS]} turned bad, "
+        f"{report.series} trends: {counts[Kind.STEP]} steps, {counts[Kind.STATUS]} newly failing, "
         f"{counts[Kind.MISSING]} missing, {withheld} withheld"
-        + (f"; {report.short} are too short to be judged for steps" if report.short else "")
+        + (f"; {report.short} are too short to detect steps" if report.short else "")
     )
 
 

@@ -50,18 +50,18 @@ def database_url(location: str) -> URL:
         # Not the location itself: it may hold a password.
         kind = location.partition("://")[0]
         raise HistoryError(
-            f"{kind}://... is not the URL of a database, such as postgresql://USER@HOST:PORT/NAME"
+            f"{kind}://... is not a database URL such as postgresql://USER@HOST:PORT/NAME"
         ) from error
     backend = url.get_backend_name()
     if backend == "sqlite":
         if not url.database or url.database == ":memory:":
-            raise HistoryError(f"{location!r} names no file")
+            raise HistoryError(f"{location!r} does not name a file")
         return url.set(database=str(Path(url.database).expanduser().absolute()))
     if backend in ("postgresql", "postgres"):
         return url.set(drivername="postgresql+psycopg")
     raise HistoryError(
-        f"{shown(url)} is a database of another kind; choices are a file's path, sqlite:///PATH "
-        "and postgresql://USER@HOST/NAME"
+        f"{shown(url)}: unsupported database; expected a file path, sqlite:///PATH or "
+        "postgresql://USER@HOST/NAME"
     )
 
 
@@ -90,13 +90,13 @@ class Database:
         if self._file is not None and not self._file.exists():
             if not create:
                 raise HistoryError(
-                    f"there is no history at {self._file}; make one by `cbs history import`, or "
-                    f"name another by --db or ${HISTORY_VARIABLE}"
+                    f"no history at {self._file}; create one with `cbs history import`, or "
+                    f"choose another with --db or ${HISTORY_VARIABLE}"
                 )
             try:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise HistoryError(f"{self._file.parent} cannot be made: {error}") from error
+                raise HistoryError(f"{self._file.parent} cannot be created: {error}") from error
         self.engine = _engine(self.url)
         try:
             with self._clear_errors():
@@ -217,8 +217,8 @@ def _revision(connection: Connection, database: Database) -> str | None:
         foreign = names if database.is_sqlite else [n for n in names if n.startswith("cbs_")]
         if foreign:
             raise HistoryError(
-                f"{database} is not a history: it holds tables of another program "
-                f"({', '.join(sorted(foreign)[:3])}); choose another place with --db"
+                f"{database} is not a history: it contains tables of another program "
+                f"({', '.join(sorted(foreign)[:3])}); choose another database with --db"
             )
         return None
     revision = connection.execute(
@@ -226,11 +226,11 @@ def _revision(connection: Connection, database: Database) -> str | None:
     ).scalar()
     known = revision is None or str(revision) in _REVISIONS
     if not known and str(revision) < HEAD:
-        raise HistoryError(f"{database} is damaged: there are no tables {str(revision)!r}")
+        raise HistoryError(f"{database} is damaged: unknown table revision {str(revision)!r}")
     if not known:
         raise HistoryError(
-            f"{database} was written by a newer version of this program (tables {revision}, "
-            f"known here up to {HEAD}): install that version"
+            f"{database} was written by a newer version of this program (table revision "
+            f"{revision}, supported up to {HEAD}); install that version"
         )
     return revision
 

@@ -109,7 +109,7 @@ def changed_text(finding: Finding) -> str:
     parts = []
     for name, (old, new) in _sorted(finding):
         parts.append(f"{name} {old or 'none'} -> {new or 'none'}")
-    return ", ".join(parts) or "no known version"
+    return ", ".join(parts) or "no version is known to have changed"
 
 
 def _sorted(finding: Finding) -> list[tuple[str, tuple[str | None, str | None]]]:

@@ -55,6 +55,6 @@ def parsed(text: str, now: datetime.datetime | None = None) -> datetime.datetime
         try:
             return now - datetime.timedelta(**{_UNITS[match[2]]: int(match[1])})
         except OverflowError:
-            raise ValueError(f"{text!r} is before the calendar") from None
+            raise ValueError(f"{text!r} is too long ago") from None
     found = datetime.datetime.fromisoformat(text)
     return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)

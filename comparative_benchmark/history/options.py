@@ -16,7 +16,7 @@ _METRICS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the subcommands of `cbs history`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    importing = actions.add_parser("import", help="add results files; known results change nothing")
+    importing = actions.add_parser("import", help="add results files; skip known results")
     importing.add_argument("results", nargs="+", type=Path, metavar="RESULTS.json")
     _add_database(importing)
     _add_query(actions.add_parser("query", help="print results, oldest first"))
@@ -61,22 +61,26 @@ def _add_regressions(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_threshold,
         metavar="METRIC=FRACTION",
-        help="smallest rise of a metric that counts, e.g. latency_ms=0.05; may be repeated",
+        help="smallest increase of a metric to count, e.g. latency_ms=0.05; may be repeated",
     )
     add_options(
         parser,
         "count_unchanged",
-        help="also count steps of unchanged programs, and steps that are not larger than these",
+        help="also count steps of unchanged programs, and steps no larger than those",
     )
     add_options(parser, "json")
     add(
         "--yaml",
         type=Path,
         metavar="FILE",
-        help="write the regression file of TorchBench's detector",
+        help="write a regression file in the format of TorchBench's detector",
     )
-    add("--issue", type=Path, metavar="FILE", help="write the text of an issue (Markdown)")
-    add("--name", default="comparative-suite", help="name of the benchmark in YAML and issue")
+    add("--issue", type=Path, metavar="FILE", help="write the text of a GitHub issue (Markdown)")
+    add(
+        "--name",
+        default="comparative-suite",
+        help="benchmark name in the YAML file and the issue",
+    )
     add(
         "--owner",
         action="append",
@@ -130,7 +134,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 10**9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
     return int(text)
 
 
@@ -155,7 +159,9 @@ def _package(text: str) -> tuple[str, str]:
 def _threshold(text: str) -> tuple[str, float]:
     metric, _, value = text.partition("=")
     if metric not in _METRICS:
-        raise argparse.ArgumentTypeError(f"{text!r}: metrics are {', '.join(_METRICS)}")
+        raise argparse.ArgumentTypeError(
+            f"{metric!r} is not a metric; choices are {', '.join(_METRICS)}"
+        )
     try:
         threshold = float(value)
     except ValueError:

@@ -118,7 +118,7 @@ class PortableResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def __post_init__(self) -> None:
         """Holds the promise of the module."""
         if self.status != OK and (self.samples_ms or self.latency_ms is not None):
-            raise ValueError(f"{self.name}: {self.status}, and yet it has a latency")
+            raise ValueError(f"{self.name}: a {self.status} result must not have a latency")
 
     @property
     def competitor(self) -> str:

@@ -144,7 +144,7 @@ def _unchanged(good: Occurrence, bad: Occurrence) -> str:
     same_program = good.program and good.program == bad.program
     same_around = good.versions == bad.versions and good.revision == bad.revision
     if same_program and same_around and noise.identified(good.versions):
-        return "the compiled program and the package versions are the same: it is the machine's"
+        return "the compiled program and package versions are identical, so the machine changed"
     return ""
 
 

@@ -41,7 +41,7 @@ def read(path: Path) -> Contents:
 def _result(case: Case, identity: str) -> PortableResult:
     result, metrics, run, host = case.result, case.metrics, case.run, case.host
     if run is None or host is None:
-        raise FormatError(f"its run {result.run_id} is not in the file, so its time is not known")
+        raise FormatError(f"its run {result.run_id} is not in the file, so its time is unknown")
     definition, compiled, generation = result.definition, metrics.compile, metrics.generation
     status = result.status.value
     # A zero byte of a log would keep it out of the database.

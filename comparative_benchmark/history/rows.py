@@ -135,9 +135,9 @@ class Row(_Fields, frozen=True, kw_only=True):
             raise RowError(f"extra is not JSON: {error}") from error
         low, high = self.latency_low_ms, self.latency_high_ms
         if (low is None) != (high is None):
-            raise RowError("an interval has two ends")
+            raise RowError("an interval must have both ends")
         if low is not None and high is not None and low > high:
-            raise RowError(f"the interval of the latency ends before it begins: {low} to {high}")
+            raise RowError(f"the latency interval ends before it begins: {low} to {high}")
 
     @property
     def competitor(self) -> str:

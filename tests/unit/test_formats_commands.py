@@ -31,7 +31,7 @@ def test_export_writes_a_file_and_says_what_is_lost(results, tmp_path, capsys):
     said = capsys.readouterr()
     assert said.out == ""
     assert "7 of 10 results are not ok" in said.err
-    assert f"10 results in {output}" in said.err
+    assert f"wrote 10 results to {output}" in said.err
     assert len(json.loads(output.read_text())["benchmarks"]) == 11
     # Everyone may read what everyone should.
     assert output.stat().st_mode & 0o777 == 0o644
@@ -52,7 +52,7 @@ def test_export_of_asv_is_a_folder(results, tmp_path, capsys):
     file = tmp_path / "file"
     file.touch()
     assert export(results, "--format", "asv", "-o", file) == 1
-    assert "-o names a directory" in capsys.readouterr().err
+    assert "name a directory with -o" in capsys.readouterr().err
     assert export(results, "--format", "csv", "-o", tmp_path) == 1
     assert "is a directory" in capsys.readouterr().err
 
@@ -61,7 +61,7 @@ def test_two_runs_are_told_apart(results, tmp_path, make_trial, finished, capsys
     second = write_results(results, make_trial, finished, factor=2.0)
     output = tmp_path / "out.json"
     assert export(results, "--format", "torchbench", "-o", output) == 1
-    assert "holds one run, and there are 2" in capsys.readouterr().err
+    assert "can contain only one run, got 2" in capsys.readouterr().err
     assert not output.exists()
     assert export(results, "--format", "torchbench", "-o", output, "--run", second) == 0
     assert json.loads(output.read_text())["environ"]["run_id"] == second
@@ -82,7 +82,7 @@ def test_damaged_files_are_named_and_the_rest_exported(results, tmp_path, capsys
     damaged.write_text("{")
     output = tmp_path / "out.csv"
     assert export(damaged, results, "--format", "csv", "-o", output) == 3
-    assert f"left out: {damaged} is not JSON" in capsys.readouterr().err
+    assert f"skipped: {damaged} is not JSON" in capsys.readouterr().err
     assert len(output.read_text().splitlines()) == 11
     assert export(damaged, "--format", "csv", "-o", output) == 1
     assert f"cbs: {damaged} is not JSON" in capsys.readouterr().err
@@ -111,7 +111,7 @@ def test_dry_run_of_an_export_prints_the_same_results(name, results, tmp_path, c
     lines = [json.loads(line) for line in said.out.splitlines()]
     due = [json.loads(json.dumps(result.as_json())) for result in found]
     assert sorted(lines, key=str) == sorted(due, key=str)
-    assert "10 results read, nothing kept" in said.err
+    assert "10 results read, nothing stored" in said.err
 
 
 def test_imports_feed_the_history_once(results, tmp_path, capsys):
@@ -121,12 +121,12 @@ def test_imports_feed_the_history_once(results, tmp_path, capsys):
     assert export(results, "--format", "torchbench", "-o", output) == 0
     capsys.readouterr()
     assert cli.main(["import", str(output), "--db", database]) == 0
-    assert "10 new results and 0 known ones of 1 files" in capsys.readouterr().err
+    assert "10 new and 0 known results from 1 file" in capsys.readouterr().err
     # The same results, from their own file: nothing new.
     assert cli.main(["history", "import", str(results), "--db", database]) == 0
     capsys.readouterr()
     assert cli.main(["import", str(output), "--db", database]) == 0
-    assert "0 new results and 10 known ones" in capsys.readouterr().err
+    assert "0 new and 10 known results" in capsys.readouterr().err
 
 
 def test_what_is_refused_turns_the_exit_code(results, tmp_path, capsys):
@@ -140,7 +140,7 @@ def test_what_is_refused_turns_the_exit_code(results, tmp_path, capsys):
     assert cli.main(["import", str(damaged), str(output), "--db", database]) == 3
     said = capsys.readouterr().err
     assert f"refused: {damaged}:2: not JSON" in said
-    assert "10 new results" in said
+    assert "10 new and 0 known results" in said
     assert cli.main(["import", str(damaged), "--db", database]) == 1
 
 

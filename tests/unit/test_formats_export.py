@@ -250,9 +250,9 @@ def test_asv_says_when_there_is_no_revision_to_publish(results):
     remarks = exporter("asv")(
         [msgspec.structs.replace(r, git_revision=None) for r in results]
     ).remarks
-    assert any("no git revision" in remark for remark in remarks)
+    assert any("git revision is unknown" in remark for remark in remarks)
     dirty = [msgspec.structs.replace(r, git_revision=f"{REVISION}-dirty") for r in results]
-    assert any("had changes" in remark for remark in exporter("asv")(dirty).remarks)
+    assert any("had uncommitted changes" in remark for remark in exporter("asv")(dirty).remarks)
 
 
 def test_csv_keeps_every_digit(results):
@@ -331,7 +331,7 @@ def test_junit_keeps_to_the_schema_and_counts(results):
 )
 def test_formats_of_one_run_refuse_two(results, name):
     other = msgspec.structs.replace(results[0], run_id="another", case="b")
-    with pytest.raises(FormatError, match=r"holds one run, and there are 2.*--run"):
+    with pytest.raises(FormatError, match=r"can contain only one run, got 2.*--run"):
         exporter(name)([*results, other])
 
 

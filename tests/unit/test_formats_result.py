@@ -63,9 +63,9 @@ def test_what_is_not_a_result_is_refused(text):
 @pytest.mark.parametrize("speed", [{"latency_ms": 1.0}, {"samples_ms": ((1.0,),)}])
 def test_only_a_right_answer_has_a_speed(speed):
     assert made(case="a", **speed).status == "ok"
-    with pytest.raises(FormatError, match="wrong_output, and yet it has a latency"):
+    with pytest.raises(FormatError, match="wrong_output result must not have a latency"):
         made(case="a", status="wrong_output", **speed)
-    with pytest.raises(ValueError, match="wrong_output, and yet it has a latency"):
+    with pytest.raises(ValueError, match="wrong_output result must not have a latency"):
         PortableResult(case="a", status="wrong_output", **speed)
 
 

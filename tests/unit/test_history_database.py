@@ -61,10 +61,10 @@ def test_locations_are_files_and_two_kinds_of_url(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("location", "said"),
     [
-        ("mysql://u:secret@h/n", "another kind"),
-        ("sqlite://", "names no file"),
-        ("://", "is not the URL of a database"),
-        ("postgresql://u:secret@h:port/n", "is not the URL of a database"),
+        ("mysql://u:secret@h/n", "unsupported database"),
+        ("sqlite://", "does not name a file"),
+        ("://", "is not a database URL"),
+        ("postgresql://u:secret@h:port/n", "is not a database URL"),
     ],
 )
 def test_other_locations_are_refused_without_their_password(location, said):

@@ -240,10 +240,10 @@ def test_the_command_imports_and_a_second_import_changes_nothing(cbs, tmp_path):
     path = write(tmp_path / "a.json", results(full_record(), full_record(device="gpu")))
     code, out, _ = cbs("import", path, "--db", "h.sqlite")
     assert code == 0
-    assert out.startswith("2 new results, 0 known, of 1 file; 0 refused")
+    assert out.startswith("2 new and 0 known results from 1 file, 0 refused")
     code, out, _ = cbs("import", path, path, "--db", "h.sqlite")
     assert code == 0
-    assert out.startswith("0 new results, 4 known")
+    assert out.startswith("0 new and 4 known results")
     code, out, _ = cbs("ls", "--db", "h.sqlite", "--json")
     assert {item["device"]: item["results"] for item in json.loads(out)} == {
         "host-cpu": 1,
@@ -255,7 +255,7 @@ def test_a_file_that_grew_adds_what_is_new(cbs, tmp_path):  # noqa: F811
     path = write(tmp_path / "a.json", results(full_record()))
     cbs("import", path, "--db", "h.sqlite")
     write(path, results(full_record(), full_record("w2")))
-    assert cbs("import", path, "--db", "h.sqlite")[1].startswith("1 new results, 1 known")
+    assert cbs("import", path, "--db", "h.sqlite")[1].startswith("1 new and 1 known results")
 
 
 def test_what_is_refused_is_named_and_the_rest_imported(cbs, tmp_path):  # noqa: F811
@@ -264,7 +264,7 @@ def test_what_is_refused_is_named_and_the_rest_imported(cbs, tmp_path):  # noqa:
     bad.write_text("{\n\n!")
     code, out, err = cbs("import", bad, good, tmp_path / "none.json", "--db", "h.sqlite")
     assert code == 1
-    assert out.startswith("1 new results, 0 known, of 1 file; 2 refused")
+    assert out.startswith("1 new and 0 known results from 1 file, 2 refused")
     said = err.splitlines()
     assert len(said) == 2
     assert said[0].startswith(f"cbs: refused: {bad} is not JSON")

@@ -186,7 +186,7 @@ def test_parquet_reads_back(cbs, history, tmp_path):  # noqa: F811
     assert parquet.read_table(empty).num_rows == 0
     code, _, err = cbs("query", "--db", path, "--format", "parquet")
     assert code == 1
-    assert "name a file by -o" in err
+    assert "name a file with -o" in err
 
 
 def test_the_table_is_for_people_and_says_what_it_leaves_out(cbs, history):  # noqa: F811
@@ -206,7 +206,7 @@ def test_the_table_is_for_people_and_says_what_it_leaves_out(cbs, history):  # n
     [
         (["--since", "yesterday"], "not a time such as"),
         (["--package", "jax"], "not NAME=VERSION"),
-        (["--limit", "0"], "not a number from 1 on"),
+        (["--limit", "0"], "not a positive integer"),
         (["--format", "xml"], "unknown --format 'xml'; choices are "),
         (["-o", "nowhere/o.csv", "--format", "csv"], "nowhere/o.csv cannot be written"),
     ],

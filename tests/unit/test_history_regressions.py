@@ -205,7 +205,7 @@ def test_a_case_that_is_gone_is_found_with_the_run_that_lacks_it(looked):
     assert finding.dimensions["workload"] == "case-2"
     assert (finding.last_good.run_id, finding.first_bad.run_id) == ("run-28", "run-29")
     assert finding.first_bad.versions["jax"] == "0.10.29"
-    assert "not in 1 run" in finding.what
+    assert "missing from 1 run" in finding.what
 
 
 def test_a_run_of_a_few_cases_by_hand_misses_nothing(looked):
@@ -272,7 +272,7 @@ def test_a_program_that_did_not_change_is_not_blamed(looked):
     report = looked(rows)
     assert report.counted == []
     (finding,) = report.findings
-    assert "the compiled program and the package versions are the same" in finding.withheld
+    assert "the compiled program and package versions are identical" in finding.withheld
     (floor,) = report.floor.values()
     assert 0.01 < floor < 0.05
     assert len(looked(rows, settings=Settings(count_unchanged=True)).counted) == 1
@@ -331,7 +331,7 @@ def test_the_command_names_the_slow_down_and_exits_with_2(cbs, history):
     assert code == 2
     assert "case-2 jax_xla:xla (jax, host-cpu)" in out
     assert "changed: jax 0.10.28 -> 0.10.29, revision rev28 -> rev29" in out
-    assert "1 steps, 0 turned bad, 0 missing" in out
+    assert "1 steps, 0 newly failing, 0 missing" in out
     code, out, _ = cbs("regressions", "--db", path, "--threshold", "latency_ms=0.2")
     assert code == 0
 
