@@ -204,7 +204,7 @@ def test_what_was_run_is_saved_and_is_the_same_when_it_is_run_again(brought_run)
     )
     refused = brought_run("my_net.py", "--dtype", "bf16", "--save-as", "suite")
     assert refused.code == 1
-    assert "is there already and says something else" in refused.err
+    assert "already exists with other content" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -212,15 +212,15 @@ def test_what_was_run_is_saved_and_is_the_same_when_it_is_run_again(brought_run)
     [
         ("needs", "bad.py:needs(hidden) cannot be called without arguments"),
         ("raises", "bad.py:raises() raised ValueError: no weights today (line 5)"),
-        ("half", "its weights are torch.float16, not fp32; say --dtype fp16"),
-        ("text", "is a str, not a torch.nn.Module"),
-        ("nothing", "bad.py:nothing() returns nothing"),
-        ("Counts", "or keeps a state"),
-        ("Random", "it draws random numbers (a dropout that is left on?)"),
+        ("half", "its weights are torch.float16, not fp32; pass --dtype fp16"),
+        ("text", "returned a str, not a torch.nn.Module"),
+        ("nothing", "bad.py:nothing() returned None"),
+        ("Counts", "or keeps state"),
+        ("Random", "it draws random numbers (is dropout still on?)"),
         ("Changes", "the model changes its inputs"),
         # No worker that measures the CPU sees a GPU: tests/unit/test_worker_environment.py.
-        ("OnGpu", "cannot be run on f32[4,16]: "),
-        ("misfit", "cannot be run on f32[4,16]: RuntimeError: mat1 and mat2"),
+        ("OnGpu", "cannot run on f32[4,16]: "),
+        ("misfit", "cannot run on f32[4,16]: RuntimeError: mat1 and mat2"),
     ],
 )
 def test_a_module_that_cannot_be_measured_says_why(prepared, tmp_path, name, words):
@@ -264,7 +264,7 @@ def test_keras_is_made_again_in_float64(prepared, tmp_path):
     assert answer["type"] != "error", answer
     assert answer["files"]["truth"][0]["dtype"] == "f64"
     answer = prepared("net.py:Fixed", backend="tf_xla", framework="tensorflow")
-    assert "cannot be made in float64, which the truth takes" in answer["without_float64"]
+    assert "cannot be created in float64, which the truth needs" in answer["without_float64"]
 
 
 def test_a_directory_of_another_size_is_one_workload_in_torch_and_jax(
@@ -301,7 +301,7 @@ transformers.BertModel(config).save_pretrained({str(directory)!r}, max_shard_siz
     assert (tmp_path / "repro" / "README.md").exists()
     # What a rule does not cover runs through transformers; an unknown type says so.
     config = json.loads((directory / "config.json").read_text())
-    for kind, words in (("berty", "the model_type 'berty'; did you mean bert?"), ("bert", "")):
+    for kind, words in (("berty", "model_type 'berty'; did you mean bert?"), ("bert", "")):
         config |= {"model_type": kind, "hidden_act": "relu"}
         (directory / "config.json").write_text(json.dumps(config))
         answer = prepared("my-bert")

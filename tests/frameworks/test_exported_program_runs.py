@@ -162,7 +162,7 @@ def test_what_has_no_float64_run_is_agreed_and_says_so(program_run):
     assert " agreed " in run.err
     assert "no proof" in run.out
     (metrics,) = measured(run).values()
-    why = "com.microsoft.FastGelu is not an operator of ONNX"
+    why = "com.microsoft.FastGelu is not an ONNX operator"
     assert metrics["without_float64"] == f"the program has no float64 run: {why}"
 
 
@@ -188,10 +188,10 @@ def test_an_operator_that_the_importer_of_iree_does_not_know_is_unsupported_by_n
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("dynamic", "the shape of the output 'y' depends on values (NonZero)"),
+        ("dynamic", "the shape of output 'y' depends on values (NonZero)"),
         ("draws", "the program draws random numbers (RandomNormalLike)"),
-        ("newer", "newer.onnx is of opset 99; ONNX "),
-        ("foreign", "the program cannot be run on f32[2,16]: NotImplementedError: Node type 'Foo'"),
+        ("newer", "newer.onnx uses opset 99, but ONNX "),
+        ("foreign", "the program cannot run on f32[2,16]: NotImplementedError: Node type 'Foo'"),
     ],
 )
 @pytest.mark.usefixtures("onnx_files")
@@ -308,12 +308,12 @@ def test_jax_programs_are_widened_and_what_is_none_says_why(files_of, prepared):
     doubted = prepared("net.mlir", "f32[4,16]; i32[4,3]<9", framework="jax", wrong_route=True)
     assert_in_doubt(doubted, "XLA and StableHLO's interpreter")
     agreed = prepared("bits.mlir", framework="jax")
-    assert "bitcast_convert looks at the bits" in agreed["without_float64"]
+    assert "bitcast_convert operates on the bits" in agreed["without_float64"]
     for name, inputs, words in (
-        ("cut.mlirbc", "", "cannot be taken as a StableHLO program: "),
-        ("cut.jax_export", "", "cannot be taken as a jax.export program: "),
-        ("sizes.mlir", "", "has a size that may change: export it with fixed ones"),
-        ("net.mlir", "f32[4,16]", "net.mlir takes argument 0 f32[4,16], argument 1 i32[4,3]: say"),
+        ("cut.mlirbc", "", "is not a valid StableHLO program: "),
+        ("cut.jax_export", "", "is not a valid jax.export program: "),
+        ("sizes.mlir", "", "has a dynamic size; export the program with fixed sizes"),
+        ("net.mlir", "f32[4,16]", "net.mlir takes argument 0 f32[4,16], argument 1 i32[4,3]; pass"),
     ):
         answer = prepared(name, inputs, framework="jax")
         assert answer["type"] == "error", name
@@ -330,7 +330,7 @@ def test_torch_programs_are_widened_and_what_is_none_says_why(files_of, prepared
     doubted = prepared("net.pt2", inputs, framework="torch", wrong_route=True)
     assert_in_doubt(doubted, "PyTorch and PyTorch's decompositions")
     for name, given, words in (
-        ("cut.pt2", inputs, "is not a whole torch.export program"),
+        ("cut.pt2", inputs, "is not a valid torch.export program"),
         ("draws.pt2", "f32[2,8,16]", "it draws random numbers"),
         ("net.pt2", "f32[3,8]", "net.pt2 takes ids i64[s"),
     ):
@@ -348,11 +348,11 @@ def test_tensorflow_programs_are_widened_or_agreed(files_of, prepared):
     assert answer["truth_check"]["routes"] == ["TensorFlow", "TensorFlow by XLA"]
     agreed = prepared("net.tflite", framework="tensorflow")
     assert "TFLite has no float64 kernels" in agreed["without_float64"]
-    assert "is not a whole TFLite file" in prepared("cut.tflite", framework="tensorflow")["message"]
+    assert "is not a valid TFLite file" in prepared("cut.tflite", framework="tensorflow")["message"]
     for file in (folder / "saved" / "variables").iterdir():
         file.unlink()
     broken = prepared("saved", framework="tensorflow")
-    assert "is not a whole SavedModel" in broken["message"]
+    assert "is not a valid SavedModel" in broken["message"]
 
 
 @pytest.mark.parametrize(

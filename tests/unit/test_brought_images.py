@@ -58,10 +58,10 @@ def test_a_picture_is_the_input_of_all_frameworks_in_each_type(vit):
     ("changes", "words"),
     [
         (None, "has no preprocessor_config.json"),
-        ({"size": {"height": 48, "width": 32}}, "makes pictures of 48x32, and the model takes 32x"),
-        ({"size": "large"}, "cannot be followed"),
-        ({"image_std": ["a"]}, "cannot be followed"),
-        ({"rescale_offset": True}, "rescale_offset is not known here"),
+        ({"size": {"height": 48, "width": 32}}, "produces 48x32 images, but the model takes 32x"),
+        ({"size": "large"}, "is not supported: "),
+        ({"image_std": ["a"]}, "is not supported: "),
+        ({"rescale_offset": True}, "rescale_offset is not implemented"),
     ],
 )
 def test_a_processor_that_does_not_fit_is_told(vit, changes, words):
@@ -78,21 +78,21 @@ def test_what_is_no_picture_is_told(vit, content):
     (vit.parent / "cat.png").unlink()
     if content is not None:
         (vit.parent / "cat.png").write_bytes(content)
-    with pytest.raises(BroughtError, match=r"cat.png cannot be read as a picture"):
+    with pytest.raises(BroughtError, match=r"cat.png cannot be read as an image"):
         found("my-vit", on_image(vit))
 
 
 def test_who_takes_no_picture_says_so(vit, tmp_path):
     bert = tmp_path / "bert"
     shutil.copytree(checkpoints.seeded(architectures.get("bert"), "bert-tiny"), bert)
-    with pytest.raises(BroughtError, match="bert does not take a picture in colour"):
+    with pytest.raises(BroughtError, match="bert does not accept RGB images"):
         found("bert", on_image(vit))
     with pytest.raises(BroughtError, match="--text and --image exclude each other"):
         found("my-vit", on_image(vit, text=tmp_path / "cat.png"))
     with pytest.raises(BroughtError, match="--image and --inputs exclude each other"):
         found("my-vit", on_image(vit, inputs_dir=tmp_path))
     (tmp_path / "net.py").write_text("import torch\n")
-    with pytest.raises(BroughtError, match=r"--image is for Hugging Face directories, which net"):
+    with pytest.raises(BroughtError, match=r"--image requires a Hugging Face directory, and net"):
         found("net.py", on_image(vit))
 
 

@@ -83,7 +83,7 @@ def test_what_lies_elsewhere_is_named_by_its_path_and_told(project, tmp_path):
     planned, cases, again = saved(project, str(outside), "suites/mine")
     assert again == cases
     assert str(outside) in planned.content
-    assert f"{outside} lies outside" in planned.remark
+    assert f"{outside} is outside the project of mine" in planned.remark
     # In one checkout a file of any other folder goes along.
     (tmp_path / ".git").mkdir()
     other = definitions(str(outside), Wanted(folder=project), cases, project / "suites" / "other")
@@ -102,20 +102,20 @@ def test_inputs_are_copied_into_the_folder(project, tmp_path):
     assert again[0].input_data.source_url == str(directory)
     np.save(directory / "input_0.npy", np.zeros((2, 3), np.float32))
     np.save(tmp_path / "input_0.npy", np.ones((2, 3), np.float32))
-    with pytest.raises(BroughtError, match=r"input_0.npy is there already and says something else"):
+    with pytest.raises(BroughtError, match=r"input_0.npy already exists with other content"):
         saved(project, "net.py", inputs_dir=tmp_path)
 
 
 def test_what_is_there_is_not_replaced(project):
     planned, *_ = saved(project, "net.py")
     saved(project, "net.py")  # the same once more is no fault
-    with pytest.raises(BroughtError, match=r"is there already and says something else"):
+    with pytest.raises(BroughtError, match=r"already exists with other content"):
         saved(project, "net.py", data_types=("bf16",))
     (project / "file").write_text("mine")
     with pytest.raises(BroughtError, match=r"--save-as .*file is a file"):
         saved(project, "net.py", "file")
     planned.file.write_text("mine")
-    with pytest.raises(BroughtError, match="says something else"):
+    with pytest.raises(BroughtError, match="already exists with other content"):
         planned.write()
     assert planned.file.read_text() == "mine"
 

@@ -70,8 +70,8 @@ def test_what_runs_through_transformers_takes_the_tokens_and_their_mask(bert):
     [
         ("tokenizer.json", None, "has no tokenizer.json; save the model's tokenizer there"),
         ("tokenizer.json", b"{}", "tokenizer.json: "),
-        ("../text.txt", None, "text.txt cannot be read as text in UTF-8"),
-        ("../text.txt", b"\xff\xfe\xff", "text.txt cannot be read as text in UTF-8"),
+        ("../text.txt", None, "text.txt cannot be read as UTF-8 text"),
+        ("../text.txt", b"\xff\xfe\xff", "text.txt cannot be read as UTF-8 text"),
         ("../text.txt", b" \n", "a text of no word"),
     ],
 )
@@ -90,21 +90,21 @@ def test_the_tokenizer_of_another_model_is_told(bert):
     init = TensorInit(name="embeddings.word_embeddings.weight", shape=(3, 128))
     tensors = {t.name: t for t in architectures.get("bert").tensors(config_of(str(bert), "bert"))}
     write_weights(bert / "model.safetensors", (tensors | {init.name: init}).values(), seed=0)
-    with pytest.raises(BroughtError, match="the model has 3: it is another model's tokenizer"):
+    with pytest.raises(BroughtError, match="the model has only 3; save the model's own tokenizer"):
         found("my-bert", on_text(bert))
 
 
 def test_who_takes_no_text_says_so(bert, tmp_path):
     change(bert, architectures=["BertForMaskedLM"], is_encoder_decoder=True)
-    with pytest.raises(BroughtError, match="which need a text each"):
+    with pytest.raises(BroughtError, match="which need separate texts"):
         found("my-bert", on_text(bert))
     with pytest.raises(BroughtError, match="--text and --inputs exclude each other"):
         found("my-bert", on_text(bert, inputs_dir=tmp_path))
     (tmp_path / "net.py").write_text("import torch\n")
-    with pytest.raises(BroughtError, match=r"which net.py is not"):
+    with pytest.raises(BroughtError, match=r"and net.py is not one"):
         found("net.py", on_text(bert))
     vit = architectures.get("vit")
     (bert / "config.json").write_text(json.dumps(vit.configs["vit-tiny"]))
     write_weights(bert / "model.safetensors", vit.tensors(vit.configs["vit-tiny"]), seed=0)
-    with pytest.raises(BroughtError, match="my-bert does not take a text"):
+    with pytest.raises(BroughtError, match="my-bert does not accept text"):
         found("my-bert", Wanted(folder=tmp_path, text=Path("text.txt")))

@@ -115,15 +115,18 @@ def test_identity_is_the_bytes_and_the_way_back_names_the_inputs(net, tmp_path):
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        ({}, "say how long 'seq' is by --seq-len"),
-        ({"inputs": ("f32[1]",)}, f"{TAKES}: say --input once for each, 1 given"),
-        ({"inputs": ("i32[1,8]<9", "f32[1,8,16]")}, f"i32[1,8]<9 is of another type: {TAKES}"),
-        ({"inputs": ("i64[8]<9", "f32[1,8,16]")}, f"i64[8]<9 has 1 sizes: {TAKES}"),
-        ({"inputs": ("i64[1,8]<9", "f32[1,7,16]")}, f"7 where seq is 8: {TAKES}"),
-        ({"inputs": ("i64[1,8]<9", "f32[1,8,15]")}, f"15 where 16 is 16: {TAKES}"),
+        ({}, "set 'seq' with --seq-len"),
+        ({"inputs": ("f32[1]",)}, f"{TAKES}; pass --input once for each, got 1"),
+        ({"inputs": ("i32[1,8]<9", "f32[1,8,16]")}, f"i32[1,8]<9 has the wrong type: {TAKES}"),
+        (
+            {"inputs": ("i64[8]<9", "f32[1,8,16]")},
+            f"i64[8]<9 has the wrong number of sizes: {TAKES}",
+        ),
+        ({"inputs": ("i64[1,8]<9", "f32[1,7,16]")}, f"expected 'seq' to be 8, got 7: {TAKES}"),
+        ({"inputs": ("i64[1,8]<9", "f32[1,8,15]")}, f"expected 16, got 15: {TAKES}"),
         ({"data_types": ("bf16",)}, "--dtype bf16: net.onnx computes in fp32"),
-        ({"task": "fill-mask"}, "--task is for Hugging Face directories"),
-        ({"framework": "jax", "seq_lens": (8,)}, "net.onnx is in onnx, not in jax"),
+        ({"task": "fill-mask"}, "--task requires a Hugging Face directory"),
+        ({"framework": "jax", "seq_lens": (8,)}, "net.onnx runs in onnx, not in jax"),
     ],
 )
 def test_other_inputs_say_what_the_program_takes(net, wanted, words):
@@ -133,7 +136,7 @@ def test_other_inputs_say_what_the_program_takes(net, wanted, words):
 def test_sizes_without_a_meaning_are_asked_for():
     pictures = Argument(name="x", element_type="f32", sizes=(None, 3, "h", "w"))
     signature = Signature(where="net", arguments=(pictures,))
-    with pytest.raises(BroughtError, match=r"net takes x f32\[\?,3,h,w\]: say how large x is"):
+    with pytest.raises(BroughtError, match=r"net takes x f32\[\?,3,h,w\]; give the size of x"):
         signature.inputs((), 2, None)
     (spec,) = signature.inputs(("f32[batch,3,8,8]",), 2, None)
     assert str(spec) == "f32[2,3,8,8]"
@@ -160,13 +163,13 @@ def test_a_file_that_is_cut_anywhere_is_told(net):
 @pytest.mark.parametrize(
     ("external", "words"),
     [
-        ({"location": "gone.data"}, "'gone.data', which is not there: copy it beside"),
-        ({"location": "../up.data"}, "which is not in the folder of the file: refused"),
-        ({"location": "/etc/passwd"}, "which is not in the folder of the file: refused"),
-        ({"location": "link.data"}, "a link out of the folder of the file: refused"),
+        ({"location": "gone.data"}, "'gone.data', which does not exist; copy it next to"),
+        ({"location": "../up.data"}, "which is not in the folder of the .onnx file"),
+        ({"location": "/etc/passwd"}, "which is not in the folder of the .onnx file"),
+        ({"location": "link.data"}, "which links to a file outside the folder"),
         (
             {"location": "short.data", "offset": "4", "length": "8"},
-            "up to byte 12, which has 4: it is not whole",
+            "up to byte 12, but that file has only 4 bytes",
         ),
     ],
 )
@@ -199,10 +202,10 @@ def test_types_come_from_the_weights(tmp_path):
     (case,) = cases(net)
     assert case.data_type == "fp16"
     net.write_bytes(onnx_bytes(inputs=[declared("x", 8, 4)]))
-    assert "its input 'x' is of a type that cannot be fed here" in refusal(net)
+    assert "input 'x' has an unsupported type" in refusal(net)
 
 
 def test_programs_are_models_and_others_are_named(tmp_path):
     assert is_model("net.onnx", tmp_path)
-    with pytest.raises(BroughtError, match="of this form are not measured, but"):
+    with pytest.raises(BroughtError, match="unsupported kind of exported program; supported are"):
         found("net.vmfb", Wanted(folder=tmp_path))

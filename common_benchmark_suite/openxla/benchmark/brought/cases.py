@@ -33,7 +33,7 @@ def found(text: str, wanted: Wanted) -> Found:
         return _in_framework(text, every, wanted)
     place = place_of(text, wanted.folder)
     if (named := _real_input(wanted)) and not isinstance(place, Path):
-        raise BroughtError(f"{named} is for Hugging Face directories, which {text} is not")
+        raise BroughtError(f"{named} requires a Hugging Face directory, and {text} is not one")
     if isinstance(place, OwnModule):
         every = Found(cases=own_modules.cases(place, wanted, given))
     elif isinstance(place, ProgramFile):
@@ -52,7 +52,7 @@ def _in_framework(text: str, every: Found, wanted: Wanted) -> Found:
     if not chosen:
         there = ", ".join(sorted({_framework(case).value for case in every.cases}))
         why = "".join(f": {remark}" for remark in every.remarks)
-        raise BroughtError(f"{text} is in {there}, not in {framework.value}{why}")
+        raise BroughtError(f"{text} runs in {there}, not in {framework.value}{why}")
     return attrs.evolve(every, cases=chosen)
 
 

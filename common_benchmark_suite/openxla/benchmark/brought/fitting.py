@@ -35,20 +35,20 @@ def unused_tensors(
     missing = [init.name for init in needed if init.name not in file]
     if missing:
         raise BroughtError(
-            f"{directory} lacks {len(missing)} of {len(needed)} tensors that its config.json asks "
-            f"for: {some_names(missing)}"
+            f"{directory} lacks {len(missing)} of {len(needed)} tensors that its config.json "
+            f"requires: {some_names(missing)}"
         )
     mismatched = [
-        f"{init.name} is {_size(shape)} and not {_size(init.shape)}"
+        f"{init.name} is {_size(shape)}, expected {_size(init.shape)}"
         for init in needed
         if (shape := file.shape(init.name)) != init.shape
     ]
     if mismatched:
         raise BroughtError(
-            f"{directory} has tensors that its config.json does not fit: {some_names(mismatched)}"
+            f"{directory} has tensors that do not match its config.json: {some_names(mismatched)}"
         )
     if unused := [name for name in file if name not in known]:
-        return f"{directory.name} has tensors that are not used: {some_names(unused)}"
+        return f"{directory.name} has unused tensors: {some_names(unused)}"
     return None
 
 

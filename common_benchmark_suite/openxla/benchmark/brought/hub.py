@@ -46,7 +46,7 @@ def fetched(text: str, *, allow_pickle: bool) -> Fetched:
     """
     form = _NAME.fullmatch(text.removeprefix(PREFIX))
     if form is None:
-        raise BroughtError(f"{text!r} is not hub:OWNER/NAME or hub:OWNER/NAME@REVISION")
+        raise BroughtError(f"expected hub:OWNER/NAME or hub:OWNER/NAME@REVISION, got {text!r}")
     repository, revision = form[1], form[2]
     if revision and _COMMIT.fullmatch(revision):
         here = _of(repository, revision)
@@ -66,7 +66,7 @@ def fetched(text: str, *, allow_pickle: bool) -> Fetched:
         raise _unreachable(text, error) from error
     commit = str(info.sha)
     if not _COMMIT.fullmatch(commit):
-        raise BroughtError(f"{text}: the hub's answer names no commit")
+        raise BroughtError(f"{text}: the hub returned no commit")
     names = _needed(text, (file.rfilename for file in info.siblings or ()), allow_pickle)
     found = _of(repository, commit)
     if (found.directory / CONFIG_FILE).is_file():
@@ -89,15 +89,15 @@ def _needed(text: str, names: Iterable[str], allow_pickle: bool) -> list[str]:
     """Returns the files of a model: those at the top, of which pickles only where one must."""
     top = [name for name in names if "/" not in name and not name.startswith(".")]
     if CONFIG_FILE not in top:
-        raise BroughtError(f"{text} has no {CONFIG_FILE}, as models of transformers have")
+        raise BroughtError(f"{text} is not a transformers model: it has no {CONFIG_FILE}")
     weights = [name for name in top if name.endswith(".safetensors")]
     if not weights:
         weights = [name for name in top if name.endswith(_PICKLES)]
         if not weights:
-            raise BroughtError(f"{text} has no weights that can be read: no safetensors")
+            raise BroughtError(f"{text} has neither safetensors nor pickled weights")
         if not allow_pickle:
             raise BroughtError(
-                f"{text} has its weights as pickles alone, which run code when they are read: say "
+                f"{text} has only pickled weights, which can run code when loaded; pass "
                 "--allow-pickle if you trust them"
             )
     return [*weights, *(name for name in top if name.endswith(_SMALL))]
@@ -111,12 +111,12 @@ def _download(hub: Any, repository: str, commit: str, names: list[str], director
     )
     shutil.rmtree(directory / ".cache", ignore_errors=True)
     if missing := [name for name in names if not (directory / name).is_file()]:
-        raise OSError(f"{missing[0]} has not come")
+        raise OSError(f"{missing[0]} was not downloaded")
 
 
 def _unreachable(text: str, error: Exception) -> BroughtError:
     said = " ".join(str(error).split())[:160]
     return BroughtError(
         f"{text} cannot be fetched ({type(error).__name__}: {said}); check the name, the network, "
-        "HF_ENDPOINT and HF_TOKEN, or name a directory that holds it"
+        "HF_ENDPOINT and HF_TOKEN, or pass a local directory that contains it"
     )

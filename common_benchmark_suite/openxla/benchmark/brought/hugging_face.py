@@ -75,7 +75,7 @@ def found(
       BroughtError: there is no configuration or no weights, or they would have to be unpickled.
     """
     if wanted.inputs:
-        raise BroughtError("--input is for modules; of a directory say --batch and --seq-len")
+        raise BroughtError("directories do not accept --input; use --batch and --seq-len")
     _stays_inside(directory)
     try:
         config = directories.read_config(directory)
@@ -105,7 +105,7 @@ def found(
     if why_not is None:
         remarks = _on_tensors(directory, config)
     else:
-        remarks = [f"{directory.name} runs in PyTorch alone: {why_not}"]
+        remarks = [f"{directory.name} runs only in PyTorch: {why_not}"]
     # The network without its head may be covered, where it is not as a whole.
     rule = directories.RULES.get(str(config["model_type"]))
     if (
@@ -116,11 +116,11 @@ def found(
         and wanted.task is None
     ):
         remarks[0] += (
-            "; --task feature-extraction runs it without its head in JAX and TensorFlow, too"
+            "; with --task feature-extraction, it runs without its head in JAX and TensorFlow too"
         )
     if wanted.text is not None:
         if "vocab_size" not in config:
-            raise BroughtError(f"--text: {directory.name} does not take a text")
+            raise BroughtError(f"--text: {directory.name} does not accept text")
         on_text = texts.on_text(cases, directory, config, wanted.folder / wanted.text)
         return Found(cases=on_text, remarks=remarks)
     if wanted.image is not None:
@@ -233,8 +233,8 @@ def _stays_inside(directory: Path) -> None:
     for file in sorted(directory.glob("*")):
         if file.is_symlink() and not allowed.intersection(file.resolve().parents):
             raise BroughtError(
-                f"{file} is a link out of the directory, to {file.resolve()}: put the file itself "
-                "there if it belongs to the model"
+                f"{file} links to {file.resolve()}, outside the directory; replace the link with "
+                "the file if it belongs to the model"
             )
 
 
@@ -245,8 +245,8 @@ def _weights(directory: Path, *, allow_pickle: bool) -> tuple[bool, str]:
     if not any((directory / name).is_file() for name in safe) and pickles:
         if not allow_pickle:
             raise BroughtError(
-                f"{pickles[0]} is a pickle, which runs code when it is read: save the model as "
-                "safetensors, or say --allow-pickle if you trust it"
+                f"{pickles[0]} is a pickle, which can run code when loaded; save the model as "
+                "safetensors, or pass --allow-pickle if you trust it"
             )
         shards = sorted(directory.glob("pytorch_model*.bin"))
         return True, directories.digest_of(directory, shards)
@@ -276,12 +276,12 @@ def _class(directory: Path, config: Mapping[str, object], task: str | None) -> s
     if task is None:
         if own is None:
             raise BroughtError(
-                f"{directory}: config.json names no class in 'architectures'; say --task, one of "
-                f"{', '.join(TASKS)}"
+                f"{directory}: config.json names no class in 'architectures'; pass --task with one "
+                f"of {', '.join(TASKS)}"
             )
         return own
     if task not in TASKS:
-        raise BroughtError(f"no task {task!r}; choices are {', '.join(TASKS)}")
+        raise BroughtError(f"unknown task {task!r}; choices are {', '.join(TASKS)}")
     ending = TASKS[task][1]
     if own is not None and own.endswith(ending) and (ending != "Model"):
         return own

@@ -81,8 +81,8 @@ def _split(made: Any, brought: Brought) -> tuple[Callable[..., Any], Any]:
     elif callable(made):
         return (lambda _, *inputs: made(*inputs)), ()
     raise BroughtError(
-        f"{brought.place} is a {type(made).__name__}: return a flax.nnx module, a pair of a pure "
-        "function f(params, *inputs) and its params, or a function of the inputs"
+        f"{brought.place} returned a {type(made).__name__}; return a flax.nnx module, a pair of a "
+        "pure function f(params, *inputs) and its params, or a function of the inputs"
     )
 
 

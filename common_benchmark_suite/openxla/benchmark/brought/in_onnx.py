@@ -59,8 +59,8 @@ class OnnxModel(ProgramModel):
         by_value = {node.op_type for node in onnx_float64.nodes(bare)} & _BY_VALUE
         if open_outputs and by_value:
             raise BroughtError(
-                f"the shape of the output {open_outputs[0]!r} depends on values "
-                f"({', '.join(sorted(by_value))}): a program with dynamic outputs is not measured"
+                f"the shape of output {open_outputs[0]!r} depends on values "
+                f"({', '.join(sorted(by_value))}); programs with dynamic outputs are not supported"
             )
 
     def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
@@ -120,8 +120,8 @@ class OnnxModel(ProgramModel):
         asked = max((self._file.opsets.get(name, 0) for name in ("", "ai.onnx")), default=0)
         if asked > known:
             raise BroughtError(
-                f"{self.path.name} is of opset {asked}; ONNX {onnx.__version__} knows those up to "
-                f"{known}: export it with opset_version={known}, or install a newer onnx"
+                f"{self.path.name} uses opset {asked}, but ONNX {onnx.__version__} supports at "
+                f"most {known}; export it with opset_version={known}, or install a newer onnx"
             )
 
 
@@ -159,7 +159,7 @@ def _plain_run(
     forms = ", ".join(map(form_of, inputs))
     why, other = map(told, reversed(errors) if by_runtime else errors)
     raise BroughtError(
-        f"the program cannot be run on {forms}: {why}; nor by ONNX Runtime: {other}"
+        f"the program cannot run on {forms}: {why}; ONNX Runtime also failed: {other}"
     ) from errors[-1]
 
 
@@ -169,13 +169,13 @@ def _check_outputs(model: onnx.ModelProto) -> None:
     for value in model.graph.output:
         if made_by.get(value.name) == "ZipMap":
             raise BroughtError(
-                f"the output {value.name!r} comes from ZipMap: it is a list of dictionaries, not "
-                "an array. Convert the model again with options={'zipmap': False}"
+                f"output {value.name!r} comes from ZipMap: it is a list of dictionaries, not an "
+                "array; convert the model again with options={'zipmap': False}"
             )
         kind = value.type.WhichOneof("value")
         if kind not in (None, "tensor_type"):
             word = kind.removesuffix("_type").replace("_", " ")
-            raise BroughtError(f"the output {value.name!r} is a {word}, not an array")
+            raise BroughtError(f"output {value.name!r} is a {word}, not an array")
 
 
 def _inputs_of(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
@@ -197,9 +197,7 @@ def _static(model: onnx.ModelProto, inputs: Sequence[Array], file: Path) -> onnx
     try:
         return onnx.shape_inference.infer_shapes(model, data_prop=True)
     except (ValueError, onnx.shape_inference.InferenceError) as error:
-        raise BroughtError(
-            f"the shapes of {file.name} do not fit together: {told(error)}"
-        ) from error
+        raise BroughtError(f"the shapes in {file.name} are inconsistent: {told(error)}") from error
 
 
 def _is_fixed(value: onnx.ValueInfoProto) -> bool:

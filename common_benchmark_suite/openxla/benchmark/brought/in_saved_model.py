@@ -51,11 +51,11 @@ class SavedModelProgram(ProgramModel):
             self.model = tf.saved_model.load(str(self.path))
             signatures = dict(self.model.signatures)
         except Exception as error:
-            raise BroughtError(f"{self.path} is not a whole SavedModel: {told(error)}") from None
+            raise BroughtError(f"{self.path} is not a valid SavedModel: {told(error)}") from None
         if _USUAL not in signatures and len(signatures) != 1:
             raise BroughtError(
-                f"{self.path} has {len(signatures)} signatures and none is {_USUAL}: save it with "
-                "tf.saved_model.save(..., signatures=FUNCTION)"
+                f"{self.path} has {len(signatures)} signatures, and none is named {_USUAL}; save "
+                "it with tf.saved_model.save(..., signatures=FUNCTION)"
             )
         self._function = signatures.get(_USUAL) or next(iter(signatures.values()))
         self._specs = dict(sorted(self._function.structured_input_signature[1].items()))
@@ -66,7 +66,7 @@ class SavedModelProgram(ProgramModel):
         where = self.path.name
         for name, spec in self._specs.items():
             if spec.shape.rank is None:
-                raise BroughtError(f"{where}: its input {name!r} says nothing of its rank")
+                raise BroughtError(f"{where}: input {name!r} has an unknown rank")
         return Signature(
             where=where,
             arguments=tuple(
@@ -112,7 +112,7 @@ class SavedModelProgram(ProgramModel):
                 wide = [v.astype(np.float64) if v.dtype.kind == "f" else v for v in inputs]
                 truth = _arrays(_call(function, self._specs, wide))
                 if any(v.dtype.kind == "f" and v.dtype != np.float64 for v in truth):
-                    raise NotWidenedError("an operation gives a narrower type")
+                    raise NotWidenedError("an operation returns a narrower type")
                 self.note_check(_check(function, self._specs, wide, truth))
             except Exception as error:
                 why = str(error) if isinstance(error, NotWidenedError) else told(error)

@@ -56,7 +56,7 @@ class StableHloModel(ProgramModel):
         except Exception as error:
             kind = parameters["program"]
             raise BroughtError(
-                f"{self.path} cannot be taken as a {kind} program: {told(error)}"
+                f"{self.path} is not a valid {kind} program: {told(error)}"
             ) from None
         self.check_types(aval.dtype for aval in self._exported.in_avals + self._exported.out_avals)
         self._taken = self.signature()
@@ -124,7 +124,7 @@ class StableHloModel(ProgramModel):
             return [np.asarray(value) for value in as_tuple(compiled(*inputs))]
         except Exception as error:
             forms = ", ".join(map(form_of, inputs))
-            raise BroughtError(f"the program cannot be run on {forms}: {told(error)}") from error
+            raise BroughtError(f"the program cannot run on {forms}: {told(error)}") from error
 
 
 def create_model(**parameters: Any) -> StableHloModel:
@@ -198,16 +198,16 @@ def _exported(module: Any) -> export.Exported:
 
 def _aval(kind: Any) -> Any:
     if not isinstance(kind, ir.RankedTensorType):
-        raise ValueError(f"{kind} is no array")  # noqa: TRY004  # it is about the file
+        raise ValueError(f"{kind} is not an array")  # noqa: TRY004  # it is about the file
     if not kind.has_static_shape:
-        raise ValueError(f"{kind} has a size that may change: export it with fixed ones")
+        raise ValueError(f"{kind} has a dynamic size; export the program with fixed sizes")
     name = str(kind.element_type)
     dtype = {"bf16": jax.numpy.bfloat16, "i1": np.bool_}.get(name)
     if dtype is None:
         letters = {"f": "float", "i": "int", "ui": "uint", "si": "int"}
         stem = name.rstrip("0123456789")
         if stem not in letters:
-            raise ValueError(f"{kind} is of a type that NumPy does not have")
+            raise ValueError(f"{kind} has a type that NumPy lacks")
         dtype = np.dtype(f"{letters[stem]}{name[len(stem) :]}")
     return jax.core.ShapedArray(tuple(kind.shape), dtype)
 

@@ -64,7 +64,7 @@ class TensorFlowModel(BroughtModel):
         if hasattr(self.model, "as_float64"):
             return TensorFlowModel(self.model.as_float64(), self.model_parameters, None)
         if self._again is None:
-            raise BroughtError("the model is float64 already")
+            raise BroughtError("the model is already float64")
         wide = TensorFlowModel(self._again("float64"), self.model_parameters, None)
         zeros = [tf.zeros(s, tf.float64 if d.is_floating else d) for s, d in self._forms]
         ours = self.model.variables
@@ -75,8 +75,8 @@ class TensorFlowModel(BroughtModel):
                 raise TypeError("variables do not follow Keras's policy")
         except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise BroughtError(
-                f"the model cannot be made in float64, which the truth takes: {told(error)}; give "
-                "it a method as_float64()"
+                f"the model cannot be created in float64, which the truth needs: {told(error)}; "
+                "add a method as_float64() to it"
             ) from error
         for target, source in zip(theirs, ours, strict=True):
             target.assign(tf.cast(tf.convert_to_tensor(source), target.dtype))
@@ -107,8 +107,8 @@ def create_model(**parameters: Any) -> Any:
     made = again(numpy_dtype(element_type(parameters["data_type"])).name)
     if not callable(made) and not inputs.follows_interface(made):
         raise BroughtError(
-            f"{brought.place} is a {type(made).__name__}: return a Keras model or a tf.Module that "
-            "can be called"
+            f"{brought.place} returned a {type(made).__name__}; return a Keras model or a callable "
+            "tf.Module"
         )
 
     def wrapped(model: Any) -> TensorFlowModel:

@@ -17,7 +17,7 @@ from openxla.benchmark.models.preprocessing import element_type_of
 from openxla.benchmark.models.tflite.program import Program
 
 _KNOWN = ("f64", "f32", "f16", "bf16", "i8", "i32", "i64", "i1", "u8")
-_WHY = "TFLite has no float64 kernels; its reference kernels were taken"
+_WHY = "TFLite has no float64 kernels; its reference kernels were used"
 
 
 class TfLiteFile(ProgramModel):
@@ -34,7 +34,7 @@ class TfLiteFile(ProgramModel):
         try:
             program = Program(self.path, threads=1, xnnpack=False)
         except (ValueError, RuntimeError) as error:
-            raise BroughtError(f"{self.path} is not a whole TFLite file: {told(error)}") from None
+            raise BroughtError(f"{self.path} is not a valid TFLite file: {told(error)}") from None
 
         self._details = program.input_forms()
         self.input_names = [name for name, _, _ in self._details]
@@ -77,7 +77,7 @@ class TfLiteFile(ProgramModel):
             program.set_inputs([np.asarray(value) for value in inputs])
             program.invoke()
         except (ValueError, RuntimeError) as error:
-            raise BroughtError(f"{self.path.name} cannot be run: {told(error)}") from error
+            raise BroughtError(f"{self.path.name} cannot run: {told(error)}") from error
         return program.outputs()
 
 

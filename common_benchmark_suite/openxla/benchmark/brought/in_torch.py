@@ -70,8 +70,8 @@ def create_model(**parameters: Any) -> Any:
     made = brought.make()
     if not isinstance(made, torch.nn.Module) and not inputs.follows_interface(made):
         raise BroughtError(
-            f"{brought.place} is a {type(made).__name__}, not a torch.nn.Module: FRAMEWORK in the "
-            "file says what it is"
+            f"{brought.place} returned a {type(made).__name__}, not a torch.nn.Module; if it uses "
+            "another framework, set FRAMEWORK in the file"
         )
 
     def wrapped(module: torch.nn.Module) -> TorchModel:
@@ -91,12 +91,12 @@ def in_type(module: torch.nn.Module, data_type: str) -> torch.nn.Module:
     due = TORCH_DTYPES[data_type]
     found = {tensor.dtype for tensor in _tensors(module) if tensor.is_floating_point()}
     if any(tensor.is_meta for tensor in _tensors(module)):
-        raise BroughtError("its weights are on the device `meta`: they have no content")
+        raise BroughtError("its weights are on the `meta` device and have no values")
     if other := found - {due, torch.float32}:
         names = {value: key for key, value in TORCH_DTYPES.items()}
         known = names.get(min(other, key=str))
-        way_out = "; return it in float32, by model.float()" if torch.float64 in other else ""
-        hint = f"; say --dtype {known}" if known else way_out
+        way_out = "; return it in float32 with model.float()" if torch.float64 in other else ""
+        hint = f"; pass --dtype {known}" if known else way_out
         raise BroughtError(f"its weights are {min(other, key=str)}, not {data_type}{hint}")
     return module.to(due)
 

@@ -64,7 +64,7 @@ class TorchProgram(torch.nn.Module, ProgramModel):
                 exported = torch.export.load(self.path)
         except Exception as error:
             raise BroughtError(
-                f"{self.path} is not a whole torch.export program: {told(error)}"
+                f"{self.path} is not a valid torch.export program: {told(error)}"
             ) from None
         self._taken = _signature(exported, self.path.name)
         self._spec, self._leaves = exported.call_spec.in_spec, _leaves_of(exported)
@@ -130,7 +130,7 @@ class TorchProgram(torch.nn.Module, ProgramModel):
         except Exception as error:
             raise NotWidenedError(told(error)) from error
         if watch.narrow:
-            raise NotWidenedError(f"{watch.narrow[0]} gives a narrower type")
+            raise NotWidenedError(f"{watch.narrow[0]} returns a narrower type")
         return outputs
 
     def _arrays(self, module: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -150,13 +150,13 @@ class TorchProgram(torch.nn.Module, ProgramModel):
                 names = archive.namelist()
         except (zipfile.BadZipFile, OSError) as error:
             raise BroughtError(
-                f"{self.path} is not a whole torch.export program: {error}"
+                f"{self.path} is not a valid torch.export program: {error}"
             ) from None
         objects = [n for n in names if n.rpartition("/")[2].startswith(_OBJECTS)]
         if objects and self.model_parameters.get("pickled") is not True:
             raise BroughtError(
-                f"{self.path} holds an object that is pickled ({objects[0]}), which runs code when "
-                "it is read: say --allow-pickle if you trust it"
+                f"{self.path} contains a pickled object ({objects[0]}), which can run code when "
+                "loaded; pass --allow-pickle if you trust it"
             )
 
 

@@ -73,7 +73,7 @@ def _config(directory: Path) -> Any:
         kind = json.loads((directory / "config.json").read_text()).get("model_type")
         hint = did_you_mean(str(kind), transformers.CONFIG_MAPPING)
         raise BroughtError(
-            f"transformers {transformers.__version__} does not know the model_type {kind!r}{hint}"
+            f"transformers {transformers.__version__} does not support model_type {kind!r}{hint}"
         ) from error
 
 
@@ -99,8 +99,8 @@ def _inputs_of(module: Any, parameters: Parameters) -> tuple[list[str], list[str
         texts = [f"f32[{batch},{config.num_mel_bins},{2 * config.max_source_positions}]"]
     else:
         raise BroughtError(
-            f"the inputs of {type(module).__name__} ({main}) do not follow from its configuration: "
-            "bring a file with the model and example_inputs()"
+            f"cannot derive the inputs of {type(module).__name__} ({main}) from its configuration; "
+            "write a Python file with the model and example_inputs()"
         )
     if config.is_encoder_decoder:
         names.append("decoder_input_ids")

@@ -42,14 +42,14 @@ class BroughtModel(InferenceModel):
             return [specs.parse(text).array(i) for i, text in enumerate(written.split("; "))]
         if self.example is None:
             raise BroughtError(
-                "no inputs are known: give the file example_inputs(), or say --input"
+                "the model has no inputs; add example_inputs() to its file, or pass --input"
             )
         return self.example
 
     def generate_inputs(self, input_data: str) -> Any:
         """Returns the raw input; there is one, whatever it is called."""
         if input_data in (testdata.INPUT_DATA_SHORT.name, testdata.INPUT_DATA_LONG.name):
-            raise DefinitionError(f"a brought model has no input {input_data}")
+            raise DefinitionError(f"your own models have no input data {input_data}")
         return self.generate_default_inputs()
 
     def preprocess(self, raw_input: Any) -> tuple[Array, ...]:
@@ -79,16 +79,16 @@ class BroughtModel(InferenceModel):
             first, second = (self.outputs_of(inputs, seed=seed) for seed in (1, 2))
         except Exception as error:
             raise BroughtError(
-                f"the model cannot be run on {forms}: {told(error, self.file)}"
+                f"the model cannot run on {forms}: {told(error, self.file)}"
             ) from error
         if any(old.tobytes() != new.tobytes() for old, new in zip(kept, inputs, strict=True)):
-            raise BroughtError("the model changes its inputs: give it copies")
+            raise BroughtError("the model changes its inputs; let it work on copies")
         if not first:
             raise BroughtError("the model returns no array")
         if any(map(_apart, first, second)):
             raise BroughtError(
-                "the model gives something else when it is run again on the same inputs: it draws "
-                "random numbers (a dropout that is left on?) or keeps a state"
+                "the model returns different outputs for the same inputs: it draws random numbers "
+                "(is dropout still on?) or keeps state"
             )
 
     def outputs_of(self, inputs: Sequence[Array], *, seed: int) -> list[Array]:

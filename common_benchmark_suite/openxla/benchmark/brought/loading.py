@@ -68,7 +68,7 @@ class Brought:
         with self._told(f"{self.place}()"):
             made = value()
         if made is None:
-            raise BroughtError(f"{self.place}() returns nothing")
+            raise BroughtError(f"{self.place}() returned None")
         return made
 
     def example_inputs(self) -> Any:
@@ -98,7 +98,7 @@ class Brought:
             signature.bind()
         except TypeError:
             return (
-                f"{self.place}{signature} cannot be called without arguments: give them defaults, "
+                f"{self.place}{signature} cannot be called without arguments; give them defaults, "
                 "or write a function that returns the model"
             )
         return None

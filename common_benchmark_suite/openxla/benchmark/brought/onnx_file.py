@@ -79,7 +79,7 @@ def read(path: Path) -> OnnxFile:
     except BroughtError:
         raise
     except MalformedError as error:
-        raise BroughtError(f"{path} is not a whole ONNX file: {error}") from None
+        raise BroughtError(f"{path} is not a valid ONNX file: {error}") from None
     except (OSError, ValueError, KeyError, RecursionError) as error:
         raise BroughtError(f"{path} cannot be read: {error}") from error
 
@@ -108,7 +108,7 @@ def _read(path: Path, whole: memoryview) -> OnnxFile:
         elif number == _MODEL_FUNCTION:
             _look_at_nodes(view(value), 7, seen)
     if not has_graph or not opsets:
-        raise MalformedError("it holds no graph" if not has_graph else "it names no opset")
+        raise MalformedError("it has no graph" if not has_graph else "it has no opset")
     arguments = [_argument(path, item, seen) for item in inputs]
     arguments = [argument for argument in arguments if argument.name not in seen.rows]
     floats = seen.floats or Counter(
@@ -189,7 +189,7 @@ def _argument(path: Path, item: memoryview, seen: _Seen) -> Argument:
                     kind, sizes = _tensor_type(view(tensor))
     found = element_type_or_refuse(name, _TYPES.get(kind or 0), path.name)
     if sizes is None:
-        raise BroughtError(f"{path.name}: its input {name!r} says nothing of its rank")
+        raise BroughtError(f"{path.name}: input {name!r} has an unknown rank")
     rows = [
         seen.rows[table]
         for table, index in seen.lookups
@@ -237,16 +237,16 @@ def _data_files(path: Path, seen: _Seen) -> Iterator[Path]:
         location = external.get("location", "")
         place = PurePosixPath(location)
         file = folder / place
-        where = f"{path.name}: the weight {name!r} is in {location!r}"
+        where = f"{path.name}: weight {name!r} is in {location!r}"
         if not location or place.is_absolute() or ".." in place.parts:
-            raise BroughtError(f"{where}, which is not in the folder of the file: refused")
+            raise BroughtError(f"{where}, which is not in the folder of the .onnx file")
         if not file.is_file():
-            raise BroughtError(f"{where}, which is not there: copy it beside the .onnx file")
+            raise BroughtError(f"{where}, which does not exist; copy it next to the .onnx file")
         if not file.resolve().is_relative_to(folder.resolve()):
-            raise BroughtError(f"{where}, a link out of the folder of the file: refused")
+            raise BroughtError(f"{where}, which links to a file outside the folder")
         end = int(external.get("offset") or 0) + int(external.get("length") or 0)
         if end > file.stat().st_size:
             raise BroughtError(
-                f"{where} up to byte {end}, which has {file.stat().st_size}: it is not whole"
+                f"{where} up to byte {end}, but that file has only {file.stat().st_size} bytes"
             )
         yield file

@@ -43,11 +43,11 @@ def widened(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     kinds = {node.op_type for node in nodes(model)}
     if found := sorted(kinds & _QUANTIZED):
-        raise NotWidenedError(f"it rounds to integers by intent ({found[0]})")
+        raise NotWidenedError(f"it rounds to integers deliberately ({found[0]})")
     if foreign := sorted(
         f"{node.domain}.{node.op_type}" for node in nodes(model) if _is_foreign(node, model)
     ):
-        raise NotWidenedError(f"{foreign[0]} is not an operator of ONNX")
+        raise NotWidenedError(f"{foreign[0]} is not an ONNX operator")
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
     _retype_graph(wide.graph, TensorProto.DOUBLE)
@@ -148,7 +148,9 @@ def _run(evaluator: Any, model: onnx.ModelProto, inputs: Sequence[Array]) -> lis
         outputs = evaluator.run(None, dict(zip(names, inputs, strict=True)))
     for value, declared in zip(outputs, model.graph.output, strict=True):
         if not isinstance(value, np.ndarray | np.generic):
-            raise BroughtError(f"the output {declared.name!r} is a {type(value).__name__}")
+            raise BroughtError(
+                f"output {declared.name!r} is a {type(value).__name__}, not an array"
+            )
     return [np.asarray(value) for value in outputs]
 
 

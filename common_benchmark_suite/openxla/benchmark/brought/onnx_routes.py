@@ -113,7 +113,7 @@ class NodeRoutes:
         source = node.source
         own, why = node.run(node.given)
         if own is not None and _is_narrow(own):
-            own, why = None, "the reference evaluator gives a narrower type"
+            own, why = None, "the reference evaluator returns a narrower type"
         if source.op_type in _TRIVIAL and own is not None:
             return own
         if own is not None and not all(map(_is_array, own)):
@@ -360,7 +360,7 @@ def _attempt(
         with np.errstate(all="ignore"):
             found = list(run(*given, **keywords))
         if len(found) < len(source.output):
-            return None, f"the reference evaluator gives {len(found)} results only"
+            return None, f"the reference evaluator returned only {len(found)} results"
         return [value for name, value in zip(source.output, found, strict=False) if name], ""
     except Exception as error:
         return None, told(error)

@@ -152,6 +152,6 @@ def _tree(file: Path) -> ast.Module:
             raise BroughtError(f"{file} is larger than {_MOST_BYTES} bytes")
         return ast.parse(file.read_bytes(), filename=str(file))
     except SyntaxError as error:
-        raise BroughtError(f"{file}:{error.lineno}: not Python: {error.msg}") from error
+        raise BroughtError(f"{file}:{error.lineno}: invalid Python: {error.msg}") from error
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         raise BroughtError(f"{file} cannot be read: {error}") from error

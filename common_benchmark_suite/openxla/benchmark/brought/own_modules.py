@@ -46,7 +46,7 @@ def cases(place: OwnModule, wanted: Wanted, given: UserInputs | None) -> list[Be
         inputs it takes.
     """
     if wanted.task is not None:
-        raise BroughtError("--task is for Hugging Face directories")
+        raise BroughtError("--task requires a Hugging Face directory")
     file = outlines.outline(place.file)
     name = _callable(place, file)
     framework = _framework(place, file, wanted.framework)
@@ -136,8 +136,8 @@ def _callable(place: OwnModule, file: Outline) -> str:
     # Of several, the one that the others are parts of cannot be told from outside.
     offered = ", ".join(found or file.functions or file.names) or "nothing"
     raise BroughtError(
-        f"{place.file}: which callable makes the model? say {place.file.name}:NAME "
-        f"(it has {offered}), or call it create_model"
+        f"cannot tell which callable in {place.file} makes the model; pass "
+        f"{place.file.name}:NAME (it has {offered}), or rename the callable to create_model"
     )
 
 
@@ -153,8 +153,7 @@ def _framework(place: OwnModule, file: Outline, asked: str | None) -> ModelFrame
     several = " and ".join(sorted(framework.value for framework in found))
     imports = f"imports {several}" if several else "imports no framework"
     raise BroughtError(
-        f'{place.file} {imports}: write FRAMEWORK = "pt" (or "jax", "tf") into it, or say '
-        "--framework"
+        f'{place.file} {imports}; add FRAMEWORK = "pt" (or "jax", "tf") to it, or pass --framework'
     )
 
 
@@ -162,8 +161,8 @@ def _check_has_inputs(place: OwnModule, file: Outline) -> None:
     known = EXAMPLE_INPUTS in file.names or file.has_interface or file.is_open
     if not known:
         raise BroughtError(
-            f"{place.file} does not say what its model takes: give it a function "
-            f"{EXAMPLE_INPUTS}(), or say --input, {specs.EXAMPLES}"
+            f"{place.file} does not define the model's inputs; add a function "
+            f"{EXAMPLE_INPUTS}(), or pass --input, {specs.EXAMPLES}"
         )
 
 
@@ -174,7 +173,7 @@ def _check_sizes(inputs: Sequence[specs.InputSpec], wanted: Wanted) -> None:
         ("--seq-len", specs.SEQ, wanted.seq_lens),
     ):
         if values and name not in used:
-            raise BroughtError(f"{option}: no --input has the size {name!r}, {specs.EXAMPLES}")
+            raise BroughtError(f"{option}: no --input has a size {name!r}, {specs.EXAMPLES}")
 
 
 def _near(name: str, file: Outline) -> str:

@@ -35,24 +35,24 @@ def on_image(
       BroughtError: there is no image processor or no picture, or the model takes none.
     """
     if "vocab_size" in config or config.get("num_channels", _CHANNELS) != _CHANNELS:
-        raise BroughtError(f"--image: {directory.name} does not take a picture in colour")
+        raise BroughtError(f"--image: {directory.name} does not accept RGB images")
     processor = directory / _PROCESSOR_FILE
     if not processor.is_file():
         raise BroughtError(
             f"--image: {directory} has no {_PROCESSOR_FILE}; save the model's image processor "
-            "there, by its save_pretrained"
+            "there with save_pretrained()"
         )
     height, width = _pair(config.get("image_size") or 224)
     picture = _opened(file)
     try:
         pixels = _prepared(picture, json.loads(processor.read_text(encoding="utf-8")))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise BroughtError(f"--image: {processor} cannot be followed: {error}") from error
+        raise BroughtError(f"--image: {processor} is not supported: {error}") from error
     if pixels.shape[1:] != (height, width):
         made = "x".join(map(str, pixels.shape[1:]))
         raise BroughtError(
-            f"--image: {processor} makes pictures of {made}, and the model takes {height}x{width}: "
-            "it is another model's"
+            f"--image: {processor} produces {made} images, but the model takes {height}x{width}; "
+            "save the model's own image processor there"
         )
 
     def arrays(model: Model) -> Sequence[Any]:
@@ -77,7 +77,7 @@ def _opened(file: Path) -> "Image":
         with Image.open(file) as picture:
             return picture.convert("RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise BroughtError(f"--image {file} cannot be read as a picture: {error}") from error
+        raise BroughtError(f"--image {file} cannot be read as an image: {error}") from error
 
 
 def _prepared(picture: "Image", says: Mapping[str, Any]) -> "npt.NDArray[np.float32]":
@@ -91,7 +91,7 @@ def _prepared(picture: "Image", says: Mapping[str, Any]) -> "npt.NDArray[np.floa
 
     size, crop = says["size"], says.get("do_center_crop", False) and says["crop_size"]
     if says.get("rescale_offset", False):
-        raise ValueError("rescale_offset is not known here")
+        raise ValueError("rescale_offset is not implemented")
     if "crop_pct" in says:
         edge = int(size["shortest_edge"])
         whole = edge >= _WHOLE_FROM

@@ -77,7 +77,7 @@ def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | Path:
       BroughtError: there is no such thing, or it is one that cannot be measured.
     """
     if not text:
-        raise BroughtError(f"no model is named: {_FORMS}")
+        raise BroughtError(f"no model given; expected {_FORMS}")
     path = folder / Path(text).expanduser()
     if path.is_dir():
         return _directory(path)
@@ -95,11 +95,11 @@ def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | Path:
     _refuse(text, path)
     if text.startswith("models/"):
         raise BroughtError(
-            f"{text!r} is not a file or directory; a case of the suite goes by -name"
+            f"{text!r} is not a file or directory; select cases of the suite with -name"
         )
     if path.exists():
-        raise BroughtError(f"{text} is not a model: {_FORMS}")
-    raise BroughtError(f"no such file or directory: {text}{_near(path)} ({_FORMS})")
+        raise BroughtError(f"{text} is not a model; expected {_FORMS}")
+    raise BroughtError(f"no such file or directory: {text}{_near(path)} (expected {_FORMS})")
 
 
 def _directory(path: Path) -> Path | ProgramFile:
@@ -107,8 +107,7 @@ def _directory(path: Path) -> Path | ProgramFile:
         return ProgramFile(path=path.absolute(), kind=SAVED_MODEL)
     if not (path / CONFIG_FILE).is_file():
         raise BroughtError(
-            f"{path} has no {CONFIG_FILE}, as Hugging Face's directories have, and no "
-            f"saved_model.pb: {_FORMS}"
+            f"{path} has neither {CONFIG_FILE} (Hugging Face) nor saved_model.pb; expected {_FORMS}"
         )
     return path.resolve()
 
@@ -128,15 +127,15 @@ def _program(path: Path) -> ProgramFile:
 def _refuse(text: str, path: Path) -> None:
     if path.suffix in _PROGRAMS:
         raise BroughtError(
-            f"{text}: exported programs of this form are not measured, but {', '.join(KINDS)} are"
+            f"{text}: unsupported kind of exported program; supported are {', '.join(KINDS)}"
         )
     if path.suffix in _PICKLES:
         raise BroughtError(
-            f"{text} is a pickle, which holds code or no network at all: name the file that makes "
-            "the module, PATH.py:CALLABLE"
+            f"{text} is a pickle, which holds code or only weights; pass the file that makes the "
+            "module, PATH.py:CALLABLE"
         )
     if path.suffix in _WEIGHTS:
-        raise BroughtError(f"{text} holds weights alone: name the directory with its config.json")
+        raise BroughtError(f"{text} holds only weights; pass the directory with its config.json")
 
 
 def _module_file(name: str, folder: Path) -> Path:
@@ -147,7 +146,7 @@ def _module_file(name: str, folder: Path) -> Path:
         done.append(part)
         spec = importlib.machinery.PathFinder.find_spec(".".join(done), search)
         if spec is None:
-            raise BroughtError(f"no module {'.'.join(done)!r} on the path of this Python")
+            raise BroughtError(f"no module {'.'.join(done)!r} on Python's module search path")
         search = list(spec.submodule_search_locations or [])
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         raise BroughtError(f"{name!r} is not a module in a Python file")

@@ -63,7 +63,7 @@ class ProgramModel(BroughtModel):
         due = str(self.model_parameters["data_type"])
         if found and due not in found:
             known = min(found)
-            hint = f": say --dtype {known}" if known != "fp64" else ""
+            hint = f"; pass --dtype {known}" if known != "fp64" else ""
             raise BroughtError(f"{self.path.name} computes in {known}, not {due}{hint}")
 
     def signature(self) -> Signature:

@@ -108,15 +108,15 @@ def cases(program: ProgramFile, wanted: Wanted, given: UserInputs | None) -> lis
       BroughtError: it is not whole, or takes other inputs.
     """
     if wanted.task is not None:
-        raise BroughtError("--task is for Hugging Face directories")
+        raise BroughtError("--task requires a Hugging Face directory")
     if wanted.allow_pickle and program.kind is not TORCH_EXPORT:
-        raise BroughtError(f"--allow-pickle: {program.kind.name} holds no pickles")
+        raise BroughtError(f"--allow-pickle: {program.kind.name} programs contain no pickles")
     found = _outline(program.path, program.kind)
     own = found.data_type or "fp32"
     if other := [name for name in wanted.data_types if found.data_type not in (None, name)]:
         raise BroughtError(
-            f"--dtype {other[0]}: {program.path.name} computes in {own}, and an exported program "
-            "is run as it is"
+            f"--dtype {other[0]}: {program.path.name} computes in {own}, and exported programs "
+            "run unmodified"
         )
     return [_case(program, found, wanted, given, item) for item in variants(wanted, own)]
 

@@ -32,9 +32,9 @@ def fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         elif kind in (_EIGHT, _FOUR):
             size = 8 if kind == _EIGHT else 4
         else:
-            raise MalformedError(f"no field begins at byte {at}")
+            raise MalformedError(f"invalid field at byte {at}")
         if number == 0 or at + size > end:
-            raise MalformedError(f"a field of {size} bytes ends behind the last one")
+            raise MalformedError(f"a field of {size} bytes extends past the end")
         yield number, message[at : at + size]
         at += size
 
@@ -57,7 +57,7 @@ def view(value: int | memoryview) -> memoryview:
       MalformedError: it is a number.
     """
     if isinstance(value, int):
-        raise MalformedError("a number stands where a message is due")
+        raise MalformedError("expected a message, got a number")
     return value
 
 
@@ -75,4 +75,4 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * place)
         if not byte & 0x80:
             return value, at + place + 1
-    raise MalformedError(f"a number that begins at byte {at} does not end")
+    raise MalformedError(f"unterminated varint at byte {at}")

@@ -73,14 +73,14 @@ class Definitions:
         """Raises BroughtError where something else has the name of what is to be written."""
         folder = self.file.parent
         if folder.exists() and not folder.is_dir():
-            raise BroughtError(f"--save-as {folder} is a file")
+            raise BroughtError(f"--save-as {folder} is a file, not a folder")
         others = [t for s, t in self._copies if t.exists() and not filecmp.cmp(s, t, shallow=False)]
         if self.file.exists() and self.file.read_bytes() != self.content.encode("ascii"):
             others.append(self.file)
         if others:
             raise BroughtError(
-                f"--save-as: {others[0]} is there already and says something else; remove it, or "
-                "name another folder"
+                f"--save-as: {others[0]} already exists with other content; remove it, or choose "
+                "another folder"
             )
 
 
@@ -125,8 +125,8 @@ def definitions(
     result = Definitions(
         file=folder / f"{name}_definitions.py",
         content=_TEXT.format(text=path, fields="\n".join(lines)),
-        remark=f"{outside} lies outside of what {folder.name} is in, and is named by its absolute "
-        "path: elsewhere it will not be found"
+        remark=f"{outside} is outside the project of {folder.name}, so its absolute path was "
+        "saved, which works only on this machine"
         if outside
         else None,
         copies=copies,

@@ -67,7 +67,7 @@ class Signature:
         used = {size for spec in given for size in spec.sizes}
         for option, name, value in (("--batch", BATCH, batch), ("--seq-len", SEQ, seq)):
             if value is not None and name not in used:
-                raise BroughtError(f"{option}: no input has the size {name!r}: {self}")
+                raise BroughtError(f"{option}: no input has a size {name!r}: {self}")
         filled = tuple(spec.filled(batch or 1, seq) for spec in given)
         self.check(filled)
         return filled
@@ -78,19 +78,22 @@ class Signature:
     def check(self, given: Sequence[InputSpec]) -> None:
         """Raises BroughtError where inputs are not those of the program; names fit any size."""
         if len(given) != len(self.arguments):
-            raise BroughtError(f"{self}: say --input once for each, {len(given)} given")
+            raise BroughtError(f"{self}; pass --input once for each, got {len(given)}")
         sizes: dict[str, int] = {}
         for spec, argument in zip(given, self.arguments, strict=True):
             if spec.element_type != argument.element_type:
-                raise BroughtError(f"--input {spec} is of another type: {self}")
+                raise BroughtError(f"--input {spec} has the wrong type: {self}")
             if len(spec.sizes) != len(argument.sizes):
-                raise BroughtError(f"--input {spec} has {len(spec.sizes)} sizes: {self}")
+                raise BroughtError(f"--input {spec} has the wrong number of sizes: {self}")
             for size, due in zip(spec.sizes, argument.sizes, strict=True):
                 if not isinstance(size, int) or due is None:
                     continue
                 known = sizes.setdefault(due, size) if isinstance(due, str) else due
                 if size != known:
-                    raise BroughtError(f"--input {spec}: {size} where {due} is {known}: {self}")
+                    name = f"{due!r} to be " if isinstance(due, str) else ""
+                    raise BroughtError(
+                        f"--input {spec}: expected {name}{known}, got {size}: {self}"
+                    )
 
     def _usual(self, argument: Argument) -> InputSpec:
         """Returns the input that an argument gets where nobody says more."""
@@ -117,7 +120,7 @@ class Signature:
             return BATCH
         written = ",".join("..." if not isinstance(s, int) else str(s) for s in argument.sizes)
         raise BroughtError(
-            f"{self}: say how large {argument.name} is, by --input "
+            f"{self}; give the size of {argument.name} with --input "
             f"'{argument.element_type}[{written}]'"
         )
 
@@ -125,5 +128,5 @@ class Signature:
 def element_type_or_refuse(name: str, element_type: str | None, where: str) -> str:
     """Returns the type of an input; raises BroughtError where the suite has no such numbers."""
     if element_type is None:
-        raise BroughtError(f"{where}: its input {name!r} is of a type that cannot be fed here")
+        raise BroughtError(f"{where}: input {name!r} has an unsupported type")
     return element_type

@@ -56,7 +56,7 @@ class InputSpec:
           BroughtError: it has `seq`, and nobody says how long that is.
         """
         if SEQ in self.sizes and seq is None:
-            raise BroughtError(f"--input {self}: say how long {SEQ!r} is by --seq-len")
+            raise BroughtError(f"--input {self}: set {SEQ!r} with --seq-len")
         numbers = {BATCH: batch, SEQ: seq or 0}
         sizes = (numbers[size] if isinstance(size, str) else size for size in self.sizes)
         return attrs.evolve(self, sizes=tuple(sizes))
@@ -97,25 +97,27 @@ def parse(text: str) -> InputSpec:
     """
     found = _FORM.fullmatch(text.replace(" ", ""))
     if found is None:
-        raise BroughtError(f"--input {text!r} is not TYPE[SIZES]: {EXAMPLES}")
+        raise BroughtError(f"--input {text!r} is not TYPE[SIZES], {EXAMPLES}")
     kind, below, value = found["type"], found["below"], found["value"]
     if kind not in _TYPES:
-        raise BroughtError(f"--input {text!r}: no type {kind!r}; choices are {', '.join(_TYPES)}")
+        raise BroughtError(
+            f"--input {text!r}: unknown type {kind!r}; choices are {', '.join(_TYPES)}"
+        )
     sizes = tuple(map(_size, filter(None, found["sizes"].split(","))))
     if unknown := [size for size in sizes if isinstance(size, str) and size not in (BATCH, SEQ)]:
         raise BroughtError(
-            f"--input {text!r}: {unknown[0]!r} is not a size: a number, {BATCH!r} or {SEQ!r}"
+            f"--input {text!r}: invalid size {unknown[0]!r}; use a number, {BATCH!r} or {SEQ!r}"
         )
     count = 1
     for size in sizes:
         count *= size if isinstance(size, int) else 1
     if not 0 < count <= _MOST_ELEMENTS:
-        raise BroughtError(f"--input {text!r} has {count} elements")
+        raise BroughtError(f"--input {text!r} has {count} elements, expected 1 to {_MOST_ELEMENTS}")
     whole = kind[0] in "iu" and kind != "i1"
     if whole and below is None and value is None:
-        raise BroughtError(f"--input {text!r}: say which numbers, e.g. {text}<1000, or {text}=1")
+        raise BroughtError(f"--input {text!r} needs a range or value, e.g. {text}<1000 or {text}=1")
     if below is not None and (not whole or int(below) < 1 or int(below) > _above(kind)):
-        raise BroughtError(f"--input {text!r}: no {kind} is drawn from 0 up to {below}")
+        raise BroughtError(f"--input {text!r}: cannot draw {kind} numbers from 0 up to {below}")
     return InputSpec(
         element_type=kind,
         sizes=sizes,

@@ -81,7 +81,7 @@ def main_of(module: Any) -> Any:
     """
     functions = [op for op in module.body if op.operation.name == "func.func"]
     if not functions:
-        raise ValueError("it holds no function")
+        raise ValueError("it has no function")
     named = [op for op in functions if op.name.value == "main"]
     public = [
         op
@@ -92,7 +92,9 @@ def main_of(module: Any) -> Any:
     found = named or public
     if len(found) != 1:
         names = ", ".join(op.name.value for op in found)
-        raise ValueError(f"it has no function main, and {len(found)} public ones ({names})")
+        raise ValueError(
+            f"expected a function main or one public function, found {len(found)} ({names})"
+        )
     return found[0]
 
 
@@ -120,7 +122,7 @@ def widen(module: Any) -> None:
         try:
             module.operation.verify()
         except ir.MLIRError as error:
-            raise NotWidenedError(f"not valid in float64: {str(error).splitlines()[-1]}") from error
+            raise NotWidenedError(f"invalid in float64: {str(error).splitlines()[-1]}") from error
 
 
 def interpreted(module: Any, inputs: Sequence[Any]) -> list[Any] | None:
@@ -171,15 +173,15 @@ def _operations(operation: Any) -> Iterator[Any]:
 def _check(operation: Any) -> None:
     types = [str(value.type) for value in (*operation.operands, *operation.results)]
     if any("!quant" in kind for kind in types):
-        raise NotWidenedError("it rounds to integers by intent")
+        raise NotWidenedError("it rounds to integers deliberately")
     if not any(_is_float(value.type) for value in (*operation.operands, *operation.results)):
         return
     if operation.name in _BY_BITS:
-        raise NotWidenedError(f"{operation.name} looks at the bits of a number")
+        raise NotWidenedError(f"{operation.name} operates on the bits of numbers")
     if operation.name == "stablehlo.custom_call":
         target = ir.StringAttr(operation.attributes["call_target_name"]).value
         if not target.startswith(_ANY_TYPE):
-            raise NotWidenedError(f"it calls {target}, which is of one type")
+            raise NotWidenedError(f"it calls {target}, which supports only one type")
 
 
 def _widen(operation: Any) -> None:

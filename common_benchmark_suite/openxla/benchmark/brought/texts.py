@@ -24,13 +24,13 @@ def on_text(
     tokenizer = directory / TOKENIZER_FILE
     if not tokenizer.is_file():
         raise BroughtError(
-            f"--text: {directory} has no {TOKENIZER_FILE}; save the model's tokenizer there, by "
-            "its save_pretrained"
+            f"--text: {directory} has no {TOKENIZER_FILE}; save the model's tokenizer there with "
+            "save_pretrained()"
         )
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BroughtError(f"--text {file} cannot be read as text in UTF-8: {error}") from error
+        raise BroughtError(f"--text {file} cannot be read as UTF-8 text: {error}") from error
     return cases_on(
         cases,
         [text, sha256_of(tokenizer)],
@@ -47,8 +47,8 @@ def _arrays(text: str, model: Model, directory: Path, config: Mapping[str, Any])
             arrays = _of_architecture(text, name, parameters, directory)
         elif config.get("is_encoder_decoder"):
             raise BroughtError(
-                f"--text: {directory.name} has an encoder and a decoder, which need "
-                "a text each; say --inputs"
+                f"--text: {directory.name} has an encoder and a decoder, which need separate "
+                "texts; pass --inputs"
             )
         else:
             arrays = preprocessing.token_batch(
@@ -64,8 +64,8 @@ def _arrays(text: str, model: Model, directory: Path, config: Mapping[str, Any])
     highest, vocabulary = int(arrays[0].max()), int(config["vocab_size"])
     if highest >= vocabulary:
         raise BroughtError(
-            f"--text: {TOKENIZER_FILE} gives the token {highest}, and the model has {vocabulary}: "
-            "it is another model's tokenizer"
+            f"--text: {TOKENIZER_FILE} produced token {highest}, but the model has only "
+            f"{vocabulary}; save the model's own tokenizer there"
         )
     return arrays
 
@@ -76,5 +76,5 @@ def _of_architecture(
     architecture = architectures.get(name)
     complete = architecture.complete(parameters)
     if not isinstance(architecture.default_inputs(complete), str):
-        raise BroughtError(f"--text: {directory.name} does not take a text")
+        raise BroughtError(f"--text: {directory.name} does not accept text")
     return architecture.preprocess(text, complete, directory)

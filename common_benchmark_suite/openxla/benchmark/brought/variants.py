@@ -37,7 +37,7 @@ def framework_of(text: str, where: str) -> ModelFrameworkType:
     """Returns the framework that a text means; raises BroughtError where there is none."""
     found = FRAMEWORKS.get(text)
     if found not in SHORT:
-        raise BroughtError(f"{where}: no framework {text!r}; choices are pt, jax, tf")
+        raise BroughtError(f"{where}: unknown framework {text!r}; choices are pt, jax, tf")
     return found
 
 
@@ -62,7 +62,7 @@ def variants(wanted: Wanted, data_type: str) -> Iterator[Variant]:
     """
     types = wanted.data_types or (data_type,)
     if unknown := [name for name in types if name not in DATA_TYPES]:
-        raise BroughtError(f"no data type {unknown[0]!r}; choices are {', '.join(DATA_TYPES)}")
+        raise BroughtError(f"unknown data type {unknown[0]!r}; choices are {', '.join(DATA_TYPES)}")
     for name, batch, seq in itertools.product(
         types, wanted.batch_sizes or (None,), wanted.seq_lens or (None,)
     ):
