@@ -1,11 +1,12 @@
-"""Processes that have ended, kept until the results file holds their trials.
+"""Processes of a race, on disk before the results file holds their trials.
 
-A race lasts minutes, and its results are written when all of it is over. Until then each process is
-a line of `<results>.journal/<run id>.jsonl`, on disk the moment it ends, so that whatever ends the
-program costs the processes under way and no other. `--resume` reads the lines again.
+The results of a race are written when it ends, after minutes or hours. Until then its processes are
+lines of `<results>.journal/<run id>.jsonl`: each round of a process that is being measured, then
+the whole process. If the run is interrupted, `--resume` reads them, so at most one round is lost.
 
-The first line says under which settings the run measures, each further one is an `Entry`. A run
-locks its journal, empties it whenever results were written, and removes it when it ends in order.
+The first line holds the settings of the run; each other line is an `Entry`. A run locks its
+journal, empties it whenever results are written, and removes it at its end. If the file is moved or
+removed during the run, a new one is written.
 
 The processes of a race that ended undecided stay in `<run id>.undecided.jsonl`, although their
 results are stored, so that more processes can be added to them.
@@ -14,8 +15,8 @@ results are stored, so that more processes can be added to them.
 import contextlib
 import fcntl
 import os
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,6 +26,7 @@ import msgspec
 
 from comparative_benchmark.backends.outputs import OutputMode
 from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results.contention import sound_and_void
 from comparative_benchmark.results.outcome import ProcessRecord, TrialFacts
 from comparative_benchmark.results.record import ExecutionEnvironment, ResultKey
 
@@ -120,13 +122,16 @@ class Settings:
 
 @attrs.frozen(kw_only=True)
 class Entry:
-    """A process that has ended.
+    """A process that has ended, or one round of a process that is being measured.
 
     Attributes:
       key: of its trial.
       replicate: which process of the trial it is, from 0 on.
       wall_s: what it counts towards the trial's budget.
       facts: of the trial, as they were when it was measured.
+      process: its record. A line of a round holds the blocks of this round alone; later lines of
+        the process lack the warm-up.
+      partial: whether the process had not ended.
     """
 
     key: ResultKey
@@ -134,6 +139,7 @@ class Entry:
     wall_s: float
     facts: TrialFacts
     process: ProcessRecord
+    partial: bool = False
 
 
 @attrs.define(kw_only=True)
@@ -178,15 +184,15 @@ class Journal:
         """
         self.path = folder_of(results) / f"{settings.run_id}.jsonl"
         self.pending = 0
+        self._rounds: Counter[tuple[ResultKey, int]] = Counter()
+        # Lines of the file, in case it is removed.
+        self._lines: list[bytes] = []
+        self._size = self._empty_size = 0
         self._say = say
         self._settings = settings
         self._undecided: list[Entry] = []
         with self._writing():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = _create_locked(self.path)
-            self._size = 0
-            self._write(_line(settings))
-            self._empty_size = self._size
+            self._create()
 
     def __enter__(self) -> Self:
         return self
@@ -197,17 +203,24 @@ class Journal:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self.pending:
-            self._say(
-                f"{self.pending} finished processes of incomplete trials are saved in "
-                f"{self.path}; use --resume to continue from them"
-            )
+        if self.pending or self._rounds:
+            self._say(f"{self._contents} saved in {self.path}; use --resume to continue from them")
         else:
             _remove(self.path)
+            if kind is not None:
+                self._say("no round of the current race had been measured; nothing of it is saved")
         os.close(self._descriptor)
 
+    @property
+    def _contents(self) -> str:
+        rounds = max(self._rounds.values(), default=0)
+        finished = f"{self.pending} finished process{'es' * (self.pending != 1)}"
+        partial = f"{rounds} round{'s' * (rounds != 1)} of {len(self._rounds)} unfinished ones"
+        parts = [finished] * bool(self.pending) + [partial] * bool(rounds)
+        return f"{' and '.join(parts)} of incomplete trials are"
+
     def append(self, entry: Entry) -> None:
-        """Adds a line; it is on disk when this returns.
+        """Adds a process that has ended; it is on disk when this returns.
 
         Raises:
           ResultsFileError: it cannot be written; the lines before it are as they were.
@@ -215,13 +228,41 @@ class Journal:
         with self._writing():
             self._write(_line(entry))
             self.pending += 1
+            self._rounds.pop((entry.key, entry.replicate), None)
+
+    def append_round(self, entries: Sequence[Entry]) -> None:
+        """Adds a round of processes that are being measured; see `append`."""
+        with self._writing():
+            self._write(b"".join(map(_line, entries)))
+            self._rounds.update((entry.key, entry.replicate) for entry in entries)
 
     def clear(self) -> None:
         """Drops all entries: the results file holds their trials."""
         with self._writing():
+            self._lines, self.pending = [], 0
+            self._rounds.clear()
+            if self._is_gone():
+                os.close(self._descriptor)
+                self._create()
             os.ftruncate(self._descriptor, self._empty_size)
             self._size = self._empty_size
-            self.pending = 0
+
+    def _create(self) -> None:
+        """Makes the file, with the lines that it is to hold."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._descriptor = _create_locked(self.path)
+        self._size = 0
+        self._append(_line(self._settings))
+        self._empty_size = self._size
+        self._append(b"".join(self._lines))
+
+    def _is_gone(self) -> bool:
+        """Returns whether the file no longer has its name."""
+        try:
+            there = self.path.lstat()
+        except OSError:
+            return True
+        return not os.path.samestat(there, os.fstat(self._descriptor))
 
     def set_aside(self, entries: Iterable[Entry]) -> None:
         """Keeps the processes of a race that ended undecided; `--resume` adds more to them."""
@@ -231,6 +272,15 @@ class Journal:
             _replace(path, self._settings, self._undecided)
 
     def _write(self, line: bytes) -> None:
+        if self._is_gone():
+            os.close(self._descriptor)
+            self.path.unlink(missing_ok=True)  # what took its place is not ours
+            self._create()
+            self._say(f"{self.path} was moved or removed: a new one is written")
+        self._append(line)
+        self._lines.append(line)
+
+    def _append(self, line: bytes) -> None:
         try:
             rest = line
             while rest:
@@ -310,7 +360,7 @@ class Joined:
     others: int = 0
 
 
-def joined(runs: Iterable[Interrupted], facts: Mapping[ResultKey, TrialFacts]) -> Joined:
+def joined(runs: Sequence[Interrupted], facts: Mapping[ResultKey, TrialFacts]) -> Joined:
     """Joins what was measured under the same settings.
 
     Rounds are numbered so that a number is shared by those blocks alone that were measured in
@@ -322,8 +372,11 @@ def joined(runs: Iterable[Interrupted], facts: Mapping[ResultKey, TrialFacts]) -
     """
     found: dict[ResultKey, list[Entry]] = {}
     first_round = others = 0
+    # One unfinished process of a trial, as only a finished one verifies its last output.
+    partial = {entry.key: entry for run in runs for entry in run.entries if entry.partial}
     for run in runs:
         due = [entry for entry in run.entries if entry.key in facts]
+        due = [entry for entry in due if not entry.partial or partial[entry.key] is entry]
         fitting = [entry for entry in due if facts[entry.key] == entry.facts]
         others += len(due) - len(fitting)
         for replicate in sorted({entry.replicate for entry in fitting}):
@@ -348,15 +401,48 @@ def _read(path: Path) -> tuple[Interrupted, list[int]]:
     # After the last newline there is nothing, or a line that was cut short.
     torn = lines.pop() != b"" if lines else True
     settings = msgspec.json.decode(head, type=Settings)
-    entries, bad = [], []
+    entries: list[Entry] = []
+    bad = []
     for number, line in enumerate(lines, 2):
         try:
             entries.append(msgspec.json.decode(line, type=Entry))
         except msgspec.DecodeError:
             bad.append(number)
     undecided = path.name.endswith(_UNDECIDED)
-    run = Interrupted(path=path, settings=settings, entries=entries, torn=torn, undecided=undecided)
+    run = Interrupted(
+        path=path,
+        settings=settings,
+        entries=_processes(entries, settings),
+        torn=torn,
+        undecided=undecided,
+    )
     return run, bad
+
+
+def _processes(lines: Iterable[Entry], settings: Settings) -> list[Entry]:
+    """Returns the processes that lines belong to; without those with too few rounds."""
+    found: dict[tuple[ResultKey, int], Entry] = {}
+    for line in lines:
+        place = (line.key, line.replicate)
+        before = found.get(place) if line.partial else None
+        found[place] = line if before is None else _with_round(before, line)
+    fewest = settings.sampling.get("min_rounds", 1)
+    # A single process cannot do without its last verification.
+    usable = settings.sampling.get("min_processes", 1) > 1
+    return [
+        entry
+        for entry in found.values()
+        if not entry.partial or (usable and len(entry.process.blocks) >= fewest)
+    ]
+
+
+def _with_round(entry: Entry, line: Entry) -> Entry:
+    before, now = entry.process, line.process
+    blocks = (*before.blocks, *before.void_blocks, *now.blocks, *now.void_blocks)
+    sound, void = sound_and_void(sorted(blocks, key=lambda block: block.round or 0))
+    warmup = before.warmup_latencies_ms
+    process = attrs.evolve(now, blocks=sound, void_blocks=void, warmup_latencies_ms=warmup)
+    return attrs.evolve(line, process=process)
 
 
 def _replace(path: Path, settings: Settings, entries: Iterable[Entry]) -> None:

@@ -97,6 +97,7 @@ class Race:
         log_file: LogFile,
         say: Callable[[str], None] = print,
         finished: Callable[[Entry], None] = lambda _: None,
+        measured: Callable[[Sequence[Entry]], None] = lambda _: None,
         profile_dir: Path | None = None,
         open_session: OpenSession = own_session,
     ) -> None:
@@ -109,6 +110,7 @@ class Race:
         self._log_file = log_file
         self._say = say
         self._finished = finished
+        self._measured = measured
         self._profile_dir = profile_dir
         self._open_session = open_session
         self._shares = open_session is not own_session
@@ -221,6 +223,10 @@ class Race:
                 if replicate == rule.min_processes:
                     self._announce(rule, pending)
                 if not pending:
+                    break
+                if replicate and time.monotonic() >= self._settings.until:
+                    for trial in pending:
+                        self.outcomes[trial.key].stop_reason = "budget"
                     break
                 lacking = [t for t in pending if len(self.outcomes[t.key].processes) <= replicate]
                 self._replicate(rule, replicate, lacking, folder)
@@ -442,6 +448,7 @@ class Race:
                 )
                 participant.pause()
             self._keep_ended(alive, started)
+            self._keep_round(participants, self._first_round + index, started)
         for participant in participants:
             if participant.alive:
                 participant.record.stop_reason = participant.record.stop_reason or "rounds"
@@ -481,6 +488,31 @@ class Race:
             pilot = replicate < rule.min_processes
             of = f"{rule.min_processes}" if pilot else f"at most {rule.max_processes}"
         return f"{replicate + 1} of {of}"
+
+    def _keep_round(self, participants: Sequence[Participant], number: int, started: float) -> None:
+        """Keeps the blocks of a round, in case the race is interrupted."""
+        alive = [participant for participant in participants if participant.alive]
+        wall_s = (time.monotonic() - started) / len(participants)
+        self._measured([self._round_of(participant, number, wall_s) for participant in alive])
+
+    def _round_of(self, participant: Participant, number: int, wall_s: float) -> Entry:
+        key, record = participant.trial.key, participant.record
+        is_first = len(record.blocks) + len(record.void_blocks) == 1
+        record = attrs.evolve(
+            record,
+            blocks=[block for block in record.blocks if block.round == number],
+            void_blocks=[block for block in record.void_blocks if block.round == number],
+            warmup_latencies_ms=record.warmup_latencies_ms if is_first else [],
+            stop_reason="interrupted",
+        )
+        return Entry(
+            key=key,
+            replicate=participant.plan.replicate,
+            wall_s=wall_s,
+            facts=self.outcomes[key].facts,
+            process=record,
+            partial=True,
+        )
 
     def _keep_ended(self, participants: Sequence[Participant], started: float) -> None:
         """Keeps what failed early as soon as that is known."""

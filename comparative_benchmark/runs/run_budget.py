@@ -21,8 +21,8 @@ _TELLING, _WORTH_TELLING = (0.1, 0.5), 20
 class RunBudget:
     """The time of a run, from its start on, truth included.
 
-    A workload that has begun gets its fewest processes, whatever they take, as fewer support no
-    verdict. So none is begun that would not end in time at the pace of those before it.
+    No workload is started that would not end in time at the pace of those before it. If one takes
+    longer, it gets no further processes, and `--resume` adds the processes that it lacks.
 
     Attributes:
       limit_s: None for no limit.
@@ -69,12 +69,13 @@ class RunBudget:
         return self.left_s > needed_s
 
     def rationed(self, settings: RunSettings, trials: int) -> RunSettings:
-        """Returns settings that give a trial its even share of what is left for so many."""
+        """Returns settings of a workload: the even share of a trial, and the end of the budget."""
         rule = settings.sampling
         if self.limit_s is None or not isinstance(rule, SamplingRule):
             return settings
         share_s = min(rule.trial_budget_s, self.left_s / max(trials, 1))
-        return attrs.evolve(settings, sampling=attrs.evolve(rule, trial_budget_s=share_s))
+        rule = attrs.evolve(rule, trial_budget_s=share_s)
+        return attrs.evolve(settings, sampling=rule, until=self.clock() + self.left_s)
 
     def measured(self, outcomes: Iterable[TrialOutcome]) -> None:
         """Learns from the trials of a workload that has ended, as far as they took time."""

@@ -151,7 +151,7 @@ def execute(
             rationed = budget.rationed(settings, left)
             left -= len(able)
             workload = Workload(racing, preparation, rationed, run_id, observer, shared)
-            outcomes = workload.outcomes(earlier, kept.append)
+            outcomes = workload.outcomes(earlier, kept)
             budget.measured(outcomes[trial.key] for trial in able)
             ended = [
                 to_result(trial, outcomes[trial.key], run_id=run_id, outputs=settings.outputs)
@@ -251,13 +251,13 @@ class Workload:
     def outcomes(
         self,
         earlier: Sequence[journal.Interrupted],
-        finished: Callable[[journal.Entry], None],
+        kept: journal.Journal,
     ) -> dict[ResultKey, TrialOutcome]:
         """Races the trials that can run, and says of the others why they cannot.
 
         Args:
           earlier: interrupted runs to go on from.
-          finished: is told of each process that ends.
+          kept: the journal of the run.
         """
         found: dict[ResultKey, TrialOutcome] = {}
         ready: list[Trial] = []
@@ -271,7 +271,7 @@ class Workload:
         artifacts = self.preparation.artifacts[ready[0].workload.digest]
         apart = any(trial.case.model.model_impl.own_process for trial in ready)
         shared = None if apart else self.shared
-        race = self._race(ready, finished, shared.open if shared else own_session)
+        race = self._race(ready, kept, shared.open if shared else own_session)
         joined = journal.joined(earlier, {t.key: facts_of(t, artifacts) for t in ready})
         if joined.others:
             self.observer.say(
@@ -286,7 +286,7 @@ class Workload:
             status = found[trial.key].status
             if shared and shared.may_have_failed(trial.competitor, framework, status):
                 self.observer.say(f"{trial} failed in a worker that had served others: again alone")
-                again = self._race([trial], finished, own_session)
+                again = self._race([trial], kept, own_session)
                 again.run()
                 found |= again.outcomes
         return found
@@ -294,7 +294,7 @@ class Workload:
     def _race(
         self,
         trials: Sequence[Trial],
-        finished: Callable[[journal.Entry], None],
+        kept: journal.Journal,
         open_session: OpenSession,
     ) -> Race:
         settings = self.settings
@@ -304,7 +304,8 @@ class Workload:
             settings,
             log_file=_log_files(settings.log_dir / self.run_id),
             say=self.observer.say,
-            finished=finished,
+            finished=kept.append,
+            measured=kept.append_round,
             profile_dir=settings.profile_dir / self.run_id if settings.profile else None,
             open_session=open_session,
         )

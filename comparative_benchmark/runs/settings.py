@@ -1,5 +1,6 @@
 """What holds for all trials of a run, and how a session is opened under it."""
 
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -39,6 +40,7 @@ class RunSettings:
       limits: of each worker.
       log_dir: where the workers' output goes.
       budget_s: of the whole run, see `RunBudget`; None for no limit.
+      until: `time.monotonic()` when the budget ends; later, no race starts a further process.
       profile: whether the last process of each trial is profiled when it has been measured.
       profile_dir: where profiles go.
       only_profiled: whether workers measure nothing, and are compiled to be profiled.
@@ -64,6 +66,7 @@ class RunSettings:
     limits: Limits = attrs.field(factory=Limits)
     log_dir: Path = Path("logs")
     budget_s: float | None = None
+    until: float = math.inf
     profile: bool = False
     profile_dir: Path = Path("profiles")
     only_profiled: bool = False

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import os
 import random
 import signal
@@ -121,14 +122,14 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
     monkeypatch.setattr(runner, "lacks_processes", lambda _: machine.undecided)
     output = tmp_path / "results.json"
 
-    def run(*, resume=True, rule=RULE):
+    def run(*, resume=True, rule=RULE, until=math.inf):
         observer = SimpleNamespace(
             say=machine.said.append, preparing=None, race_started=lambda *_: None,
             trial_finished=lambda *_: None,
         )  # fmt: skip
         return runner.execute(
             trials,
-            RunSettings(device=HOST_CPU, sampling=rule, log_dir=tmp_path / "logs"),
+            RunSettings(device=HOST_CPU, sampling=rule, log_dir=tmp_path / "logs", until=until),
             ResultsFile(output),
             observer,
             command=["cbs"],
@@ -148,8 +149,11 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
         os.kill(child, signal.SIGKILL)
         return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
-    def run_until(count):
-        """Interrupts the run when that many processes have ended; returns which."""
+    def run_until(count, *, with_rounds=False):
+        """Interrupts the run when that many processes have ended; returns which.
+
+        Rounds of the others are lost unless `with_rounds`.
+        """
         finish, ended = Worker.finish, []
 
         def interrupted(self):
@@ -160,6 +164,8 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
 
         with monkeypatch.context() as patch:
             patch.setattr(Worker, "finish", interrupted)
+            if not with_rounds:
+                patch.setattr(journal.Journal, "append_round", lambda *_: None)
             with pytest.raises(KeyboardInterrupt):
                 run()
         return ended
@@ -241,6 +247,85 @@ def test_a_trial_with_two_of_three_processes_gets_one_more(machine):
     assert kept < {token for of in tokens(results).values() for token in of}
     # The caches of the first run are gone with it.
     assert [len(result.measured.compile.cold_ms) for result in results] == [2, 2, 2]
+
+
+def test_rounds_of_unfinished_processes_are_kept(machine):
+    machine.run_until(4, with_rounds=True)
+    [path] = machine.folder.iterdir()
+    assert machine.said[-1] == (
+        "4 finished processes and 3 rounds of 2 unfinished ones of incomplete trials are saved in "
+        f"{path}; use --resume to continue from them"
+    )
+    kept, before = machine.kept(), len(machine.started())
+    assert len(kept) == 6
+    results = machine.run()
+    assert [line[1] for line in machine.started()[before:]] == ["2", "2", "2"]
+    assert kept < {token for of in tokens(results).values() for token in of}
+    processes = [process for result in results for process in result.measured.processes]
+    assert [len(process.blocks) for process in processes] == 9 * [3]
+    assert sorted(process.stop_reason for process in processes)[:2] == 2 * ["interrupted"]
+
+
+@pytest.mark.parametrize("fewest", [3, 4])
+def test_a_process_with_too_few_rounds_is_not_kept(machine, monkeypatch, fewest):
+    rule, rounds = attrs.evolve(RULE, min_rounds=fewest, max_rounds=9), []
+
+    def interrupted(*arguments):
+        append(*arguments)
+        rounds.append(arguments)
+        if len(rounds) == 3:
+            raise KeyboardInterrupt
+
+    append = journal.Journal.append_round
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.Journal, "append_round", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            machine.run(rule=rule)
+    assert "3 rounds of 3 unfinished ones of incomplete trials are saved" in machine.said[-1]
+    assert len(machine.kept()) == (3 if fewest == 3 else 0)
+
+
+def test_a_race_without_a_round_keeps_nothing_and_says_so(machine, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(race.Participant, "measure_block", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        machine.run()
+    assert machine.said[-1] == (
+        "no round of the current race had been measured; nothing of it is saved"
+    )
+    assert not machine.folder.exists()
+
+
+def test_at_most_one_unfinished_process_of_a_trial_is_kept(machine):
+    for _ in range(3):
+        machine.run_until(0, with_rounds=True)
+    results = machine.run()
+    for result in results:
+        reasons = [process.stop_reason for process in result.measured.processes]
+        assert reasons.count("interrupted") == 1
+        assert len(reasons) == 3
+
+
+def test_a_journal_that_is_moved_is_written_again(machine, monkeypatch):
+    append = journal.Journal.append
+
+    def moved(self, entry):
+        append(self, entry)
+        if self.pending == 4:
+            self.path.rename(self.path.with_suffix(".moved"))
+
+    monkeypatch.setattr(journal.Journal, "append", moved)
+    machine.run_until(6)
+    assert any("was moved or removed: a new one is written" in line for line in machine.said)
+    assert len(machine.kept()) == 6
+
+
+def test_a_spent_budget_starts_no_further_process(machine):
+    results = machine.run(until=0.0)
+    assert {len(result.measured.processes) for result in results} == {1}
+    assert {result.measured.stop_reason for result in results} == {"budget"}
 
 
 def test_more_processes_are_added_to_an_undecided_race(machine):
