@@ -301,10 +301,10 @@ def test_a_model_with_a_head_runs_in_pytorch_alone_and_says_why(bert):
     with pytest.raises(BroughtError, match="runs in pytorch, not in jax"):
         found(str(bert), Wanted(framework="jax"))
     with pytest.raises(
-        BroughtError, match="unknown task 'nonsense'; choices are feature-extraction"
+        BroughtError, match="unknown task 'nonsense'; choices are feature-"
     ):
         found(str(bert), Wanted(task="nonsense"))
-    with pytest.raises(BroughtError, match="--input is for modules"):
+    with pytest.raises(BroughtError, match="directories do not accept --input"):
         found(str(bert), Wanted(inputs=("f32[1]",)))
     del config["architectures"]
     (bert / "config.json").write_text(json.dumps(config))
