@@ -73,7 +73,7 @@ def verify(options: argparse.Namespace) -> int:
         print(json.dumps(document, indent=2))
     else:
         for sha256, names in removed.items():
-            screen.print(f"damaged, removed  {sha256}  {', '.join(names) or 'of no model'}")
+            screen.print(f"damaged, removed  {sha256}  {', '.join(names) or 'used by no model'}")
         for path in damaged:
             screen.print(f"damaged  {path}")
         screen.print(
@@ -81,11 +81,11 @@ def verify(options: argparse.Namespace) -> int:
             f"workloads and checkpoints: {len(removed) + len(damaged)} damaged"
         )
     if removed:
-        screen.say("`cbs artifacts fetch` brings what is locked again")
+        screen.say("run `cbs artifacts fetch` to fetch locked artifacts again")
     if damaged:
         screen.say(
-            "a run takes damaged workloads again from what is locked, or makes them anew with "
-            "--generate-artifacts; remove the folder of a damaged checkpoint"
+            "the next run fetches damaged workloads again if they are locked, or generates them "
+            "with --generate-artifacts; remove the folder of a damaged checkpoint"
         )
     return EXIT_WRONG if removed or damaged else EXIT_OK
 
@@ -98,7 +98,7 @@ def gc(options: argparse.Namespace) -> int:
         locked = [lock.manifest_sha256 for lock in lock_file.read_all().values()]
         views = set(cache.views_besides(locked))
         dropped = [model for model in inventory.models(cache) if model.view in views]
-    word = "would go" if options.dry_run else "removed"
+    word = "would be removed" if options.dry_run else "removed"
     for model in dropped:
         screen.print(f"{word}  {model.model}  {model.manifest_sha256[:16]} (not locked)")
     if options.dry_run:
@@ -128,7 +128,7 @@ def rm(options: argparse.Namespace) -> int:
     if unknown := [name for name in options.models if name not in known]:
         choices = ", ".join(known[:5]) + (" ..." if len(known) > 5 else "") or "nothing"
         raise UsageError(
-            f"{cache.directory} holds no artifacts of {unknown[0]!r}; it holds {choices}"
+            f"{cache.directory} contains no artifacts of {unknown[0]!r}; it contains {choices}"
         )
     for name in dict.fromkeys(options.models):
         digests = {sha for model in found if model.model == name for sha in model.digests - {""}}
@@ -137,7 +137,7 @@ def rm(options: argparse.Namespace) -> int:
         screen.print(f"removed  {name}  {_said(freed)} freed")
         kept = len([sha256 for sha256 in digests if cache.object_path(sha256).exists()])
         if kept:
-            screen.say(f"  {kept} objects stay: other models, workloads or checkpoints use them")
+            screen.say(f"  kept {kept} objects that other models, workloads or checkpoints use")
     return EXIT_OK
 
 

@@ -75,8 +75,8 @@ def _nothing(name: str | None) -> str:
     directory, locked = locks_dir(), sorted(lock_file.read_all())
     if not locked:
         return (
-            f"{directory} locks no model: `cbs artifacts lock URL... -o FILE` does, and "
-            "`cbs artifacts fetch --url URL` needs no lock"
+            f"{directory} contains no locks; create one with `cbs artifacts lock URL... -o FILE`, "
+            "or run `cbs artifacts fetch --url URL`, which needs no lock"
         )
     return (
         f"no locked model is named {name!r} (the expression must match the whole name); "

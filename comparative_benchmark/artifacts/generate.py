@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         settings = ExportSettings(run=run_settings, date=_date)
         subjects, failures = selection.subjects(cases, settings.run, screen.preparing)
         for model, ended in failures.items():
-            screen.say(f"{model}: no inputs and truth, in {ended.phase}: {ended.reason}", "red")
+            screen.say(f"{model}: no inputs and truth (in {ended.phase}: {ended.reason})", "red")
         try:
             plans = [generation.plan(subject, types) for subject in subjects]
         except UnknownKindError as error:
@@ -99,8 +99,8 @@ def _left(cases: Sequence[BenchmarkCase], root: Path, *, resume: bool) -> list[B
     there = [case.model.name for case in cases if (root / case.model.name).exists()]
     if there and not resume:
         raise UsageError(
-            f"{root / there[0]} exists already: artifacts are written once; take another -o, "
-            "remove it, or leave such models out by --resume"
+            f"{root / there[0]} exists already; choose another directory with -o, remove it, or "
+            "skip existing models with --resume"
         )
     return [case for case in cases if case.model.name not in there]
 
@@ -116,7 +116,7 @@ def _date() -> str:
         )
     except (ValueError, OverflowError, OSError) as error:
         raise UsageError(
-            f"{_DATE_VARIABLE}={given!r} is not a number of seconds since 1970"
+            f"{_DATE_VARIABLE}={given!r} is not a number of seconds since 1970-01-01"
         ) from error
     return now.isoformat(timespec="seconds")
 

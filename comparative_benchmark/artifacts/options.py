@@ -55,7 +55,7 @@ def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
         "output",
         required=True,
         metavar="DIR",
-        help="parent directory, in which each model gets a directory with its name",
+        help="parent directory; each model gets a directory with its name",
     )
     add(
         "--types",
@@ -106,8 +106,8 @@ def _add_publish(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "url",
         metavar="URL",
-        help="destination: gs://bucket/folder, file:///folder or a directory. Several models each "
-        "get a folder with their name in it",
+        help="destination: gs://bucket/folder, file:///folder or a directory. With several models, "
+        "each gets a folder with its name",
     )
     add_options(parser, "dry_run")
     parser.add_argument(
@@ -166,14 +166,14 @@ def _add_listing(parser: argparse.ArgumentParser) -> None:
 def _add_gc(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "dry_run")
     parser.add_argument(
-        "--unlocked", action="store_true", help="also remove models that no lock file names"
+        "--unlocked", action="store_true", help="also remove models that are in no lock file"
     )
     _add_root(parser)
 
 
 def _add_rm(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "models", nargs="+", metavar="MODEL", help="name of a model, as `ls` prints it"
+        "models", nargs="+", metavar="MODEL", help="model name as printed by `cbs artifacts ls`"
     )
     _add_root(parser)
 
@@ -188,9 +188,9 @@ def _add_transfer(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=3600.0,
         metavar="S",
-        help="seconds for all transfers together (default: 3600); data that has arrived is kept",
+        help="seconds for all transfers together (default: 3600); data received so far is kept",
     )
-    parser.add_argument("--anonymous", action="store_true", help="use no credentials")
+    parser.add_argument("--anonymous", action="store_true", help="do not use credentials")
 
 
 def _add_root(parser: argparse.ArgumentParser) -> None:
@@ -205,7 +205,7 @@ _SUBCOMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], st
         "generate:run",
     ),
     "publish": (
-        "write artifacts to a store, in which they never change",
+        "publish artifacts to a store, where they never change",
         _add_publish,
         "publishing:publish",
     ),
@@ -225,6 +225,6 @@ _SUBCOMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], st
         _add_listing,
         "cache_commands:verify",
     ),
-    "gc": ("free files that no model in the cache needs", _add_gc, "cache_commands:gc"),
+    "gc": ("delete files that no model in the cache needs", _add_gc, "cache_commands:gc"),
     "rm": ("remove models from the local cache", _add_rm, "cache_commands:rm"),
 }

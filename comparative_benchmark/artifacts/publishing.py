@@ -80,7 +80,7 @@ def _sources(directory: Path, url: str) -> dict[Path, str]:
     found = sorted(path.parent for path in directory.glob(f"*/{MANIFEST_FILE}"))
     if not found:
         raise UsageError(
-            f"neither {directory} nor a directory in it has a {MANIFEST_FILE}: make artifacts by "
+            f"no {MANIFEST_FILE} in {directory} or its subdirectories; create artifacts with "
             "`cbs artifacts generate -o DIRECTORY`"
         )
     return {path: f"{url}/{path.name}" for path in found}
@@ -101,14 +101,14 @@ def _show(report: PublishReport, screen: Screen, *, dry_run: bool) -> None:
     for action in Action:
         sizes = [file.size_bytes for file in report.files if file.action is action]
         if sizes:
-            what = "present already" if action is Action.PRESENT else action.value
+            what = "already present" if action is Action.PRESENT else action.value
             parts.append(f"{len(sizes)} {what} ({human_bytes(sum(sizes))})")
     screen.print(f"{report.url}  {', '.join(parts)}")
     if dry_run:
         for file in report.files:
             screen.say(f"  {file.action.value:<12}  {human_bytes(file.size_bytes):>10}  {file.url}")
     for name in report.strays:
-        screen.say(f"  {name} is not in the manifest, and was left where it is", "yellow")
+        screen.say(f"  {name} is not in the manifest; it was not published", "yellow")
 
 
 def _remove_if_empty(directory: Path) -> None:
@@ -125,17 +125,17 @@ def _write(path: Path, entries: Mapping[str, LockedModel], screen: Screen) -> No
     for model, entry in sorted(entries.items()):
         state = "locked"
         if model in before:
-            state = "unchanged" if before[model] == entry else "locked anew"
+            state = "unchanged" if before[model] == entry else "lock updated"
         screen.print(
             f"{state}  {model}  {human_bytes(entry.size_bytes)}  {entry.manifest_sha256[:16]}  "
             f"{entry.url}"
         )
     used = locks_dir()
     if path.absolute().parent != used:
-        screen.say(f"runs read the lock files of {used} (${LOCKS_DIR_VARIABLE})")
+        screen.say(f"runs read only the lock files in {used} (${LOCKS_DIR_VARIABLE})")
     if local := sorted(model for model in entries if not urlsplit(entries[model].url).scheme):
         screen.say(
-            f"{', '.join(local)}: a path of this machine, which no other machine can fetch from",
+            f"{', '.join(local)}: locked to a local path, which other machines cannot fetch from",
             "yellow",
         )
 
@@ -146,8 +146,8 @@ def _check_beside(path: Path, entries: Mapping[str, LockedModel]) -> None:
         for model in sorted(entries):
             if models.get(model, entries[model]) != entries[model]:
                 raise UsageError(
-                    f"{other} locks {model} already, at {models[model].url}: write to that file, "
-                    "or remove the entry there"
+                    f"{other} already locks {model} at {models[model].url}; write to that file, "
+                    "or remove its entry"
                 )
 
 

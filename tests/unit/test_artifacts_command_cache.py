@@ -142,7 +142,7 @@ def test_rm_frees_what_nobody_else_uses(cbs, two_models):
     code, out, err = cbs("rm", "B")
     assert code == 0
     assert out.startswith("removed  B")
-    assert "1 objects stay" in err  # what A has, too
+    assert "kept 1 objects" in err  # what A has, too
     assert [model["model"] for model in listed(cbs)["models"]] == ["A"]
     assert listed(cbs)["usage"]["objects"]["files"] == 3
     assert cbs("verify")[0] == 0
@@ -181,7 +181,7 @@ def test_gc_frees_what_no_model_names(cbs, two_models, monkeypatch):
 
 def test_gc_of_what_is_not_locked(cbs, two_models):
     dry = cbs("gc", "--unlocked", "--dry-run")
-    assert "would go  B" in dry[1]
+    assert "would be removed  B" in dry[1]
     assert len(listed(cbs)["models"]) == 2
     code, out, _ = cbs("gc", "--unlocked")
     assert code == 0

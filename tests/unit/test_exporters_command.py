@@ -77,14 +77,14 @@ def test_a_model_without_truth_is_1_and_has_no_directory(tmp_path, capsys):
     out = tmp_path / "out"
     assert run("-name", "TOY_NO_MODULE", "-o", str(out), *TOY, "--types", "inputs") == 1
     assert list(out.iterdir()) == []
-    assert "TOY_NO_MODULE: no inputs and truth, in import: " in capsys.readouterr().err
+    assert "TOY_NO_MODULE: no inputs and truth (in import: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("-name", "("), "is not a regular expression"),
-        (("-name", "TOY_NONE", "--types", "onxx"), "no type of artifact 'onxx'"),
+        (("-name", "TOY_NONE", "--types", "onxx"), "unknown artifact type 'onxx'"),
     ],
 )
 def test_typos_are_told(tmp_path, arguments, message):

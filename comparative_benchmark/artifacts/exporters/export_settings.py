@@ -28,7 +28,7 @@ class Running:
         self._sessions.add(session)
         try:
             if self._ended:
-                raise SessionEnded(Status.FAILED, "export", "it was interrupted")
+                raise SessionEnded(Status.FAILED, "export", "interrupted")
             yield
         finally:
             self._sessions.discard(session)

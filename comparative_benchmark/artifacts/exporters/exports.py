@@ -63,7 +63,7 @@ def make(
     try:
         if lacking := [name for name in kind.companions if name not in made]:
             raise SessionEnded(
-                Status.UNSUPPORTED, phase, f"it needs {', '.join(lacking)}, which could not be made"
+                Status.UNSUPPORTED, phase, f"{', '.join(lacking)} could not be created"
             )
         job = cattrs.unstructure(_job(kind, subject, directory, made, settings))
         call = functools.partial(
@@ -91,9 +91,9 @@ def make(
             if not verdict.passed:
                 raise _NotRightError(verdict)
         if _files(kind, directory / "files") != files:
-            raise SessionEnded(Status.FAILED, phase, "its files changed while they were read")
+            raise SessionEnded(Status.FAILED, phase, "the files changed while they were read")
     except _NotRightError as wrong:
-        ending, reason = Ending.WRONG_OUTPUT, f"read back, {wrong}"
+        ending, reason = Ending.WRONG_OUTPUT, f"in {phase}: {wrong}"
     except SessionEnded as ended:
         is_unsupported = ended.status is Status.UNSUPPORTED
         ending = Ending.UNSUPPORTED if is_unsupported else Ending.FAILED
@@ -222,9 +222,11 @@ def _files(kind: Kind, directory: Path) -> tuple[MadeFile, ...]:
     strays = [name for name in there if name not in kind.files and not name.startswith(folders)]
     empty = [name for name, path in there.items() if not path.stat().st_size]
     if missing or strays or empty:
-        told = {"missing": missing, "not announced": strays, "empty": empty}
+        told = {"missing": missing, "unexpected": strays, "empty": empty}
         faults = "; ".join(f"{what}: {', '.join(names)}" for what, names in told.items() if names)
-        raise SessionEnded(Status.FAILED, "export", f"the exporter left other files: {faults}")
+        raise SessionEnded(
+            Status.FAILED, "export", f"the exporter's files are not as declared: {faults}"
+        )
     return tuple(
         MadeFile(path=name, sha256=sha256_of(path), size_bytes=path.stat().st_size)
         for name, path in there.items()

@@ -88,7 +88,7 @@ def run_vmfb_cuda(job: Job) -> list[Array]:
     vmfb = job.find(job.options["file"])
     content = vmfb.read_bytes()
     if ENTRY not in (names := runtime.function_names(content)):
-        raise ValueError(f"no function {ENTRY!r} in the program: {names}")
+        raise ValueError(f"the program has no function {ENTRY!r}, only {names}")
     ptx = cuda.ptx_of(content)
     if ptx is None or ptx.target != cuda.COMMON_TARGET:
         raise ValueError(f"the program has no PTX for {cuda.COMMON_TARGET}: {ptx}")
@@ -96,8 +96,8 @@ def run_vmfb_cuda(job: Job) -> list[Array]:
         runtime.open_device("cuda")
     except runtime.NoDeviceError as error:
         raise NotRunError(
-            f"no CUDA device was there to run it: it was read, its entry {ENTRY!r} and its PTX for "
-            f"{ptx.target} are there, and its outputs are not verified"
+            f"not run, because no CUDA device was found: the file contains the entry {ENTRY!r} and "
+            f"PTX for {ptx.target}, but its outputs are not verified"
         ) from error
     return _run(job, vmfb, device="cuda")
 

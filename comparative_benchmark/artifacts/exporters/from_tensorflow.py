@@ -68,7 +68,7 @@ def run_tflite(job: Job) -> list[Array]:
         program.invoke()
     except (RuntimeError, ValueError) as error:
         first = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
-        raise UnsupportedError(f"LiteRT refuses the file: {first}") from error
+        raise UnsupportedError(f"LiteRT rejects the file: {first}") from error
     return program.outputs()
 
 

@@ -18,8 +18,8 @@ def export_onnx(job: Job) -> None:
     model = job.model()
     if generation_export.is_generator(model):
         raise UnsupportedError(
-            "a model that generates is two graphs and a loop of the host's: export the model that "
-            "scores its input"
+            "a generative model consists of two graphs and a loop on the host; export the model "
+            "that scores its input instead"
         )
     [path], _ = onnx_export.write(model, job.arrays(), job.directory, untimed)
     _strip(path)

@@ -42,7 +42,9 @@ def export_second(job: Job) -> None:
       UnsupportedError: there is none.
     """
     if not job.second:
-        raise UnsupportedError("the model has no second input; the workload's manifest says why")
+        raise UnsupportedError(
+            "the model has no second input; the workload's manifest gives the reason"
+        )
     archives.pack(job.directory / SECOND_FILE, job.second)
 
 
@@ -58,7 +60,7 @@ def read_second(job: Job) -> list[Array]:
         for path in archives.unpack(job.find(SECOND_FILE), target):
             name = path.relative_to(target).as_posix()
             if files.get(name, {}).get("sha256") != sha256_of(path):
-                raise ValueError(f"workload.json does not describe {name}")
+                raise ValueError(f"workload.json has no matching digest for {name}")
     return []
 
 
@@ -81,7 +83,7 @@ def read_workload(job: Job) -> list[Array]:
         for path in getattr(job, kind):
             named = files.get(f"{kind}/{path.name}", {}).get("sha256")
             if named != sha256_of(path):
-                raise ValueError(f"workload.json does not describe {kind}/{path.name}")
+                raise ValueError(f"workload.json has no matching digest for {kind}/{path.name}")
     return []
 
 
@@ -93,7 +95,7 @@ def export_checkpoint(job: Job) -> None:
     """
     if job.architecture is None:
         raise UnsupportedError(
-            "the model's weights come from its own code, by a seed: it has no checkpoint"
+            "the model has no checkpoint: its own code creates the weights from a seed"
         )
     architecture = architectures.get(job.architecture)
     parameters = architecture.complete(job.definition.parameters)
@@ -113,11 +115,11 @@ def read_checkpoint(job: Job) -> list[Array]:
     described = json.loads((directory / checkpoints.MANIFEST_FILE).read_text(encoding="utf-8"))
     for name, facts in described["files"].items():
         if sha256_of(directory / name) != facts["sha256"]:
-            raise ValueError(f"the file {name} of the checkpoint is not what its manifest says")
+            raise ValueError(f"checkpoint file {name} does not match the digest in its manifest")
     json.loads((directory / "config.json").read_text(encoding="utf-8"))
     for path in sorted(directory.glob("*.safetensors")):
         with safe_open(path, framework="numpy") as file:
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118  # no mapping
         if not shapes:
-            raise ValueError(f"{path.name} holds no tensors")
+            raise ValueError(f"{path.name} contains no tensors")
     return []

@@ -58,7 +58,7 @@ def plan(subject: Subject, types: Sequence[str]) -> Plan:
     for kind in found:
         if missing := [name for name in kind.modules[framework] if not is_installed(name)]:
             how = get_backend(kind.backend).install
-            refusals[kind.name] = f"{', '.join(missing)} is not installed: run {how}"
+            refusals[kind.name] = f"{', '.join(missing)} not installed; run {how}"
         else:
             possible.append(kind)
     return Plan(subject=subject, kinds=possible, refused=refusals)
@@ -187,7 +187,7 @@ def manifest_of(model: str, outcomes: Sequence[Outcome]) -> Manifest:
     failures = [
         ExportFailure(
             artifact_type=outcome.kind,
-            reason=outcome.reason or "no reason is known",
+            reason=outcome.reason or "unknown reason",
             producers=outcome.versions,
             date=outcome.date,
         )

@@ -80,7 +80,9 @@ class Job:
         for directory in (self.directory, *self.companions):
             if (directory / name).exists():
                 return directory / name
-        raise FileNotFoundError(f"neither the artifact nor what it needs has a file {name}")
+        raise FileNotFoundError(
+            f"no file {name} in the artifact or in the artifacts that it requires"
+        )
 
     def context(self, compiler: str) -> BackendContext:
         """Returns what a backend is told that does a part of the work."""

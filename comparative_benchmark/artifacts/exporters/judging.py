@@ -47,15 +47,15 @@ def judge(kind: Kind, subject: Subject, outputs: Sequence[Path], along: Along) -
     own = along(outputs[TOKENS])
     whole = verify_forced_run(outputs, own.truth, own.reference, parameters, data_type=data_type)
     if not whole.passed:
-        return attrs.evolve(whole, reason=f"judged along its own tokens, {whole.reason}")
+        return attrs.evolve(whole, reason=f"judged on its own tokens: {whole.reason}")
     return attrs.evolve(whole, divergences=verdict.divergences)
 
 
 def _judge_identity(found: Sequence[Path], due: Sequence[Path]) -> Verification:
     if len(found) != len(due):
-        return failed(f"{len(found)} arrays where {len(due)} are due")
+        return failed(f"{len(found)} arrays, expected {len(due)}")
     for index, (one, other) in enumerate(zip(map(open_array, found), map(open_array, due))):
         same = one.dtype == other.dtype and one.shape == other.shape
         if not same or np.ascontiguousarray(one).tobytes() != np.ascontiguousarray(other).tobytes():
-            return failed(f"array {index} is another one")
+            return failed(f"array {index} differs")
     return Verification(passed=True)

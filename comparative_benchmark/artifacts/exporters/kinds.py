@@ -226,12 +226,12 @@ KINDS: tuple[Kind, ...] = (
 _NAMES = {kind.name for kind in KINDS}
 
 _NO_STABLEHLO = (
-    "PyTorch has no exporter to XLA's forms of its own, and torch-mlir, torchax and torch_xla are "
-    "no part of the suite's environments; take torch_mlir, linalg_mlir or onnx, or the model in JAX"
+    "PyTorch cannot export to XLA's formats by itself, and torch-mlir, torchax and torch_xla are "
+    "not in the suite's environments; use torch_mlir, linalg_mlir or onnx, or the model in JAX"
 )
 _NO_TOSA = (
-    "TensorFlow 2.21 names a converter from TFLite to TOSA (tf.mlir.experimental), but does not "
-    "hold it any more, and nothing else in the suite's environments makes TOSA"
+    "TensorFlow 2.21 still has the name of a converter from TFLite to TOSA (tf.mlir.experimental) "
+    "but not the converter, and no other package in the suite's environments creates TOSA"
 )
 # Forms that definitions name, and that nothing here makes of such a model.
 NO_ROUTE: Mapping[tuple[ModelFrameworkType, str], str] = {
@@ -259,7 +259,7 @@ def find(name: str) -> Kind:
         if kind.name == name:
             return kind
     known = ", ".join(kind.name for kind in KINDS)
-    raise UnknownKindError(f"no type of artifact {name!r}; choices are {known}")
+    raise UnknownKindError(f"unknown artifact type {name!r}; choices are {known}")
 
 
 def of_model(model: Model, names: Sequence[str] = ()) -> tuple[list[Kind], dict[str, str]]:
@@ -286,7 +286,7 @@ def of_model(model: Model, names: Sequence[str] = ()) -> tuple[list[Kind], dict[
         if kind is not None and framework in kind.modules:
             making.add(name)
         else:
-            why = f"nothing exports {framework.value} models to {name}"
+            why = f"no exporter from {framework.value} to {name}"
             refused[name] = without.get(name, why)
     if not names:
         making = {kind.name for kind in KINDS if _is_usual(kind, model, framework)}

@@ -32,7 +32,7 @@ def framework(name: str) -> ModelFrameworkType:
         return ModelFrameworkType(synonyms.framework(name))
     except ValueError:
         known = ", ".join(item.value for item in _FRAMEWORKS)
-        raise DefinitionError(f"no framework {name!r}; choices are {known}") from None
+        raise DefinitionError(f"unknown framework {name!r}; choices are {known}") from None
 
 
 def cases(
@@ -88,7 +88,8 @@ def subjects(
         backend = reference or _reference_of(case)
         if backend is None:
             reason = (
-                f"no backend computes the truth of {case.model.model_impl.framework_type.value}"
+                "no backend computes the truth of "
+                f"{case.model.model_impl.framework_type.value} models"
             )
             failures[case.model.name] = SessionEnded(Status.FAILED, "artifacts", reason)
             continue
