@@ -21,7 +21,8 @@ from comparative_benchmark.terminal.options import (
     UsageError,
     set_root,
 )
-from comparative_benchmark.terminal.streams import hold_standard_streams, printable, without_secrets
+from comparative_benchmark.terminal.streams import hold_standard_streams, without_secrets
+from openxla.benchmark.text import printable
 
 # They end a run as Ctrl-C does. A lost connection sends SIGHUP.
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)

@@ -1,6 +1,7 @@
 """Results as JSON, strictly: what is not valid is refused with its place, never guessed."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,8 +14,10 @@ from comparative_benchmark.results.record import (
     Document,
     Status,
 )
+from openxla.benchmark.text import encodable_json
 
 T = TypeVar("T")
+_SURROGATE = re.compile(rb"\\ud[89a-f]")
 
 SCHEMA_FILE = Path(__file__).parent / "schema" / "results.v1.schema.json"
 # Where nothing is shown of a value that is wrong, messages stay on one line.
@@ -137,7 +140,20 @@ def encode(value: object) -> bytes:
     Raises:
       ValueError: it holds NaN or infinity, for which msgspec's own encoder writes null.
     """
-    return json.dumps(plain(value), allow_nan=False).encode()
+    return to_json(plain(value))
+
+
+def to_json(value: Any) -> bytes:
+    """Returns a JSON value as bytes that every reader takes.
+
+    Raises:
+      ValueError: it holds NaN or infinity.
+    """
+    encoded = json.dumps(value, allow_nan=False).encode()
+    # Half of a surrogate pair, or a backslash that looks like one.
+    if _SURROGATE.search(encoded):
+        encoded = json.dumps(encodable_json(value), allow_nan=False).encode()
+    return encoded
 
 
 def plain(value: object) -> Any:

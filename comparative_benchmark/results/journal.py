@@ -29,6 +29,7 @@ from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.contention import sound_and_void
 from comparative_benchmark.results.outcome import ProcessRecord, TrialFacts
 from comparative_benchmark.results.record import ExecutionEnvironment, ResultKey
+from openxla.benchmark.text import encodable_json
 
 # What differs is told by name; of many packages the first few.
 _MOST_NAMED = 4
@@ -454,7 +455,10 @@ def _replace(path: Path, settings: Settings, entries: Iterable[Entry]) -> None:
 
 def _line(value: Settings | Entry) -> bytes:
     # NaN becomes null, which costs this line when it is read: a process must not end the race.
-    return msgspec.json.encode(value) + b"\n"
+    try:
+        return msgspec.json.encode(value) + b"\n"
+    except UnicodeEncodeError:
+        return msgspec.json.encode(encodable_json(msgspec.to_builtins(value))) + b"\n"
 
 
 def _create_locked(path: Path) -> int:

@@ -39,6 +39,9 @@ class ResultsFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
+        # Runs that this object registered.
+        self._runs: list[dict[str, Any]] = []
+        self._written: os.stat_result | None = None
         self._lock = FileLock(self.path.parent / f".{self.path.name}.lock")
 
     def start_run(
@@ -55,7 +58,8 @@ class ResultsFile:
             trigger=Trigger(timestamp=now.isoformat(timespec="seconds"), command=tuple(command)),
             execution_environment=execution_environment,
         )
-        self._update(lambda document: document["runs"].append(codec.plain(run)))
+        self._runs.append(codec.plain(run))
+        self._update(lambda _: None)
         return run.run_id
 
     def append(self, *results: Result) -> None:
@@ -70,8 +74,11 @@ class ResultsFile:
             codec.validated(line, Result, f"a result for {self.path}")
         lines = b",\n".join(encoded)
         with self._locked():
-            if not _append_lines(self.path, lines):
-                # Not of this writer: read and write all of it.
+            self._refuse_other_kinds()
+            if self._is_as_written() and _append_lines(self.path, lines):
+                self._note_written()
+            else:
+                # Another process has written it, or it was moved: read and write all of it.
                 added = codec.plain(results)
                 self._change(lambda document: document["benchmarks"].extend(added))
 
@@ -81,6 +88,7 @@ class ResultsFile:
         Raises:
           ResultsFileError: the file is not one of ours.
         """
+        self._refuse_other_kinds()
         return self.document().benchmarks if self.path.exists() else ()
 
     def document(self) -> Document:
@@ -96,7 +104,11 @@ class ResultsFile:
             self._change(change)
 
     def _change(self, change: Callable[[dict[str, Any]], None]) -> None:
+        self._refuse_other_kinds()
         document = self._read_plain() if self.path.exists() else _empty()
+        known = {run["run_id"] for run in document["runs"]}
+        # The file may be new, or another one, since the run was registered.
+        document["runs"] += [run for run in self._runs if run["run_id"] not in known]
         change(document)
         latest = document["runs"][-1]
         # Where the OpenXLA suite's readers look; it knew one run a file.
@@ -104,6 +116,23 @@ class ResultsFile:
         document["execution_environment"] = latest["execution_environment"]
         with new_file(self.path) as temporary:
             temporary.write_bytes(_encode_document(document))
+        self._note_written()
+
+    def _refuse_other_kinds(self) -> None:
+        """Raises `ResultsFileError` if the path is a folder, a pipe or a device."""
+        if self.path.exists() and not self.path.is_file():
+            raise ResultsFileError(f"{self.path} is not a regular file")
+
+    def _note_written(self) -> None:
+        with contextlib.suppress(OSError):
+            self._written = self.path.stat()
+
+    def _is_as_written(self) -> bool:
+        """Returns whether the file is the one that this object wrote last."""
+        try:
+            return self._written is not None and os.path.samestat(self.path.stat(), self._written)
+        except OSError:
+            return False
 
     def _read_plain(self) -> dict[str, Any]:
         """Returns a valid file as it is, with what later versions may have added to it."""
@@ -150,7 +179,7 @@ def _append_lines(path: Path, lines: bytes) -> bool:
 
 
 def _encode(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, allow_nan=False).encode()
+    return codec.to_json(value)
 
 
 def _encode_document(document: Mapping[str, Any]) -> bytes:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from comparative_benchmark.terminal.streams import printable
+from openxla.benchmark.text import printable
 
 _SPECIAL = re.compile(r"[\\`*\[\]|~]")
 # Inside a word an underscore is one: names stay as they are.

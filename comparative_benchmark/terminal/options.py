@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from comparative_benchmark.terminal.streams import printable, without_secrets
+from comparative_benchmark.terminal.streams import without_secrets
 from openxla.benchmark.nearest import did_you_mean
+from openxla.benchmark.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.segment import Segment
 
-from comparative_benchmark.terminal.streams import printable
+from openxla.benchmark.text import printable
 
 NO_LIMIT = 1000
 

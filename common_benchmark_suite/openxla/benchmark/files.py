@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from openxla.benchmark.text import encodable
+
 UNFINISHED = ".unfinished-"
 
 
@@ -77,7 +79,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     """Writes a file that appears whole or not at all, and its directory; text as UTF-8."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with new_file(path) as temporary:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        temporary.write_bytes(encodable(content).encode() if isinstance(content, str) else content)
 
 
 def sha256_of(path: Path) -> str:

@@ -1,6 +1,7 @@
 """Texts of strangers, made safe for terminals, files and JSON."""
 
 import re
+from typing import Any
 
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -12,6 +13,17 @@ def encodable(text: str) -> str:
     0xe9 is shown as `\udce9`.
     """
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def encodable_json(value: Any) -> Any:
+    """Returns a JSON value whose texts UTF-8 can encode, names included; see `encodable`."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {encodable_json(name): encodable_json(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [encodable_json(item) for item in value]
+    return value
 
 
 def printable(text: str) -> str:

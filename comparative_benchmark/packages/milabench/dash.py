@@ -10,7 +10,7 @@ from rich.table import Table
 
 from comparative_benchmark.packages.milabench.observed import Observed
 from comparative_benchmark.terminal.screen import Screen
-from comparative_benchmark.terminal.streams import printable
+from openxla.benchmark.text import printable
 
 # Each drawing takes a millisecond from the CPUs that are measured.
 _INTERVAL_S = 0.5
