@@ -256,7 +256,7 @@ def test_no_network_is_one_sentence_with_the_way_out(machine, lock, locks):
     with fault_server() as closed:
         url = f"{closed.url}/{MODEL}"
     lock_file.update(locks / "toys.json", {MODEL: replace(lock, url=url)})
-    refused(machine.run(*ONE), url, "given up after 3 attempts", "--generate-artifacts")
+    refused(machine.run(*ONE), url, "gave up after 3 attempts", "--generate-artifacts")
 
 
 def test_a_full_disk_is_told_before_anything_is_begun(machine, server, lock, tmp_path):

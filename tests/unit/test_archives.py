@@ -119,7 +119,7 @@ def test_traps_are_refused_and_nothing_is_left(tmp_path, trap):
 def test_a_bomb_is_stopped_at_the_limit(tmp_path):
     packed = archive(tmp_path / "a.tgz", member("zeros", bytes(30_000_000)))
     assert packed.stat().st_size < 40_000
-    with pytest.raises(ArchiveError, match="becomes larger than 1 MiB"):
+    with pytest.raises(ArchiveError, match="would unpack to more than 1 MiB"):
         unpack(packed, tmp_path / "out", limits=Limits(total_bytes=1 << 20))
     assert not (tmp_path / "out").exists()
     assert unpack(packed, tmp_path / "out", limits=Limits(total_bytes=30_000_000))
@@ -139,7 +139,7 @@ def test_a_bomb_in_a_header_is_stopped_before_it_is_in_memory(tmp_path):
     with gzip.open(tmp_path / "a.tgz", "wb", compresslevel=1) as file:
         file.write(info.tobuf(tarfile.USTAR_FORMAT))
         file.write(bytes(1 << 20))
-    with pytest.raises(ArchiveError, match="a header of 1 GiB"):
+    with pytest.raises(ArchiveError, match=r"a header is too large \(1 GiB\)"):
         unpack(tmp_path / "a.tgz", tmp_path / "out")
 
 
@@ -147,7 +147,7 @@ def test_a_bomb_behind_the_end_is_stopped(tmp_path):
     packed = archive(tmp_path / "a.tgz", member("a"))
     with packed.open("ab") as file:
         file.write(gzip.compress(bytes(50_000_000), 1))
-    with pytest.raises(ArchiveError, match="becomes larger than 1 MiB"):
+    with pytest.raises(ArchiveError, match="would unpack to more than 1 MiB"):
         unpack(packed, tmp_path / "out", limits=Limits(total_bytes=1 << 20))
 
 
@@ -176,7 +176,7 @@ def test_damaged_archives_are_refused(tmp_path, damage):
 def test_an_old_directory_is_not_overwritten(tmp_path):
     packed = archive(tmp_path / "a.tgz", member("a"))
     unpack(packed, tmp_path / "out")
-    with pytest.raises(ArchiveError, match="exists already"):
+    with pytest.raises(ArchiveError, match="already exists"):
         unpack(packed, tmp_path / "out")
 
 
@@ -197,7 +197,7 @@ def test_the_seeds_archives_beside_a_url(tmp_path):
         np.testing.assert_array_equal(output, ARRAYS[0])
         # Another version under the same URL is another content, not a mixture.
         server.put("jax/MODEL/outputs_npy.tgz", inputs)
-        with pytest.raises(ArchiveError, match=r"outputs_npy\.tgz holds no output_0\.npy"):
+        with pytest.raises(ArchiveError, match=r"outputs_npy\.tgz contains no output_0\.npy"):
             seed_archives.read(url, "outputs_npy.tgz", cache=cache, options=options)
         with pytest.raises(NotFoundError, match=r"PT_MODEL/inputs_npy\.tgz"):
             seed_archives.read(f"{server.url}/PT_MODEL", "inputs_npy.tgz", cache=cache)

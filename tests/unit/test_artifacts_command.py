@@ -309,7 +309,7 @@ def test_no_network_is_one_sentence(cbs, server, lock_models, monkeypatch):
     code, _, err = cbs("artifacts", "fetch")
     assert code == 1
     assert url in err
-    assert "given up after" in err
+    assert "gave up after" in err
     assert len(err.splitlines()) <= 3
 
 

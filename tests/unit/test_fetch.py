@@ -128,7 +128,7 @@ def test_what_models_share_is_fetched_once(server, cache):
 def test_a_lost_model_costs_no_other(server, cache):
     locks = [serve_model(server, {"x": content(10, n)}, model=f"MODEL_{n}") for n in range(3)]
     del server.objects["/MODEL_1/x"]
-    with pytest.raises(FetchError, match="MODEL_1/x: there is no such object") as caught:
+    with pytest.raises(FetchError, match="MODEL_1/x: no such object") as caught:
         fetch([Source.locked(lock) for lock in locks], cache=cache, options=QUICK)
     assert list(caught.value.errors) == [f"{server.url}/MODEL_1/x"]
     assert [model.manifest.model for model in caught.value.fetched] == ["MODEL_0", "MODEL_2"]
@@ -200,7 +200,7 @@ def test_what_does_not_fit_is_refused_before_it_begins(server, cache, monkeypatc
     lock = serve_model(server, FILES)
     size = sum(map(len, FILES.values()))
     limited = attrs.evolve(QUICK, max_bytes=101_070)
-    with pytest.raises(NoSpaceError, match=r"the limit is 98\.7 KiB; raise it"):
+    with pytest.raises(NoSpaceError, match=r"exceed the limit of 98\.7 KiB; raise it"):
         fetch([Source.locked(lock)], cache=cache, options=limited)
     free = fetching._SPARE_BYTES + size - 1
     usage = shutil.disk_usage("/")._replace(free=free)
@@ -276,10 +276,10 @@ def test_https_needs_a_certificate_that_is_trusted(server, cache, tmp_path, monk
 def test_published_models_are_locked_as_they_are_now(server, cache):
     locks = {f"MODEL_{n}": serve_model(server, FILES, f"MODEL_{n}") for n in range(2)}
     assert lock_published([lock.url for lock in locks.values()], cache=cache) == locks
-    with pytest.raises(FetchError, match="there is no such object"):
+    with pytest.raises(FetchError, match="no such object"):
         lock_published([f"{server.url}/NONE"], cache=cache)
     server.put("v2/MODEL_0/manifest.json", manifest_of({}, "MODEL_0").to_bytes())
-    with pytest.raises(FetchError, match="are both MODEL_0; lock one"):
+    with pytest.raises(FetchError, match="both publish MODEL_0; lock only one"):
         lock_published([locks["MODEL_0"].url, f"{server.url}/v2/MODEL_0"], cache=cache)
 
 
@@ -312,11 +312,11 @@ def test_a_directory_is_a_source_too(tmp_path, cache):
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("http://example.org/models", "only https:// is read over a network"),
-        ("ftp://example.org/models", "no store for ftp://"),
-        ("https://user:secret@example.org/m", "holds a user name or a password"),
-        ("https://example.org/m?token=1", "no query"),
-        ("gs:///models", "names no bucket"),
+        ("http://example.org/models", "use https://; http:// is allowed only on this machine"),
+        ("ftp://example.org/models", "ftp:// is not supported"),
+        ("https://user:secret@example.org/m", "contains a user name or password"),
+        ("https://example.org/m?token=1", "cannot have a query"),
+        ("gs:///models", "has no bucket"),
     ],
 )
 def test_urls_that_are_never_read(url, message, cache, monkeypatch):

@@ -125,7 +125,7 @@ def test_other_content_is_refused_and_what_is_there_stays(made, target, tmp_path
 def test_a_file_of_unknown_origin_stops_the_publication(made, target):
     target.mkdir(parents=True)
     (target / "model.mlir").write_bytes(b"who knows")
-    with pytest.raises(ConflictError, match=r"model\.mlir is published already, with other"):
+    with pytest.raises(ConflictError, match=r"model\.mlir is already published with other"):
         publish(made, str(target), OPTIONS)
     assert not is_visible(target)
     assert (target / "model.mlir").read_bytes() == b"who knows"
@@ -198,12 +198,12 @@ def test_one_store_error_costs_no_half_publication(made, target, monkeypatch):
 
     def put(store, name, file, advance):
         if name == "model.mlir":
-            raise StoreError("model.mlir: the server answered HTTP 500")
+            raise StoreError("model.mlir: the server returned HTTP 500")
         real(store, name, file, advance)
 
     with monkeypatch.context() as patched:
         patched.setattr(LocalStore, "put", put)
-        with pytest.raises(PublishError, match="HTTP 500; nothing is visible yet: run the same"):
+        with pytest.raises(PublishError, match="HTTP 500; nothing is visible yet; run the same"):
             publish(made, str(target), OPTIONS)
     assert not is_visible(target)
     publish(made, str(target), OPTIONS)
@@ -224,18 +224,18 @@ def test_a_full_disk_leaves_nothing_under_the_name(made, target, monkeypatch):
 
 
 def test_https_is_read_only(made):
-    with pytest.raises(StoreError, match="HTTPS is read only; publish to gs://"):
+    with pytest.raises(StoreError, match="HTTPS is read-only; publish to gs://"):
         publish(made, "https://localhost:1/MODEL", OPTIONS)
 
 
 def test_a_local_object_is_written_once(tmp_path, made):
     store = LocalStore(tmp_path / "store")
     store.put("a/b", digested(made / "model.mlir"), lambda _: None)
-    with pytest.raises(AlreadyExistsError, match="a/b exists"):
+    with pytest.raises(AlreadyExistsError, match="a/b already exists"):
         store.put("a/b", digested(made / "inputs/input_0.npy"), lambda _: None)
     assert store.sizes() == {"a/b": 50_000}
     for name in ("../x", "/x", "a//b", "."):
-        with pytest.raises(StoreError, match="not a name of an object"):
+        with pytest.raises(StoreError, match="not a valid object name"):
             store.open(name)
 
 

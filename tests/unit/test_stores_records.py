@@ -81,12 +81,12 @@ def twice():
 
 
 BAD = {
-    "version of the future": ({**document(), "manifest_version": 2}, "understands 1"),
+    "version of the future": ({**document(), "manifest_version": 2}, "this release reads 1"),
     "no version": ({k: v for k, v in document().items() if k != "manifest_version"}, "None"),
     "version true": ({**document(), "manifest_version": True}, "True"),
     "unknown key": ({**document(), "extra": 1}, "extra"),
     "unknown key of a file": (changed(mode=7), r"files\[1\].*mode|mode.*files\[1\]"),
-    "list": ([], "another kind"),
+    "list": ([], "is not a JSON object"),
     "model missing": (
         {k: v for k, v in document().items() if k != "model"},
         "missing required field `model`",
@@ -109,17 +109,17 @@ BAD = {
     "traversal": (changed(path="a/../../x"), r"path 'a/../../x' leads out of its directory"),
     "absolute": (changed(path="/etc/passwd"), "is an absolute path"),
     "backslash": (changed(path="a\\b"), "backslash"),
-    "line break": (changed(path="a\nb"), "cannot be printed"),
-    "null byte": (changed(path="a\0b"), "cannot be printed"),
-    "lone surrogate": (changed(path="a\ud800"), "cannot be printed"),
+    "line break": (changed(path="a\nb"), "unprintable character"),
+    "null byte": (changed(path="a\0b"), "unprintable character"),
+    "lone surrogate": (changed(path="a\ud800"), "unprintable character"),
     "empty part": (changed(path="a//b"), "empty or begins with a dot"),
     "hidden": (changed(path="a/.b"), "begins with a dot"),
     "empty path": (changed(path=""), "empty"),
     "long": (changed(path="x" * 300), "too long"),
-    "path twice": (twice(), "'b/model.mlir' is there twice"),
+    "path twice": (twice(), "duplicate path 'b/model.mlir'"),
     "file and directory": (changed(path="a.npy/x"), "both a file and a directory"),
-    "the manifest itself": (changed(path="manifest.json"), "is not for artifacts"),
-    "the claim": (changed(path="claim.json"), "is not for artifacts"),
+    "the manifest itself": (changed(path="manifest.json"), "is reserved"),
+    "the claim": (changed(path="claim.json"), "is reserved"),
     "type in capitals": (changed(artifact_type="TFLite"), r"matching regex.*artifact_type`"),
     "date without offset": (
         changed(date="2026-11-21T12:00:00"),
@@ -151,7 +151,7 @@ def test_malformed_manifests_are_refused_with_the_entry(name):
         (b"{", "is not JSON"),
         (b"\xff\xfe", "is not JSON"),
         (b"[" * 100_000, "is not JSON"),
-        (b'{"manifest_version": 1, "manifest_version": 1}', "'manifest_version' is there twice"),
+        (b'{"manifest_version": 1, "manifest_version": 1}', "duplicate key 'manifest_version'"),
         (MANIFEST.to_bytes()[:-10], "is not JSON"),
         (b" " * (strict_json.MOST_BYTES + 1), "is longer than"),
     ],
@@ -236,7 +236,7 @@ def test_two_lock_files_that_contradict_each_other(tmp_path):
     lock_file.update(tmp_path / "b.json", {"A": entry("A")})
     assert set(lock_file.read_all(tmp_path)) == {"A"}
     lock_file.update(tmp_path / "b.json", {"A": entry("A", url="https://localhost/v2/A")})
-    with pytest.raises(MalformedError, match=r"b\.json locks A at .*v2/A, a\.json at .*v1/A"):
+    with pytest.raises(MalformedError, match=r"b\.json locks A at .*v2/A, but a\.json at .*v1/A"):
         lock_file.read_all(tmp_path)
 
 

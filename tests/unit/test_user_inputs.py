@@ -83,13 +83,13 @@ def test_bfloat16_is_read_as_such(save):
     [
         (
             (IDS.astype(np.int64), MASK),
-            r"input_0.npy is 1x32xi64 where BERT_TINY_\w+ takes 1x32xi32",
+            r"input_0.npy is 1x32xi64, but BERT_TINY_\w+ takes 1x32xi32",
         ),
-        ((IDS, MASK[:, :31]), r"input_1.npy is 1x31xi32 where BERT_TINY_\w+ takes 1x32xi32"),
-        ((IDS[0], MASK), "input_0.npy is 32xi32 where"),
-        ((IDS.astype(np.float32), MASK), "input_0.npy is 1x32xf32 where"),
-        ((IDS,), r"holds 1 inputs where BERT_TINY_\w+ takes 2: 1x32xi32, 1x32xi32"),
-        ((IDS, MASK, MASK), "holds 3 inputs where"),
+        ((IDS, MASK[:, :31]), r"input_1.npy is 1x31xi32, but BERT_TINY_\w+ takes 1x32xi32"),
+        ((IDS[0], MASK), "input_0.npy is 32xi32, but"),
+        ((IDS.astype(np.float32), MASK), "input_0.npy is 1x32xf32, but"),
+        ((IDS,), r"has 1 inputs, but BERT_TINY_\w+ takes 2: 1x32xi32, 1x32xi32"),
+        ((IDS, MASK, MASK), "has 3 inputs, but"),
     ],
 )
 def test_inputs_that_a_model_does_not_take_are_refused(save, values, message):
@@ -99,7 +99,7 @@ def test_inputs_that_a_model_does_not_take_are_refused(save, values, message):
 
 def test_a_float32_input_is_not_cast_to_the_models_type(save):
     pixels = np.linspace(-1, 1, 3 * 32 * 32, dtype=np.float32).reshape(1, 3, 32, 32)
-    with pytest.raises(UserInputError, match=r"1x3x32x32xf32 where RESNET.+ takes 1x3x32x32xbf16"):
+    with pytest.raises(UserInputError, match=r"1x3x32x32xf32, but RESNET.+ takes 1x3x32x32xbf16"):
         user_inputs.cases_with(RESNET_BF16, user_inputs.read(save(pixels)))
 
 
@@ -110,16 +110,16 @@ def test_a_model_that_declares_nothing_can_not_be_checked(save):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_numbers_that_judge_nothing_are_refused(save, value):
-    with pytest.raises(UserInputError, match=r"input_0.npy holds NaN or infinity"):
+    with pytest.raises(UserInputError, match=r"input_0.npy contains NaN or infinity"):
         user_inputs.read(save(np.array([[1.0, value]], np.float32)))
 
 
 def test_a_missing_folder_file_or_number_is_named(save, tmp_path):
     with pytest.raises(UserInputError, match="nowhere is not a directory"):
         user_inputs.read(tmp_path / "nowhere")
-    with pytest.raises(UserInputError, match=r"no input_0.npy; it holds no such file"):
+    with pytest.raises(UserInputError, match=r"no input_0.npy; it contains no inputs"):
         user_inputs.read(save())
-    with pytest.raises(UserInputError, match=r"no input_0.npy; it holds input_1.npy"):
+    with pytest.raises(UserInputError, match=r"no input_0.npy; it contains input_1.npy"):
         user_inputs.read(save(IDS, folder="late", start=1))
 
 

@@ -72,7 +72,7 @@ def unpack(archive: Path, target: Path, *, limits: Limits | None = None) -> list
         twice, a name that leads elsewhere, or an array of Python objects.
     """
     if target.exists():
-        raise ArchiveError(f"{archive}: {target} exists already")
+        raise ArchiveError(f"{archive}: {target} already exists")
     try:
         with new_directory(target) as new:
             _unpack_into(archive, new, limits or Limits())
@@ -92,7 +92,7 @@ def check_npy(path: Path, *, where: str) -> None:
     with path.open("rb") as file:
         if file.read(len(_MAGIC_OF_NPY)) != _MAGIC_OF_NPY:
             if path.suffix == ".npy":
-                raise ArchiveError(f"{where} is not an array, in spite of its name")
+                raise ArchiveError(f"{where} is not an array, although its name ends with .npy")
             return
     try:
         with warnings.catch_warnings():
@@ -105,7 +105,9 @@ def check_npy(path: Path, *, where: str) -> None:
             np.load(path, allow_pickle=False)
         except (EOFError, *_NOT_EXPECTED) as error:
             if "Object arrays" in str(error):
-                raise ArchiveError(f"{where} holds Python objects, which are never read") from error
+                raise ArchiveError(
+                    f"{where} contains Python objects, which are never loaded"
+                ) from error
             raise ArchiveError(f"{where} is a damaged array: {error}") from error
 
 
@@ -146,7 +148,7 @@ def _unpack_into(archive: Path, directory: Path, limits: Limits) -> None:
                     _copy(tar, member, file)
             except (FileExistsError, NotADirectoryError) as error:
                 raise ArchiveError(
-                    f"{archive} holds {name!r} twice, or as a file and a directory"
+                    f"{archive} contains {name!r} twice, or as both a file and a directory"
                 ) from error
         # The checksum comes last, behind what tar reads.
         while bounded.read(_PIECE_BYTES):
@@ -158,7 +160,7 @@ def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, file: IO[bytes]) -> Non
     assert source is not None
     shutil.copyfileobj(source, file, _PIECE_BYTES)
     if file.tell() != member.size:
-        raise tarfile.ReadError(f"{member.name!r} ends too early")
+        raise tarfile.ReadError(f"{member.name!r} is truncated")
 
 
 class _StrictTarInfo(tarfile.TarInfo):
@@ -168,7 +170,7 @@ class _StrictTarInfo(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         member = super().frombuf(buf, encoding, errors)
         if member.type not in _PLAIN and member.size > _MOST_HEADER_BYTES:
-            raise tarfile.ReadError(f"a header of {human_bytes(member.size)}")
+            raise tarfile.ReadError(f"a header is too large ({human_bytes(member.size)})")
         return member
 
 
@@ -190,7 +192,7 @@ class _Bounded(io.RawIOBase):
 
 def _too_large(archive: Path, limits: Limits) -> ArchiveError:
     return ArchiveError(
-        f"{archive} becomes larger than {human_bytes(limits.total_bytes)}; not unpacked"
+        f"{archive} would unpack to more than {human_bytes(limits.total_bytes)}; not unpacked"
     )
 
 

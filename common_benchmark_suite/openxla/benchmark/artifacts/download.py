@@ -105,8 +105,8 @@ class Transfer:
             left = retry.increment(method="GET", url=url, error=error)
         except MaxRetryError:
             raise StoreError(
-                f"{error}; given up after {self.options.attempts} attempts. What has arrived is "
-                "kept: run the same again later"
+                f"{error}; gave up after {self.options.attempts} attempts. The received part is "
+                "kept; run the same command again later"
             ) from error
         wait_s = error.retry_after_s
         if wait_s is None:
@@ -146,7 +146,7 @@ def download(wanted: Wanted, cache: Cache, transfer: Transfer) -> str:
                     cache.keep(path, key)
                     notify("stored", wanted.name)
     except Timeout as error:
-        raise transfer.deadline.error(f"{wanted.url}, which another process fetches") from error
+        raise transfer.deadline.error(f"{wanted.url}, which another process is fetching") from error
     transfer.meter.finished_file()
     return key
 
@@ -183,7 +183,7 @@ class _Piece:
                 found = self._digest.hexdigest()
                 if wanted.sha256 in (None, found):
                     return found
-                raise self._damaged(f"what arrived has sha256 {found}")
+                raise self._damaged(f"received data with sha256 {found}")
             except TransientError as error:
                 # A link that breaks now and then, but gets further, gets there.
                 moves = wanted.sha256 is not None and self._size > before
@@ -193,8 +193,8 @@ class _Piece:
                 damaged += 1
                 if damaged == _MOST_DAMAGED:
                     raise DamagedError(
-                        f"{error}; read {damaged} times. Either it was published wrongly, or what "
-                        "lies between changes it: report it, or lock another version"
+                        f"{error}; read {damaged} times. It was published incorrectly, or a proxy "
+                        "changes it: report it, or lock another version"
                     ) from error
 
     def _resume(self) -> None:
@@ -219,7 +219,7 @@ class _Piece:
             due = body.total_bytes
             if wanted.sha256 is not None:
                 if due not in (None, wanted.size_bytes):
-                    raise self._damaged(f"the server announces {due} bytes")
+                    raise self._damaged(f"the server announced {due} bytes")
                 due = wanted.size_bytes
             if body.offset != self._size:
                 transfer.meter.moved(-self._size)
@@ -232,7 +232,7 @@ class _Piece:
                 transfer.options.notify("chunk", wanted.name)
                 if self._size > wanted.size_bytes:
                     if wanted.sha256 is not None:
-                        raise self._damaged("the server sends more")
+                        raise self._damaged("the server sent more bytes")
                     self._restart()
                     raise NoSpaceError(
                         f"{wanted.url} is larger than {human_bytes(wanted.size_bytes)}; not read"
@@ -252,8 +252,7 @@ class _Piece:
         self._transfer.meter.moved(-self._size)
         wanted = self._wanted
         return DamagedError(
-            f"{wanted.url}: {found} where {wanted.size_bytes} bytes with sha256 {wanted.sha256} "
-            "are due"
+            f"{wanted.url}: {found}, expected {wanted.size_bytes} bytes with sha256 {wanted.sha256}"
         )
 
 

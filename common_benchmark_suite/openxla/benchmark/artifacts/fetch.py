@@ -150,7 +150,9 @@ def lock_published(
         text = cache.object_path(models[source.key].manifest_sha256).read_bytes()
         model, entry = locked(source.url, text)
         if found.setdefault(model, entry) != entry:
-            error = StoreError(f"{entry.url} and {found[model].url} are both {model}; lock one")
+            error = StoreError(
+                f"{entry.url} and {found[model].url} both publish {model}; lock only one"
+            )
             raise FetchError({source.url: error})
     return found
 
@@ -207,7 +209,7 @@ def _check_space(wanted: Mapping[str, Wanted], cache: Cache, options: FetchOptio
     missing = sum(cache.missing_bytes(sha256, item.size_bytes) for sha256, item in wanted.items())
     if options.max_bytes is not None and missing > options.max_bytes:
         raise NoSpaceError(
-            f"{human_bytes(missing)} are to be fetched, the limit is "
+            f"{human_bytes(missing)} to fetch exceed the limit of "
             f"{human_bytes(options.max_bytes)}; raise it, or select fewer models or types"
         )
     if not missing:
@@ -216,7 +218,7 @@ def _check_space(wanted: Mapping[str, Wanted], cache: Cache, options: FetchOptio
     free = shutil.disk_usage(cache.directory).free
     if missing + _SPARE_BYTES > free:
         raise NoSpaceError(
-            f"{human_bytes(missing)} are to be fetched into {cache.directory}, where "
+            f"{human_bytes(missing)} to fetch do not fit into {cache.directory}, where "
             f"{human_bytes(free)} are free; free some space, or put the artifact root elsewhere"
         )
 
@@ -232,6 +234,6 @@ def _named(model: FetchedModel, cache: Cache, options: FetchOptions) -> FetchedM
         try:
             cache.link(file.sha256, file.size_bytes, files[file.path])
         except OSError as error:
-            raise StoreError(f"{files[file.path]} cannot be made ({error}); run again") from error
+            raise StoreError(f"{files[file.path]} cannot be created ({error}); retry") from error
         options.notify("linked", file.path)
     return attrs.evolve(model, files=files)

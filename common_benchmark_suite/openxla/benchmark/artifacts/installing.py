@@ -77,7 +77,7 @@ def install_workload(
                     content = contents.get(facts.sha256)
                     if content is None or content.stat().st_size != facts.size_bytes:
                         raise ArtifactError(
-                            f"{where} holds no {name} of {facts.size_bytes} bytes with sha256 "
+                            f"{where} has no {name} of {facts.size_bytes} bytes with sha256 "
                             f"{facts.sha256}; {_REPAIR}"
                         )
                     link(content, directory / name)
@@ -92,8 +92,8 @@ def install_workload(
         except OSError as error:
             target = workload_store.directory_of(workload)
             raise ArtifactError(
-                f"{where} cannot be put into {target.parent}: {error.strerror or error}; free "
-                "some space, or put the artifact root elsewhere by --root-dir"
+                f"{where} cannot be installed into {target.parent}: {error.strerror or error}; "
+                "free some space, or choose another artifact root with --root-dir"
             ) from error
 
 
@@ -120,8 +120,8 @@ def _manifest_of(
             others.append(found.workload["digest"])
     if others:
         raise ArtifactError(
-            f"{where} is locked, but holds the workload {workload.label}-{others[0][:12]}, where "
-            f"this suite's is {workload.id}: the definitions have changed since; {_REPAIR}"
+            f"{where} is locked, but contains workload {workload.label}-{others[0][:12]} instead "
+            f"of {workload.id}: the definitions have changed since; {_REPAIR}"
         )
     return None
 
@@ -146,8 +146,8 @@ def _alone(workload: Workload) -> Iterator[None]:
             yield
     except Timeout as error:
         raise ArtifactError(
-            f"{target}: another process has been putting it in place for {_LOCK_TIMEOUT_S:g} s; "
-            "end it, or run again later"
+            f"{target}: another process has been installing it for {_LOCK_TIMEOUT_S:g} s; "
+            "stop that process, or run again later"
         ) from error
 
 
@@ -207,8 +207,7 @@ def install_checkpoint(fetched: FetchedModel, *, url: str, case: BenchmarkCase) 
             for name, sha256 in digests.items():
                 if strict_json.why_no_object_name(name) or sha256 not in contents:
                     raise ArtifactError(
-                        f"{where}: {name} of the checkpoint is not what its manifest describes; "
-                        f"{_REPAIR}"
+                        f"{where}: {name} of the checkpoint does not match its manifest; {_REPAIR}"
                     )
                 link(contents[sha256], directory / name)
             link(manifest, directory / MANIFEST_FILE)
@@ -237,8 +236,8 @@ def _checked_digests(case: BenchmarkCase, manifest: Path, where: str) -> Mapping
     if differing:
         key = differing[0]
         raise ArtifactError(
-            f"{where} is locked, but holds another checkpoint: its {key} is {found.get(key)!r}, "
-            f"where {case.model.name} has {due[key]!r}; {_REPAIR}"
+            f"{where} is locked, but contains another checkpoint: its {key} is "
+            f"{found.get(key)!r}, but {case.model.name} has {due[key]!r}; {_REPAIR}"
         )
     return digests
 

@@ -92,7 +92,7 @@ def read_all(directory: Path | None = None) -> dict[str, LockedModel]:
         for model, entry in read(path).models.items():
             if found.setdefault(model, entry) != entry:
                 raise MalformedError(
-                    f"{path} locks {model} at {entry.url}, {origin[model].name} at "
+                    f"{path} locks {model} at {entry.url}, but {origin[model].name} at "
                     f"{found[model].url}; remove one of them"
                 )
             origin.setdefault(model, path)

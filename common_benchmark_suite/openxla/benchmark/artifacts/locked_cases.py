@@ -26,8 +26,8 @@ def with_urls(cases: Sequence[BenchmarkCase]) -> list[BenchmarkCase]:
         locks = lock_file.read_all()
     except StoreError as error:
         raise DefinitionError(
-            f"{error}. Mend it, restore it from version control, or remove it and lock again: "
-            "cbs artifacts lock URL... -o FILE"
+            f"{error}. Fix the file, restore it from version control, or remove it and lock again "
+            "with `cbs artifacts lock URL... -o FILE`"
         ) from error
     models = {
         case.model.name: attrs.evolve(case.model, artifacts_dir_url=locks[case.model.name].url)

@@ -79,7 +79,7 @@ class Manifest(Record, frozen=True, kw_only=True):
         strict_json.check_names(paths)
         for path in (MANIFEST_FILE, CLAIM_FILE):
             if path in paths:
-                raise ValueError(f"the path {path!r} is not for artifacts")
+                raise ValueError(f"the path {path!r} is reserved")
 
     @property
     def size_bytes(self) -> int:

@@ -181,7 +181,7 @@ def _run_each(
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         # The answer to the last request may be all that got lost.
         state = "it may be visible" if name == MANIFEST_FILE else "nothing is visible yet"
-        raise PublishError(f"{name}: {error}{more}; {state}: run the same again") from error
+        raise PublishError(f"{name}: {error}{more}; {state}; run the same command again") from error
     return results
 
 
@@ -189,10 +189,10 @@ def _checked(directory: Path, name: str, file: manifests.ArtifactFile) -> LocalF
     """Returns a file of a directory that is what the manifest says."""
     path = directory / name
     if not path.is_file() or path.is_symlink():
-        raise PublishError(f"{path}, which the manifest names, is not a file")
+        raise PublishError(f"{path} is in the manifest, but is not a file")
     found = digested(path)
     if (found.size_bytes, found.sha256) != (file.size_bytes, file.sha256):
-        raise PublishError(f"{path} is not the file that the manifest describes; generate it again")
+        raise PublishError(f"{path} does not match the manifest; generate it again")
     return found
 
 
@@ -205,8 +205,8 @@ def _claim(store: Store, name: str, document: LocalFile) -> None:
             _write_once(store, name, digested(path), lambda _: None)
         except ConflictError as error:
             raise ConflictError(
-                f"{store.url}: another publication was made or begun here; publish this one under "
-                "another version, or finish that one"
+                f"{store.url}: another publication was made or started here; publish under "
+                "another version, or finish the other publication"
             ) from error
 
 
@@ -242,8 +242,8 @@ def _present(store: Store, name: str, file: LocalFile) -> Action:
         store.check(name, file)
     except DamagedError as error:
         raise ConflictError(
-            f"{store.url_of(name)} is published already, with other content ({error}); "
-            "artifacts are written once: publish under another version"
+            f"{store.url_of(name)} is already published with other content ({error}); "
+            "artifacts are written once, so publish under another version"
         ) from error
     return Action.PRESENT
 

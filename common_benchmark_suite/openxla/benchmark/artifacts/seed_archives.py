@@ -49,5 +49,5 @@ def read(
             archives.unpack(cache.object_path(sha256), target, limits=limits)
     found = arrays.load_all(target, stem)
     if not found:
-        raise archives.ArchiveError(f"{url}/{archive} holds no {stem}_0.npy")
+        raise archives.ArchiveError(f"{url}/{archive} contains no {stem}_0.npy")
     return found

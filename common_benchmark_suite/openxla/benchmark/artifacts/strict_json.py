@@ -51,13 +51,13 @@ def parse(text: bytes, kind: type[R], *, where: str) -> R:
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"{where} is not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise MalformedError(f"{where} is JSON of another kind")
+        raise MalformedError(f"{where} is not a JSON object")
     for field in msgspec.structs.fields(kind):
         found = document.get(field.name)
         if field.name.endswith("_version") and (type(found) is not int or found != field.default):
             raise (OtherVersionError if type(found) is int else MalformedError)(
-                f"{where} has {field.name} {found!r}; this program understands {field.default}. A "
-                "newer release of the suite may read it"
+                f"{where} has {field.name} {found!r}; this release reads {field.default}. A newer "
+                "release of the suite may read it"
             )
     try:
         return msgspec.convert(document, kind)
@@ -99,7 +99,7 @@ def why_no_object_name(name: str) -> str:
     if not all(parts) or any(part.startswith(".") for part in parts):
         return "has a part that is empty or begins with a dot"
     if not name.isprintable() or "\\" in name:
-        return "has a backslash or a character that cannot be printed"
+        return "has a backslash or an unprintable character"
     longest = max(len(part.encode()) for part in parts)
     if longest > _MOST_PART_BYTES or len(name.encode()) > _MOST_NAME_BYTES:
         return "is too long"
@@ -113,7 +113,7 @@ def check_names(names: Collection[str]) -> None:
         if reason := why_no_object_name(name):
             raise ValueError(f"the path {name!r} {reason}")
         if count > 1:
-            raise ValueError(f"the path {name!r} is there twice")
+            raise ValueError(f"duplicate path {name!r}")
         if name in directories:
             raise ValueError(f"the path {name!r} is both a file and a directory")
 
@@ -128,5 +128,5 @@ def _without_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         ((twice, _),) = collections.Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(f"the key {twice!r} is there twice")
+        raise ValueError(f"duplicate key {twice!r}")
     return found

@@ -56,8 +56,8 @@ def files_of(directory: Path) -> list[Path]:
     found = sorted(directory.glob(f"{_STEM}_*.npy"))
     due = [directory / f"{_STEM}_{index}.npy" for index in range(max(len(found), 1))]
     if missing := [path.name for path in due if path not in found]:
-        there = ", ".join(path.name for path in found) or "no such file"
-        raise UserInputError(f"{directory} has no {missing[0]}; it holds {there}")
+        there = ", ".join(path.name for path in found) or "no inputs"
+        raise UserInputError(f"{directory} has no {missing[0]}; it contains {there}")
     return due
 
 
@@ -74,7 +74,7 @@ def read(directory: Path) -> UserInputs:
         except (ValueError, OSError) as error:
             raise UserInputError(f"{path} is not an array: {error}") from error
         if value.dtype.kind in "fc" and not np.isfinite(value).all():
-            raise UserInputError(f"{path} holds NaN or infinity, by which nothing can be judged")
+            raise UserInputError(f"{path} contains NaN or infinity, so outputs cannot be verified")
         spec = TensorSpec(shape=value.shape, dtype=element_type_of(value.dtype))
         digest.update(f"{spec};".encode())
         digest.update(np.ascontiguousarray(value).tobytes())
@@ -105,17 +105,17 @@ def _check(case: BenchmarkCase, inputs: UserInputs) -> None:
     due = workload_of(case).inputs
     if not due:
         raise UserInputError(
-            f"{model} does not declare its inputs (it has no architecture), so that yours cannot "
-            "be checked against them"
+            f"{model} does not declare its inputs (it has no architecture), so yours cannot be "
+            "checked against them"
         )
     if len(due) != len(inputs.specs):
         raise UserInputError(
-            f"{inputs.directory} holds {len(inputs.specs)} inputs where {model} takes {len(due)}: "
+            f"{inputs.directory} has {len(inputs.specs)} inputs, but {model} takes {len(due)}: "
             f"{', '.join(map(str, due))}"
         )
     for index, (expected, found) in enumerate(zip(due, inputs.specs, strict=True)):
         if expected != found:
             raise UserInputError(
-                f"{inputs.directory / f'{_STEM}_{index}.npy'} is {found} where {model} takes "
+                f"{inputs.directory / f'{_STEM}_{index}.npy'} is {found}, but {model} takes "
                 f"{expected}"
             )

@@ -126,7 +126,7 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not isinstance(self.workload.get("digest"), str):
-            raise TypeError("the workload's digest is not a text")
+            raise TypeError("the workload's digest is not a string")
         strict_json.check_names(self.files)
         WorkloadCost(**self.cost)
 
@@ -199,7 +199,7 @@ class WorkloadArtifacts:
         """Why a second input is missing, or which outputs it does not verify; None for none."""
         if self.second is not None:
             return self.manifest.without_second
-        return self.manifest.without_second or "these artifacts were made before there was one"
+        return self.manifest.without_second or "these artifacts are older than second inputs"
 
     def _listed(self, kind: str) -> list[Path]:
         """Returns the files of a kind that the manifest vouches for; strays are not inputs."""
@@ -297,9 +297,9 @@ def find(workload: Workload, *, locked: Collection[str] = frozenset()) -> Worklo
     for name, facts in manifest.files.items():
         path = directory / name
         if not path.is_file() or FileFacts.of(path) != facts:
-            what = "not the file that the manifest describes" if path.is_file() else "missing"
+            what = "does not match the manifest" if path.is_file() else "is missing"
             raise ArtifactError(
-                f"artifacts in {directory}: {name} is {what}; run again with --generate-artifacts"
+                f"artifacts in {directory}: {name} {what}; run again with --generate-artifacts"
             )
     return WorkloadArtifacts(directory=directory, manifest=manifest)
 

@@ -77,8 +77,8 @@ class Deadline:
     def error(self, what: str) -> DeadlineError:
         """Returns the error of a deadline that was missed."""
         return DeadlineError(
-            f"{what}: not done within {self.seconds:g} s; what has arrived is kept, so run the "
-            "same again, or give it a longer deadline"
+            f"{what}: not done within {self.seconds:g} s; the received part is kept, so run the "
+            "same command again, or set a longer deadline"
         )
 
 
@@ -207,11 +207,11 @@ class Stores:
         if parts.username or parts.password:
             host = url.rpartition("@")[2]
             raise StoreError(
-                f"a URL at {host} holds a user name or a password, which would end up in logs and "
-                "lock files; leave them out"
+                f"a URL at {host} contains a user name or password, which would end up in logs "
+                "and lock files; remove them"
             )
         if parts.query or parts.fragment:
-            raise StoreError(f"{url}: the URL of a store has no query and no fragment")
+            raise StoreError(f"{url}: the URL of a store cannot have a query or fragment")
         # Imported late: a command that fetches nothing pays for no HTTP library.
         if parts.scheme in ("http", "https"):
             from openxla.benchmark.artifacts.stores.https import HttpReader, HttpsStore
@@ -221,12 +221,12 @@ class Stores:
             from openxla.benchmark.artifacts.stores.gcs import GcsClient, GcsStore
 
             if not parts.netloc:
-                raise StoreError(f"{url} names no bucket; write gs://bucket/folder")
+                raise StoreError(f"{url} has no bucket; write gs://bucket/folder")
             return GcsStore(url, self._client(GcsClient))
         if parts.scheme and (parts.scheme != "file" or parts.netloc):
             raise StoreError(
-                f"{url}: no store for {parts.scheme}://; known are https://, gs://, file:// and "
-                "the path of a directory"
+                f"{url}: {parts.scheme}:// is not supported; use https://, gs://, file:// or the "
+                "path of a directory"
             )
         from openxla.benchmark.artifacts.stores.local import LocalStore
 

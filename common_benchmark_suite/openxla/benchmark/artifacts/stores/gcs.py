@@ -49,8 +49,8 @@ class GcsClient:
                 from google.cloud import storage
         except ImportError as error:
             raise StoreError(
-                "gs:// URLs need google-cloud-storage, which is not installed here; "
-                f"{install_command('gcs')}, or read the same objects as "
+                "gs:// URLs need google-cloud-storage, which is not installed; run "
+                f"`{install_command('gcs')}`, or read the same objects from "
                 "https://storage.googleapis.com/<bucket>/<folder>"
             ) from error
         self._stores = stores
@@ -124,11 +124,11 @@ class GcsStore(Store):
         with _translated(url):
             facts = self._bucket.get_blob(self._key(name), **self._client.patience())
         if facts is None:
-            raise NotFoundError(f"{url}: there is no such object; check the URL")
+            raise NotFoundError(f"{url}: no such object; check the URL")
         found = base64.b64decode(facts.md5_hash or "")
         if int(facts.size) != file.size_bytes or found != file.md5:
             raise DamagedError(
-                f"{url} has {facts.size} bytes and MD5 {found.hex()}, {file.path} has "
+                f"{url} has {facts.size} bytes and MD5 {found.hex()}, but {file.path} has "
                 f"{file.size_bytes} bytes and MD5 {file.md5.hex()}"
             )
 
@@ -156,7 +156,7 @@ def _translated(url: str) -> Iterator[None]:
         error, again = caught, ""
         if isinstance(caught, RetryError):
             # It says only that time is over; the reason is what it gave up on.
-            error, again = caught.cause or caught, "; tried again as long as there was time"
+            error, again = caught.cause or caught, " and the retries timed out"
         if isinstance(error, GoogleAuthError):
             raise StoreError(
                 f"{url}: no valid credentials ({error}); run "

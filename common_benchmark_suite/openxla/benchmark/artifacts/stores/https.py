@@ -69,9 +69,7 @@ class HttpReader:
             found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
             if not found or int(found[1]) != offset:
                 response.close()
-                raise TransientError(
-                    f"{name}: the server sent another range than the one asked for"
-                )
+                raise TransientError(f"{name}: the server sent a different range than requested")
             start, total = offset, None if found[3] == "*" else int(found[3])
 
         def read(most: int) -> bytes:
@@ -112,10 +110,10 @@ class HttpReader:
             except (HTTPError, OSError) as error:
                 if "CERTIFICATE_VERIFY_FAILED" in str(error):
                     raise StoreError(
-                        f"{name}: the server's certificate is not trusted ({error}); SSL_CERT_FILE "
-                        "may name other authorities"
+                        f"{name}: the server's certificate is not trusted ({error}); set "
+                        "SSL_CERT_FILE to trust other authorities"
                     ) from error
-                raise TransientError(f"{name}: no answer: {error}") from error
+                raise TransientError(f"{name}: no response: {error}") from error
             if response.status in (200, 206, 416):
                 return response
             location = response.headers.get("Location")
@@ -163,7 +161,7 @@ class HttpsStore(Store):
     def check(self, name: str, file: LocalFile) -> None:
         """Raises StoreError: the server does not tell digests."""
         raise StoreError(
-            f"{self.url_of(name)}: HTTPS is read only; publish to gs://bucket/folder or to a "
+            f"{self.url_of(name)}: HTTPS is read-only; publish to gs://bucket/folder or to a "
             "directory"
         )
 
@@ -190,31 +188,29 @@ def _check_url(url: str, *, may_be_local: bool = True) -> None:
     """
     scheme, local = urlsplit(url).scheme, _is_loopback(url)
     if local and not may_be_local:
-        raise StoreError(f"{url}: a server elsewhere redirected to this machine; not followed")
+        raise StoreError(f"{url}: refused to follow a remote server's redirect to this machine")
     if scheme != "https" and not (scheme == "http" and local):
-        raise StoreError(
-            f"{url}: only https:// is read over a network; http:// only on this machine"
-        )
+        raise StoreError(f"{url}: use https://; http:// is allowed only on this machine")
 
 
 def error_of(status: int, url: str, headers: Mapping[str, str]) -> StoreError:
     """Returns the error that a status means."""
     if status in (404, 410):
-        return NotFoundError(f"{url}: there is no such object (HTTP {status}); check the URL")
+        return NotFoundError(f"{url}: no such object (HTTP {status}); check the URL")
     if status in (401, 403):
         return AccessDeniedError(
-            f"{url}: access denied (HTTP {status}); it may not exist, or needs credentials: for "
-            "gs:// run `gcloud auth application-default login`"
+            f"{url}: access denied (HTTP {status}); it may not exist, or it needs credentials (for "
+            "gs://, run `gcloud auth application-default login`)"
         )
     if status == 412:
-        return AlreadyExistsError(f"{url}: exists (HTTP 412); artifacts are written once")
+        return AlreadyExistsError(f"{url} already exists (HTTP 412); artifacts are written once")
     if status not in _TRANSIENT:
-        return StoreError(f"{url}: the server answered HTTP {status}")
+        return StoreError(f"{url}: the server returned HTTP {status}")
     later = None
     with contextlib.suppress(InvalidHeader):
         value = headers.get("Retry-After")  # seconds, or a date
         later = None if value is None else Retry().parse_retry_after(value)
-    return TransientError(f"{url}: the server answered HTTP {status}", retry_after_s=later)
+    return TransientError(f"{url}: the server returned HTTP {status}", retry_after_s=later)
 
 
 def _length(headers: Mapping[str, str]) -> int | None:

@@ -76,14 +76,12 @@ class LocalStore(Store):
         with _translated(path):
             digest = sha256_of(path)
         if digest != file.sha256:
-            raise DamagedError(f"{path} has sha256 {digest}, {file.path} has {file.sha256}")
+            raise DamagedError(f"{path} has sha256 {digest}, but {file.path} has {file.sha256}")
 
     def _path(self, name: str) -> Path:
         parts = name.split("/")
         if any(part in ("", ".", "..") for part in parts):
-            raise StoreError(
-                f"{name!r} is not a name of an object: it would lead out of {self.url}"
-            )
+            raise StoreError(f"{name!r} is not a valid object name: it leads out of {self.url}")
         return self.directory.joinpath(*parts)
 
 
@@ -93,13 +91,13 @@ def _translated(path: Path) -> Iterator[None]:
     try:
         yield
     except FileExistsError as error:
-        raise AlreadyExistsError(f"{path} exists; artifacts are written once") from error
+        raise AlreadyExistsError(f"{path} already exists; artifacts are written once") from error
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFoundError(f"{path}: there is no such file") from error
+        raise NotFoundError(f"{path}: no such file") from error
     except IsADirectoryError as error:
         raise NotFoundError(f"{path} is a directory, not a file") from error
     except PermissionError as error:
-        raise AccessDeniedError(f"{path}: {error.strerror}; check who owns it") from error
+        raise AccessDeniedError(f"{path}: {error.strerror}; check its owner") from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise NoSpaceError(
