@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
       UsageError: something that the user typed cannot be.
     """
     if options.resume and options.output is None:
-        raise UsageError("--resume needs the file to go on with: name it by -o")
+        raise UsageError("--resume needs the output file of the earlier run; name it with -o")
     device = find_device(options.device)
     screen = Screen(verbose=options.verbose, keeps_logs=options.output is not None)
     cells = _cells(options, device, screen)
@@ -238,7 +238,7 @@ def _competitors(text: str | None, device: DeviceSpec, screen: Screen) -> list[C
             raise UsageError(str(error)) from error
     found, absent = installed_competitors(device.accelerator_type, variants=False)
     for name, how in absent.items():
-        screen.say(f"{name} is left out: {how}", style="yellow")
+        screen.say(f"{name} is skipped: {how}", style="yellow")
     return found
 
 

@@ -102,8 +102,8 @@ class ParityFile:
             lock.acquire(timeout=0)
         except Timeout:
             raise ParityFileError(
-                f"{self._path}: another `cbs parity` is writing it. Wait until it has ended, or "
-                "choose another file with -o"
+                f"another `cbs parity` is writing {self._path}; wait until it ends, or choose "
+                "another file with -o"
             ) from None
         except OSError as error:
             raise ParityFileError(f"{self._path} cannot be written: {error}") from error
@@ -178,6 +178,6 @@ def _read(path: Path) -> tuple[CellResult, ...]:
         raise ParityFileError(f"{path} cannot be read: {error}") from error
     except (ValueError, RecursionError) as error:
         raise ParityFileError(
-            f"{path} is not a matrix of `cbs parity` ({error}); it was left as it is. Choose "
-            "another file with -o"
+            f"{path} is not a file of `cbs parity` ({error}) and was not changed; choose another "
+            "file with -o"
         ) from error

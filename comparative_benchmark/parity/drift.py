@@ -69,7 +69,7 @@ class Drift:
             if self.first is None:
                 return (
                     f"{what} differ in their outputs ({off}) but in none of the {self.compared} "
-                    "layers that both have: look at what no layer of theirs computes"
+                    "layers that both have; check what they compute outside of these layers"
                 )
             after = f"after {self.last_good}" if self.last_good else "from the start"
             return (
@@ -77,8 +77,8 @@ class Drift:
                 f"({self.first_error:.1e}; outputs {off}), in float64"
             )
         return (
-            f"{what} agree in float64 ({self.output_error:.1e}, {self.compared} layers): where an "
-            "output is wrong, compiler or type are at fault"
+            f"{what} agree in float64 ({self.output_error:.1e}, {self.compared} layers): if an "
+            "output is wrong, the compiler or the data type is the cause"
         )
 
 

@@ -165,10 +165,10 @@ def _why_not(row: Row, column: Column) -> str | None:
         return f"{backend.name} takes {takes} models: look there for this workload"
     if framework not in row.cases:
         if row.further:
-            return "a further implementation of its framework; the others are in the row above"
+            return "another implementation of one framework; other frameworks are in the row above"
         return (
-            f"the workload is not implemented in {framework.value}: add it as "
-            "docs/guides/extend/add-a-model.md shows"
+            f"the workload is not implemented in {framework.value}; to add it, see "
+            "docs/guides/extend/add-a-model.md"
         )
     if missing := column.competitor.missing_modules(framework):
         return backend.absence(missing)

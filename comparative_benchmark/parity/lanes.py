@@ -69,8 +69,8 @@ class Lane:
             first, record = record, self._once(name, trial, artifacts)
             if record.status is not first.status:
                 note = (
-                    f"{first.status.value} in a worker that had served other models "
-                    f"({first.reason}); this is of a fresh one"
+                    f"{first.status.value} in a worker that had run other models "
+                    f"({first.reason}); this result is from a new worker"
                 )
         if self._pool.stopped:
             return None

@@ -138,5 +138,8 @@ def _alone(alone: CellResult, first: CellResult) -> CellResult:
     """Returns the result of the run alone, with a note where that beside others was another."""
     if first.status is alone.status:
         return alone
-    note = f"{first.status.value} beside other cells ({first.reason}); this is of a run alone"
+    note = (
+        f"{first.status.value} in parallel with other cells ({first.reason}); this result is from "
+        "a run alone"
+    )
     return attrs.evolve(alone, note="; ".join(filter(None, (note, alone.note))))

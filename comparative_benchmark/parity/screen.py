@@ -55,7 +55,9 @@ class Screen:
 
     def cell_postponed(self, result: CellResult) -> None:
         """See `runner.Observer`."""
-        text = f"{result.status.value} beside other cells, to be run alone: {result.label}"
+        text = (
+            f"{result.status.value} in parallel with other cells, runs again alone: {result.label}"
+        )
         self.say(f"{text}  {result.framework}  {result.competitor}", style="yellow")
 
     def following(self) -> AbstractContextManager[None]:

@@ -73,9 +73,9 @@ class Tracer:
         for number, case in enumerate(cases):
             found = artifacts.get(digests[case])
             if found is None:
-                traces[case] = "there is no truth, and so no input"
+                traces[case] = "no truth, and therefore no input, is available"
                 continue
-            self._say(f"layers of {case.model.name}")
+            self._say(f"recording the layers of {case.model.name}")
             traces[case] = self._trace(case, found, folder / str(number))
         return traces
 
@@ -86,7 +86,7 @@ class Tracer:
         implementation = case.model.model_impl
         framework = implementation.framework_type
         if framework.value not in RECORDERS:
-            return f"layers of {framework.value} models cannot be seen"
+            return f"layers of {framework.value} models cannot be recorded"
         backend = next(
             (info for info in judges_of(framework) if not info.missing_modules(framework)), None
         )
@@ -152,7 +152,7 @@ class _Pair:
 def _compared(pair: _Pair, traces: Mapping[BenchmarkCase, Trace | str]) -> Drift:
     candidate = _framework(pair.candidate)
     if pair.reference is None:
-        problem = "there is no other implementation"
+        problem = "no other implementation"
         return Drift(label=pair.row.label, reference="none", candidate=candidate, problem=problem)
     names = (_framework(pair.reference), candidate)
     theirs, ours = traces[pair.reference], traces[pair.candidate]

@@ -113,9 +113,9 @@ def test_what_fails_beside_others_alone_decides(bench):
     assert process.returncode == 0, out + err
     cramped = bench.cells["LANE_01"]
     assert cramped["status"] == "ok"
-    assert "beside other cells" in cramped["note"]
+    assert "in parallel with other cells" in cramped["note"]
     assert "no room beside others" in cramped["note"]
-    assert "to be run alone" in err
+    assert "runs again alone" in err
     assert f"[{MODELS}/{MODELS}] ok" in err
     assert all(cell["note"] is None for name, cell in bench.cells.items() if name != "LANE_01")
     assert len({cell["log_file"] for cell in bench.cells.values()}) >= 3
