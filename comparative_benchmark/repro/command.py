@@ -86,9 +86,9 @@ def run(options: argparse.Namespace) -> int:
         preparation.run([trial])
         if failure := preparation.failures.get(trial.case.name):
             raise UsageError(
-                f"{trial.case.name}: inputs and expected outputs cannot be made "
-                f"({failure.status.value} in {failure.phase}: {failure.reason}), so that no "
-                "compiler could be judged; see `cbs run` on the case"
+                f"{trial.case.name}: inputs and expected outputs cannot be created "
+                f"({failure.status.value} in {failure.phase}: {failure.reason}), so no output can "
+                "be judged; for details, run the case with `cbs run`"
             )
         trial = attrs.evolve(trial, noise=preparation.noise_of(trial))
         writing.write_data(directory, trial, preparation.artifacts[trial.workload.digest])
@@ -112,9 +112,9 @@ def _target(asked: Path | None, trial: Trial) -> Path:
     name = re.sub(r"[^\w.+-]+", "-", f"repro-{trial.case.model.name}-{trial.competitor}")
     target = (asked or Path(name)).absolute()
     if target.is_dir() and any(target.iterdir()):
-        raise UsageError(f"{target} is not empty: choose another directory with -o")
+        raise UsageError(f"{target} is not empty; choose another directory with -o")
     if target.exists() and not target.is_dir():
-        raise UsageError(f"{target} is not a directory: choose another with -o")
+        raise UsageError(f"{target} is not a directory; choose another path with -o")
     return target
 
 
@@ -129,14 +129,14 @@ def _built(target: Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
-        raise UsageError(f"{target} cannot be made: {error}") from error
+        raise UsageError(f"{target} cannot be created: {error}") from error
     try:
         yield partial
         partial.chmod(0o755)
         try:
             partial.rename(target)  # in the place of an empty directory, or of none
         except OSError as error:
-            raise UsageError(f"{target} cannot be made: {error}") from error
+            raise UsageError(f"{target} cannot be created: {error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -213,7 +213,7 @@ def _check(directory: Path, trial: Trial, timeout_s: float) -> str:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return f"no end within {timeout_s:g} s"
+            return f"timed out after {timeout_s:g} s"
     lines = done.stdout.replace(scratch, ".").strip().splitlines()[-_CHECK_LINES:]
     return "\n".join([*lines, f"exit code {done.returncode}"])
 
@@ -230,7 +230,7 @@ def _report(
         return EXIT_OK
     if (ended := outcome.ended) is not None:
         console.say(
-            f"no program: {ended.status.value} in {ended.phase}: {ended.reason}",
+            f"no program exported: {ended.status.value} in {ended.phase}: {ended.reason}",
             style="yellow",
         )
     print(target)

@@ -9,7 +9,7 @@ from comparative_benchmark.terminal.options import add_options, spellings
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs repro`."""
     add = parser.add_argument
-    add("results", type=Path, metavar="RESULTS", help="a results file")
+    add("results", type=Path, metavar="RESULTS", help="results file")
     add(
         "case",
         metavar="CASE",
@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         *spellings("--recorded-python"),
         action="store_true",
-        help="run the interpreter that the results file names, for a result of `cbs run --env`. "
-        "Use this only for a file that you trust",
+        help="for a result of `cbs run --env`, run the interpreter named in the results file. Use "
+        "this only with a file that you trust",
     )
     add(
         "--check",
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "timeout",
         default=1800.0,
-        help="seconds for the export, and for the check (default: 1800)",
+        help="seconds for the export and for the check, each (default: 1800)",
     )
     add_options(
         parser,

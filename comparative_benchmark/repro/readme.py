@@ -22,13 +22,13 @@ from openxla.benchmark.workloads import generated_tokens
 
 # What a status says of running the reproducer.
 _DUE = {
-    "ok": "It is due to pass, in a time like the recorded one.",
-    "unsteady": "It is due to pass; what was recorded is that its times do not settle.",
-    "wrong_output": "It is due to fail as recorded.",
-    "crashed": "It is due to crash as recorded.",
-    "timeout": "It is due to take as long as recorded, or longer.",
-    "out_of_memory": "It is due to need as much memory as recorded.",
-    "unsupported": "The suite refused it for the reason above; here it goes as far as it can.",
+    "ok": "It is expected to pass, with a latency similar to the recorded one.",
+    "unsteady": "It is expected to pass; the recorded problem is that its times do not settle.",
+    "wrong_output": "It is expected to fail as recorded.",
+    "crashed": "It is expected to crash as recorded.",
+    "timeout": "It is expected to take at least as long as recorded.",
+    "out_of_memory": "It is expected to need as much memory as recorded.",
+    "unsupported": "The suite refused it for the reason above; here it runs as far as it can.",
 }
 
 
@@ -53,13 +53,15 @@ def write(
         "status": status,
         "phase": f" in `{result.phase}`" if result.phase else "",
         "reason": f"- reason: {result.reason}\n" if result.reason else "",
-        "date": recorded.run.trigger.timestamp if recorded.run else "at an unknown time",
+        "date": recorded.run.trigger.timestamp if recorded.run else "unknown date",
         "revision": f", suite at {recorded.revision}" if recorded.revision else "",
         "machine": _machine(recorded.host),
         "traceback": f"```\n{traceback.rstrip()}\n```\n\n" if traceback else "",
-        "due": _DUE.get(status, "It is due to end as recorded."),
+        "due": _DUE.get(status, "It is expected to end as recorded."),
         "commands": _commands_text(exported),
-        "check": f"Run once where it was made:\n\n```\n{check}\n```\n\n" if check else "",
+        "check": f"Output of a run on the machine that exported it:\n\n```\n{check}\n```\n\n"
+        if check
+        else "",
         "files": "\n".join(f"- `{name}`: {text}" for name, text in _files(directory, outcome)),
         "versions": _versions_table(recorded, outcome),
         "rule": _rule(trial),
@@ -74,14 +76,14 @@ def write(
 def _what(outcome: Outcome) -> str:
     if outcome.exported is not None:
         return (
-            "One case of the Common Benchmark Suite as a program that runs without it: what is "
-            "compiled, weights, inputs and expected outputs."
+            "One case of the Common Benchmark Suite as a standalone program, with weights, inputs "
+            "and expected outputs."
         )
     ended = outcome.ended
     how = "" if ended is None else f" ({ended.status.value} in `{ended.phase}`)"
     return (
-        f"The program of this case cannot be exported{how}: there is nothing to compile. "
-        "`traceback.txt` says where the export ends, `export.py` repeats it."
+        f"The program of this case cannot be exported{how}, so there is nothing to compile. "
+        "`traceback.txt` shows where the export fails, and `export.py` repeats the export."
     )
 
 
@@ -89,16 +91,16 @@ def _files(directory: Path, outcome: Outcome) -> Iterator[tuple[str, str]]:
     exported = outcome.exported
     described = {
         **({} if exported is None else exported.files),
-        "inputs": "input_0.npy and so on, one for each argument; bfloat16 as two bytes an element",
-        "expected": "truth_N.npy and reference_N.npy of each output",
-        "expected.json": "the limits, see below",
-        "run.py": "compiles, runs, judges, times",
-        "check.py": "reads arrays and judges; NumPy alone",
-        "commands.sh": "the same by command lines",
-        "requirements.txt": "versions that were measured",
-        "result.json": "the result as recorded, and what is known of the machine",
-        "traceback.txt": "of the export, here",
-        "export.py": "exports again, by export.json; needs the suite and the framework",
+        "inputs": "input_0.npy and so on, one per argument; bfloat16 has two bytes per element",
+        "expected": "truth_N.npy and reference_N.npy for each output",
+        "expected.json": "the limits (see below)",
+        "run.py": "compiles, runs, checks and times the program",
+        "check.py": "reads arrays and checks outputs; needs only NumPy",
+        "commands.sh": "the same steps as shell commands",
+        "requirements.txt": "the measured package versions",
+        "result.json": "the recorded result and a description of the machine",
+        "traceback.txt": "traceback of the failed export",
+        "export.py": "repeats the export with export.json; needs the suite and the framework",
     }
     for name, text in described.items():
         if (directory / name).exists():
@@ -108,7 +110,7 @@ def _files(directory: Path, outcome: Outcome) -> Iterator[tuple[str, str]]:
 def _versions_table(recorded: Case, outcome: Outcome) -> str:
     names = list(outcome.exported.packages) if outcome.exported else []
     measured = versions_of(recorded)
-    rows = ["| package | measured | exported by |", "|---|---|---|"]
+    rows = ["| package | measured | exported with |", "|---|---|---|"]
     for name in dict.fromkeys([*names, *recorded.result.versions]):
         version = version_in(measured, name) or "?"
         rows.append(f"| {name} | {version} | {outcome.versions.get(name, '')} |")
@@ -117,7 +119,7 @@ def _versions_table(recorded: Case, outcome: Outcome) -> str:
 
 def _machine(host: Host | None) -> str:
     if host is None:
-        return "not known"
+        return "unknown"
     facts = (
         host.cpu_model,
         host.architecture,
@@ -135,52 +137,52 @@ def _commands_text(exported: Exported | None) -> str:
     if exported is None or not exported.commands:
         return ""
     lines = "\n".join(shell_lines(exported, heading=False))
-    return f"\nBy command lines (`commands.sh`):\n\n```\n{lines}\n```\n"
+    return f"\nAs shell commands (`commands.sh`):\n\n```\n{lines}\n```\n"
 
 
 def _rule(trial: Trial) -> str:
     parameters = trial.verify_parameters
     if MIN_SQNR in parameters:
-        return f"They are those of a signal-to-noise ratio of {parameters[MIN_SQNR]:g} dB."
+        return f"The limits correspond to a signal-to-noise ratio of {parameters[MIN_SQNR]:g} dB."
     data_type = str(trial.case.model.model_parameters.get("data_type"))
     element_type = DATA_TYPES.get(data_type, "f32")
     text = (
-        f"They are {factor_of(element_type, parameters):g} times the reference's error, a little "
-        "more where there are few numbers."
+        f"The limits are {factor_of(element_type, parameters):g} times the reference's error, and "
+        "slightly higher for few numbers."
     )
     if generated_tokens(trial.case) is not None:
-        text += " Generated text is judged step by step, up to where it leaves the truth's tokens."
+        text += " Generated text is judged step by step, up to the first token that differs."
     return text
 
 
 def _notes(trial: Trial, recorded: Case, outcome: Outcome) -> Iterator[str]:
     case, exported = trial.case, outcome.exported
     module = case.model.model_impl.module_path
-    yield f"The model is `create_model(**{dict(case.model.model_parameters)!r})` of `{module}`."
+    yield f"The model is `create_model(**{dict(case.model.model_parameters)!r})` from `{module}`."
     metrics = recorded.metrics
     if source := metrics.artifact_source:
-        yield f"Measured on the published artifacts of {_publication(source)}."
+        yield f"Measured on the published artifacts at {_publication(source)}."
     if program := metrics.program_source:
         kinds = ", ".join(program.types)
         yield (
-            f"Measured was the published program ({kinds}) of {_publication(program)}; here the "
-            "model is exported again."
+            f"The published program ({kinds}) at {_publication(program)} was measured; this "
+            "reproducer exports the model again."
         )
     if exported is None:
         return
     yield from exported.notes
     recorded_sha256 = metrics.program.artifact_sha256
     if recorded_sha256 and exported.program_sha256:
-        same = "that" if recorded_sha256 == exported.program_sha256 else "not that"
-        yield f"The program is {same} of the measurement, by its sha256 ({recorded_sha256})."
+        same = "the same as" if recorded_sha256 == exported.program_sha256 else "different from"
+        yield f"The program is {same} the measured one, whose sha256 is {recorded_sha256}."
     elif recorded_sha256:
-        yield f"sha256 of the compiled program as measured: {recorded_sha256}."
+        yield f"sha256 of the measured program: {recorded_sha256}."
     versions = versions_of(recorded)
     for name in exported.packages:
         measured = version_in(versions, name)
         here = outcome.versions.get(name)
         if measured and here and measured != here:
-            yield f"Exported by {name} {here}; measured was {measured}."
+            yield f"Exported with {name} {here}, but measured with {measured}."
 
 
 def _publication(source: ArtifactSource | ProgramSource) -> str:
@@ -189,5 +191,5 @@ def _publication(source: ArtifactSource | ProgramSource) -> str:
 
 def _without_run(text: str) -> str:
     """Returns the page without the parts that are about running a program."""
-    head, _, rest = text.partition("## How to run it")
-    return head + "## What is here" + rest.partition("## What is here")[2]
+    head, _, rest = text.partition("## Run it")
+    return head + "## Files" + rest.partition("## Files")[2]

@@ -123,7 +123,7 @@ def _requirements(recorded: Case, outcome: Outcome) -> list[str]:
     for name in names:
         version = version_in(measured, name) or outcome.versions.get(name)
         if version is None:
-            lines.append(f"{_checked_name(name)}  # no version is known\n")
+            lines.append(f"{_checked_name(name)}  # unknown version\n")
             continue
         parsed = _checked_version(name, version)
         # A local label names a build that no index has.
@@ -142,7 +142,7 @@ def _checked_name(name: str) -> str:
         canonicalize_name(name, validate=True)
         return name
     except InvalidName:
-        raise UsageError(f"the results file names a package {name!r}, which is not one") from None
+        raise UsageError(f"the results file contains an invalid package name {name!r}") from None
 
 
 def _checked_version(name: str, version: object) -> Version:
@@ -150,7 +150,7 @@ def _checked_version(name: str, version: object) -> Version:
         return Version(str(version))
     except InvalidVersion:
         raise UsageError(
-            f"the results file gives {name} the version {version!r}, which is not one"
+            f"the results file contains an invalid version of {name}: {version!r}"
         ) from None
 
 
@@ -169,7 +169,7 @@ def shell_lines(exported: Exported, *, heading: bool = True) -> Iterator[str]:
         yield "#!/bin/sh"
         yield "# Run in this directory."
     for command in exported.commands:
-        source = "" if command.is_packaged else " Not in the packages of requirements.txt."
+        source = "" if command.is_packaged else " Not installed by requirements.txt."
         yield f"# {command.comment}{source}"
         words = [shlex.quote(argument) for argument in command.arguments]
         yield " \\\n  ".join(words) if len(words) > 3 else " ".join(words)

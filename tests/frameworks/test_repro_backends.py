@@ -79,6 +79,6 @@ def test_a_model_that_can_not_be_exported_leaves_traceback_and_script(tmp_path, 
     )
     done = make(results, tmp_path / "made", "--check", environment=environment)
     assert done.returncode == 0, done.stderr
-    assert "no program: unsupported" in done.stderr
+    assert "no program exported: unsupported" in done.stderr
     assert "which TFLite computes in fp32" in (tmp_path / "made" / "traceback.txt").read_text()
     assert not (tmp_path / "made" / "run.py").exists()

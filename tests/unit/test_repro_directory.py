@@ -76,7 +76,7 @@ def test_where_the_export_fails_the_directory_says_so_and_repeats_it(repro, toy,
     readme = (made / "README.md").read_text()
     for words in ("cannot be exported", "**failed** in `lower`", "Traceback: recorded", "abc123"):
         assert words in readme
-    assert "How to run it" not in readme
+    assert "## Run it" not in readme
     assert not (made / "run.py").exists()
     assert (made / "requirements.txt").read_text() == "numpy==2.0.0  # 2.0.0+local\n"
     task = json.loads((made / "export.json").read_text())
@@ -107,7 +107,7 @@ def test_a_backend_of_another_package_has_a_reproducer(repro, tmp_path):
 def test_a_result_that_was_measured_and_can_not_be_exported_exits_with_1(repro, toy, tmp_path):
     code, _, err = repro(toy(), "TOY", "-o", "made", "--suite", SUITE)
     assert code == 1
-    assert "no program: failed" in err
+    assert "no program exported: failed" in err
     assert (tmp_path / "made" / "README.md").exists()
 
 
@@ -120,15 +120,15 @@ def test_what_was_published_is_named(repro, toy, tmp_path):
     assert code == 0, err
     page = (tmp_path / "made" / "README.md").read_text()
     publication = f"gs://bucket/toy (manifest sha256 {'ab' * 32})"
-    assert f"- Measured on the published artifacts of {publication}." in page
-    assert f"- Measured was the published program (stablehlo_mlir) of {publication}; " in page
+    assert f"- Measured on the published artifacts at {publication}." in page
+    assert f"- The published program (stablehlo_mlir) at {publication} was measured; " in page
 
 
 def test_where_there_is_no_truth_nothing_is_made(repro, toy, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "Preparation", _Failing)
     code, _, err = repro(toy(), "TOY", "-o", "made", "--suite", SUITE)
     assert code == 1
-    assert "inputs and expected outputs cannot be made (failed in reference: no memory)" in err
+    assert "inputs and expected outputs cannot be created (failed in reference: no memory)" in err
     assert [path.name for path in tmp_path.iterdir() if "made" in path.name] == []
 
 
@@ -189,7 +189,7 @@ def test_a_directory_that_appears_meanwhile_is_left_as_it_is(tmp_path):
         target.mkdir()
         (target / "theirs").write_text("content")
 
-    with pytest.raises(UsageError, match="cannot be made"):
+    with pytest.raises(UsageError, match="cannot be created"):
         _built_with(target, appear)
     assert [path.name for path in tmp_path.rglob("*")] == ["made", "theirs"]
 
@@ -225,7 +225,7 @@ def test_requirements_are_the_versions_that_were_measured(tmp_path):
         "onnxruntime==1.0",
         "numpy==2.1.0",
         "ml_dtypes==0.5",
-        "nothing  # no version is known",
+        "nothing  # unknown version",
     ]
     expected = json.loads((tmp_path / "expected.json").read_text())
     assert expected["recorded"] == "ok, median 1.235 ms"
@@ -234,11 +234,11 @@ def test_requirements_are_the_versions_that_were_measured(tmp_path):
 @pytest.mark.parametrize(
     ("versions", "message"),
     [
-        ({"numpy": "0.10.2\n--index-url http://h\nbackdoor==1.0"}, "gives numpy the version"),
-        ({"numpy": "1.0; import os"}, "gives numpy the version"),
-        ({"numpy": "@ http://h/x.whl"}, "gives numpy the version"),
-        ({"a\n--index-url http://h": "1.0"}, "names a package"),
-        ({"-r other.txt": "1.0"}, "names a package"),
+        ({"numpy": "0.10.2\n--index-url http://h\nbackdoor==1.0"}, "invalid version of numpy"),
+        ({"numpy": "1.0; import os"}, "invalid version of numpy"),
+        ({"numpy": "@ http://h/x.whl"}, "invalid version of numpy"),
+        ({"a\n--index-url http://h": "1.0"}, "invalid package name"),
+        ({"-r other.txt": "1.0"}, "invalid package name"),
     ],
 )
 def test_a_results_file_adds_no_lines_to_the_requirements(tmp_path, versions, message):
@@ -269,7 +269,7 @@ def test_commands_can_be_pasted(tmp_path):
         "  '--flag=a b' \\",
         "  --input=@x.npy \\",
         "  --last",
-        "# Times. Not in the packages of requirements.txt.",
+        "# Times. Not installed by requirements.txt.",
         "other",
     ]
 
