@@ -49,9 +49,9 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         raise UsageError(f"{options.output} cannot be written: {error}") from error
     for remark in exported.remarks:
-        print(f"cbs export: {options.format}: {remark}", file=sys.stderr)
+        print(printable(f"cbs export: {options.format}: {remark}"), file=sys.stderr)
     for path in written:
-        print(f"cbs export: wrote {len(results)} results to {path}", file=sys.stderr)
+        print(printable(f"cbs export: wrote {len(results)} results to {path}"), file=sys.stderr)
     return EXIT_MISSING if refused else EXIT_OK
 
 

@@ -11,6 +11,7 @@ from openxla.benchmark import extras
 from openxla.benchmark.brought import BroughtError, place_of
 from openxla.benchmark.brought.places import OwnModule
 from openxla.benchmark.files import new_file
+from openxla.benchmark.text import printable
 
 _TEMPLATE = Path(__file__).parent / "templates" / "ci_workflow.yml.txt"
 _DEFINITIONS = "*_definitions.py"
@@ -29,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     suite = options.install or _requirement()
     content = workflow(model, is_suite=is_suite, backends=options.backend, suite=suite)
     _write(path, content)
-    print(path)
+    print(printable(str(path)))
     print("\nCommit it: each pull request then gets a table that compares it with its base.")
     return EXIT_OK
 

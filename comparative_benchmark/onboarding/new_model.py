@@ -19,6 +19,7 @@ import openxla.benchmark
 from comparative_benchmark.onboarding import new_folder
 from comparative_benchmark.terminal.options import EXIT_OK, UsageError
 from openxla.benchmark import synonyms
+from openxla.benchmark.text import printable
 
 _SUITE = Path("common_benchmark_suite/openxla/benchmark")
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -84,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     files = new_files(options.name, frameworks, root)
     _write(root, files)
     for path in files:
-        print(root / path)
+        print(printable(str(root / path)))
     upper = options.name.upper()
     print(f"\nList its cases: cbs list -name 'models/{upper}_.+'")
     print(f"Replace the example with your model, then run: cbs check-model {options.name}")
@@ -104,7 +105,7 @@ def _write_folder(name: str, root: Path) -> int:
     files = new_folder.new_files(name)
     _write(root, files)
     for path in files:
-        print(root / path)
+        print(printable(str(root / path)))
     print(f"\nRun it: cbs run --torchbench {root / name} -o results.json")
     print(f"Put your model in net.py, then run: cbs check-model --torchbench {root / name}")
     return EXIT_OK

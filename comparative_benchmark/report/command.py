@@ -2,7 +2,6 @@
 
 import argparse
 import datetime
-import functools
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageEr
 from openxla.benchmark import synonyms
 from openxla.benchmark.extras import install_command
 from openxla.benchmark.files import write_atomically
+from openxla.benchmark.text import printable
 
 _STDOUT = "-"
 _EXTRAS = dict.fromkeys(("jinja2", "markupsafe", "matplotlib"), "report")
@@ -35,11 +35,14 @@ def run(options: argparse.Namespace) -> int:
     baseline, since = _baseline(options)
     # Markdown on standard output is for a pipe: nothing else may stand there.
     to = sys.stderr if options.markdown == _STDOUT else sys.stdout
-    say = functools.partial(print, file=to)
+
+    def say(text: str) -> None:
+        print(printable(text), file=to)
+
     try:
         found = inputs.read(options.results, with_host=options.with_host)
         for reason in found.refused:
-            print(f"cbs: not read: {reason}", file=sys.stderr)
+            print(printable(f"cbs: not read: {reason}"), file=sys.stderr)
         with open_trends(options.history) as trends:
             summary = summarize(
                 found,

@@ -19,6 +19,7 @@ from comparative_benchmark.userbenchmarks.metrics import (
 )
 from comparative_benchmark.userbenchmarks.processes import run_benchmark
 from comparative_benchmark.userbenchmarks.signals import Signals
+from openxla.benchmark.text import printable
 
 
 def run(options: argparse.Namespace) -> int:
@@ -52,7 +53,7 @@ def _list(options: argparse.Namespace) -> int:
             rows.append((benchmark, benchmark.ci))
         except CiError as error:
             # The others are listed all the same.
-            print(f"cbs: {error}", file=sys.stderr)
+            print(printable(f"cbs: {error}"), file=sys.stderr)
             code = EXIT_MISSING
     if options.schedule:
         rows = [(item, ci) for item, ci in rows if ci and ci.schedule == options.schedule]
@@ -84,7 +85,7 @@ def _run(options: argparse.Namespace) -> int:
     output = options.output or discovery.output_base(folder)
     left = run_benchmark(benchmark, options.arguments, output, timeout_s=options.timeout)
     for path in left.files:
-        print(f"metrics: {path}")
+        print(printable(f"metrics: {path}"))
     return left.code
 
 
@@ -125,7 +126,7 @@ def _last_two(name: str, options: argparse.Namespace) -> list[Path]:
             f"compare requires two metrics files, but {output} has {len(paths)}; "
             f"run cbs userbenchmark run {name}"
         )
-    print(f"control: {paths[0]}\ntreatment: {paths[1]}", file=sys.stderr)
+    print(printable(f"control: {paths[0]}\ntreatment: {paths[1]}"), file=sys.stderr)
     return paths
 
 
