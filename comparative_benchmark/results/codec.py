@@ -206,8 +206,8 @@ def schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:common-benchmark-suite:results:v1",
         "title": "Results of the Common Benchmark Suite, schema version 1",
-        "description": "Times are in milliseconds unless the name says otherwise. Readers must "
-        "accept properties that are not listed here.",
+        "description": "Times are in milliseconds unless the name contains another unit. Readers "
+        "must accept properties that are not listed here.",
         **found,
     }
 
