@@ -124,8 +124,8 @@ def test_what_is_there_is_not_replaced(project):
     ("content", "words"),
     [
         (None, "is not a folder"),
-        ({}, r"holds no \*_definitions.py"),
-        ({"a_definitions.py": "x = 1"}, "offers no list ALL_BENCHMARKS"),
+        ({}, r"has no \*_definitions.py"),
+        ({"a_definitions.py": "x = 1"}, "has no list ALL_BENCHMARKS"),
         ({"a_definitions.py": "raise ValueError('gone')"}, "a_definitions.py': ValueError: gone"),
     ],
 )

@@ -136,7 +136,7 @@ def test_a_module_given_twice_counts_once(cases, write_suite):
 
 def test_two_cases_with_one_name_are_refused(write_suite):
     first, second = write_suite(suite_with("SAME")), write_suite(suite_with("SAME"))
-    with pytest.raises(DefinitionError, match=rf"{second}.*models/SAME/inputs/.*exists already"):
+    with pytest.raises(DefinitionError, match=rf"{second}.*models/SAME/inputs/.*already exists"):
         catalog.all_benchmarks([first, second])
 
 

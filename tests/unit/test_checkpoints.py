@@ -196,7 +196,7 @@ def test_processes_that_make_one_checkpoint_at_once_leave_one_valid_directory(ro
         ({"seed": 1.5}, "seed"),
         ({"seed": "0"}, "seed"),
         ({"seed": True}, "seed"),
-        ({"model_name": "bert-huge"}, "no model 'bert-huge'; known are bert-base-uncased"),
+        ({"model_name": "bert-huge"}, "no model 'bert-huge'; choices are bert-base-uncased"),
         ({"checkpoint": "pretrained"}, "no pretrained checkpoint for bert-tiny"),
     ],
 )

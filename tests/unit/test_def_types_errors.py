@@ -35,10 +35,10 @@ CASE = BenchmarkCase.build(model=MODEL, input_data=DATA)
 BAD_FIELDS = [
     (IMPLEMENTATION, "tags", "transformer", "list"),
     (IMPLEMENTATION, "tags", ["ok", ""], "non-empty"),
-    (IMPLEMENTATION, "tags", ["ok", 1], "texts"),
+    (IMPLEMENTATION, "tags", ["ok", 1], "strings"),
     (IMPLEMENTATION, "tags", None, "list"),
     (IMPLEMENTATION, "framework_type", "jax", "ModelFrameworkType"),
-    (IMPLEMENTATION, "source_info", 3, "text"),
+    (IMPLEMENTATION, "source_info", 3, "string"),
     (IMPLEMENTATION, "module_path", "models/bert.py", "dotted"),
     (IMPLEMENTATION, "module_path", "a..b", "dotted"),
     (IMPLEMENTATION, "module_path", "", "dotted"),
@@ -52,7 +52,7 @@ BAD_FIELDS = [
     (MODEL, "model_parameters", {"x": object()}, "scalar"),
     (MODEL, "model_parameters", {"x": math.nan}, "'x'"),
     (MODEL, "model_parameters", {"x": math.inf}, "'x'"),
-    (MODEL, "artifacts_dir_url", 1, "text"),
+    (MODEL, "artifacts_dir_url", 1, "string"),
     (MODEL, "exported_model_types", "stablehlo_mlir", "list"),
     (MODEL, "exported_model_types", ["stablehlo_mlir"], "ModelArtifactType"),
     (DATA, "source_url", None, "str"),
@@ -121,7 +121,7 @@ def test_a_bad_tolerance_is_refused_with_its_key(key, value):
 def test_an_unknown_verify_parameter_is_refused_with_the_known_ones(key):
     if key in ("absolute_tolerance", "relative_tolerance"):
         return
-    with pytest.raises(DefinitionError, match="known are absolute_tolerance, relative_tolerance"):
+    with pytest.raises(DefinitionError, match="choices are absolute_tolerance, relative_tolerance"):
         BenchmarkCase.build(model=MODEL, input_data=DATA, verify_parameters={key: 0.1})
 
 

@@ -78,7 +78,7 @@ def test_what_has_no_variant_says_so(raw):
 
 
 def test_unknown_input_data_is_refused_with_the_choices():
-    with pytest.raises(DefinitionError, match="INPUT_DATA_SHORT and INPUT_DATA_LONG"):
+    with pytest.raises(DefinitionError, match="INPUT_DATA_SHORT, INPUT_DATA_LONG"):
         testdata.vary("a text", "INPUT_DATA_MIDDLE")
 
 

@@ -158,7 +158,7 @@ def test_what_has_no_gradients_is_told():
     with pytest.raises(DefinitionError, match="quantize has no gradients: its results are integ"):
         cases(["quantize"], _shape(4, 4, 4), ["fp32"], backward=True)
     assert named("QUANTIZE_FWD_BWD_FP32_PT_4X4X4") is None
-    with pytest.raises(DefinitionError, match="direction 'backward' is not forward or"):
+    with pytest.raises(DefinitionError, match="direction must be forward or"):
         ARCHITECTURE.input_specs(_parameters("linear", direction="backward"))
 
 
@@ -216,7 +216,7 @@ def test_inputs_are_as_declared_and_the_second_ones_differ(name, direction, data
 
 def test_a_row_with_too_few_different_numbers_is_refused():
     parameters = {"model_name": "topk", "data_type": "fp16", "m": 1, "k": 2**15, "n": 1}
-    with pytest.raises(DefinitionError, match="16384 are different"):
+    with pytest.raises(DefinitionError, match="only 16384 distinct numbers"):
         ARCHITECTURE.default_inputs(parameters)
 
 

@@ -31,7 +31,7 @@ def test_a_picture_is_read_from_its_address(server, tmp_path):
 
 
 def test_no_file_of_this_machine_is_an_address(tmp_path):
-    with pytest.raises(ValueError, match="is not an address of http or https"):
+    with pytest.raises(ValueError, match="is not an http or https URL"):
         utils.download_and_read_img((tmp_path / "a.png").as_uri())
 
 

@@ -72,7 +72,7 @@ def test_renamed_tensors_are_the_same_tensors(tmp_path):
 def test_what_is_no_checkpoint_is_refused_by_name(tmp_path, content):
     path = tmp_path / "weights.safetensors"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"weights\.safetensors is not a safetensors file"):
+    with pytest.raises(ValueError, match=r"weights\.safetensors is not a valid safetensors file"):
         SafetensorsFile(path)
 
 

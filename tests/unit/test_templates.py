@@ -220,7 +220,7 @@ def test_what_definition_files_of_the_openxla_suite_write():
         batch_models=models, verify_parameters={"absolute_tolerance": 0.5}, batch_sizes=[16]
     )
     assert [case.model for case in cases.values()] == [models[16]]
-    with pytest.raises(DefinitionError, match="no model of size 8; there are 1, 16"):
+    with pytest.raises(DefinitionError, match="no model of size 8; choices are 1, 16"):
         utils.build_batch_benchmark_cases(batch_models=models, batch_sizes=[8])
     for name, build, cases_of, keyword in (
         (utils.SEQ_LEN_NAME, utils.build_input_sequence_models, "input_sequence", "seq_len"),

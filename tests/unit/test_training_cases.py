@@ -74,9 +74,9 @@ def test_a_hyper_parameter_is_a_part_of_the_identity(monkeypatch):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({**BERT, "train": "adam"}, "'train' is 'adam'; choices are sgd, adamw"),
+        ({**BERT, "train": "adam"}, "'train' must be one of sgd, adamw, got 'adam'"),
         ({**BERT, "train": "sgd", "data_type": "fp16"}, "in fp32 or bf16, not 'fp16'"),
-        ({**BERT, "train": "sgd", "model_name": "t5-tiny"}, "no model 't5-tiny' can be trained"),
+        ({**BERT, "train": "sgd", "model_name": "t5-tiny"}, "model 't5-tiny' cannot be trained"),
     ],
 )
 def test_what_cannot_be_trained_is_told(parameters, message):

@@ -87,23 +87,27 @@ def test_matrices_that_are_in_out_already_stay():
 @pytest.mark.parametrize(
     ("shapes", "tensors", "said"),
     [
-        (SHAPES, {**TENSORS, "table.weight": np.zeros((5, 3))}, "table.weight is (5, 3) for words"),
+        (
+            SHAPES,
+            {**TENSORS, "table.weight": np.zeros((5, 3))},
+            "(5, 3), but words is (5, 2)",
+        ),
         (
             SHAPES,
             {name: value for name, value in TENSORS.items() if name != "norm.running_var"},
             "the checkpoint lacks: norm.running_var",
         ),
-        ({**SHAPES, ("head", "bias"): (2,)}, TENSORS, "no weight is for: head/bias"),
+        ({**SHAPES, ("head", "bias"): (2,)}, TENSORS, "without a tensor: head/bias"),
         (
             {path: shape for path, shape in SHAPES.items() if path != ("words",)},
             TENSORS,
-            "there is no variable: table.weight",
+            "without a variable: table.weight",
         ),
     ],
 )
 def test_what_does_not_fit_is_named_after_all_that_does(shapes, tensors, said):
     found = []
-    with pytest.raises(ValueError, match="the weights do not fit net") as caught:
+    with pytest.raises(ValueError, match="the weights do not match net") as caught:
         found.extend(weights.placed(NET, {}, shapes, tensors))
     assert said in str(caught.value)
     assert len(found) >= 3

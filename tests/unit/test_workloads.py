@@ -151,7 +151,7 @@ def test_a_private_workload_changes_with_the_source_of_its_model(tmp_path, monke
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_name": "bert-huge"}, "known are bert-base-uncased"),
+        ({"model_name": "bert-huge"}, "choices are bert-base-uncased"),
         ({"data_type": "fp8"}, "fp8"),
         ({"data_type": None}, "data_type"),
         ({"seq_len": 129}, "seq_len"),

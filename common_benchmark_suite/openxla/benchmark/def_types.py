@@ -71,12 +71,12 @@ def _fail(instance: Any, attribute: "attrs.Attribute[Any]", reason: str) -> None
 
 def _is_name(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        _fail(instance, attribute, f"must be letters, digits and _ . + -, got {value!r}")
+        _fail(instance, attribute, f"must consist of letters, digits and _ . + -, got {value!r}")
 
 
 def _is_case_name(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
     if not isinstance(value, str) or value.split() != [value]:
-        _fail(instance, attribute, f"must be a non-empty text without blanks, got {value!r}")
+        _fail(instance, attribute, f"must be a non-empty string without spaces, got {value!r}")
 
 
 def _is_dotted_path(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
@@ -86,12 +86,12 @@ def _is_dotted_path(instance: Any, attribute: "attrs.Attribute[Any]", value: Any
 
 def _is_optional_text(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
     if value is not None and not isinstance(value, str):
-        _fail(instance, attribute, f"must be text or None, got {value!r}")
+        _fail(instance, attribute, f"must be a string or None, got {value!r}")
 
 
 def _are_texts(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
     if not all(isinstance(item, str) and item for item in value):
-        _fail(instance, attribute, f"must hold non-empty texts, got {value!r}")
+        _fail(instance, attribute, f"must contain non-empty strings, got {value!r}")
 
 
 def _is_a(expected: type) -> Callable[[Any, "attrs.Attribute[Any]", Any], None]:
@@ -105,7 +105,7 @@ def _is_a(expected: type) -> Callable[[Any, "attrs.Attribute[Any]", Any], None]:
 def _are_all(expected: type) -> Callable[[Any, "attrs.Attribute[Any]", Any], None]:
     def check(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
         if not all(isinstance(item, expected) for item in value):
-            _fail(instance, attribute, f"must hold {expected.__name__} only, got {value!r}")
+            _fail(instance, attribute, f"must contain only {expected.__name__}, got {value!r}")
 
     return check
 
@@ -113,9 +113,9 @@ def _are_all(expected: type) -> Callable[[Any, "attrs.Attribute[Any]", Any], Non
 def _are_parameters(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
     for key, item in value.items():
         if not isinstance(key, str) or not key.isidentifier():
-            _fail(instance, attribute, f"has the key {key!r}, which is not a keyword argument")
+            _fail(instance, attribute, f"has the key {key!r}, which cannot be a keyword argument")
         if not all(map(_is_scalar, item if isinstance(item, tuple) else [item])):
-            reason = f"has {key!r}: {item!r}, which is neither a JSON scalar nor a list of some"
+            reason = f"has {key!r}: {item!r}, which is neither a JSON scalar nor a list of them"
             _fail(instance, attribute, reason)
 
 
@@ -127,9 +127,10 @@ def _is_scalar(value: Any) -> bool:
 def _are_verify_parameters(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
     for key, item in value.items():
         if key not in _VERIFY_PARAMETERS:
-            _fail(instance, attribute, f"has {key!r}; known are {', '.join(_VERIFY_PARAMETERS)}")
+            known = ", ".join(_VERIFY_PARAMETERS)
+            _fail(instance, attribute, f"has the unknown key {key!r}; choices are {known}")
         if isinstance(item, bool) or not isinstance(item, int | float) or not 0 <= item < 1e30:
-            _fail(instance, attribute, f"has {key!r}: {item!r}, not a finite number >= 0")
+            _fail(instance, attribute, f"has {key!r}: {item!r}, expected a finite number >= 0")
 
 
 def _freeze_mapping(value: Any) -> Any:

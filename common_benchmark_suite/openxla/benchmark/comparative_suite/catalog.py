@@ -88,7 +88,7 @@ def _refuse_fatal(path: str) -> None:
 def _add(cases: dict[str, BenchmarkCase], path: str, added: Iterable[BenchmarkCase]) -> None:
     for case in added:
         if cases.setdefault(case.name, case) is not case:
-            raise DefinitionError(f"{path}: a case named {case.name!r} exists already")
+            raise DefinitionError(f"{path}: a case named {case.name!r} already exists")
 
 
 def _add_plugged_in(cases: dict[str, BenchmarkCase], point: "EntryPoint") -> None:
@@ -197,7 +197,7 @@ def _benchmarks_in(path: str) -> list[BenchmarkCase]:
     frameworks = layout.frameworks_in(folder)
     if not frameworks:
         raise DefinitionError(
-            f"suite {path!r} holds no *_definitions.py, and no folder with {layout.DEFINITIONS}.py"
+            f"suite {path!r} has no *_definitions.py and no folder with {layout.DEFINITIONS}.py"
         )
     offered = [
         case
@@ -226,7 +226,7 @@ def _offered(path: str, load: Callable[[str], ModuleType]) -> list[BenchmarkCase
         raise DefinitionError(f"suite {path!r}: {type(error).__name__}: {error}") from error
     cases = getattr(module, "ALL_BENCHMARKS", None)
     if not isinstance(cases, list | tuple) or not all(isinstance(c, BenchmarkCase) for c in cases):
-        raise DefinitionError(f"suite {path!r} offers no list ALL_BENCHMARKS of BenchmarkCase")
+        raise DefinitionError(f"suite {path!r} has no list ALL_BENCHMARKS of BenchmarkCase")
     return list(cases)
 
 

@@ -89,6 +89,6 @@ def recorded(path: Path) -> Mapping[str, Mapping[str, Any]]:
         return {}
     document = json.loads(path.read_text(encoding="utf-8"))
     if document["version"] != PROVED_VERSION:
-        raise ValueError(f"{path} has the version {document['version']!r}, not {PROVED_VERSION}")
+        raise ValueError(f"{path} has version {document['version']!r}, expected {PROVED_VERSION}")
     entries: Mapping[str, Mapping[str, Any]] = document["models"]
     return entries

@@ -49,4 +49,4 @@ def _limited() -> Iterator[None]:
 
 
 def _end(*_: Any) -> None:
-    raise re.error(f"a name takes it longer than {PATIENCE_S:g} s; nest fewer repetitions")
+    raise re.error(f"matching a name takes over {PATIENCE_S:g} s; nest fewer repetitions")

@@ -141,7 +141,7 @@ def definitions(framework: str, families: Mapping[str, Family]) -> dict[str, Any
     found: dict[str, Any] = {}
     for name, family in families.items():
         network = family.network
-        assert network is not None, f"the family {name} is of no network"
+        assert network is not None, f"family {name} has no network"
         implementation = found.setdefault(
             f"{network.name}_{framework}_IMPL", network.implementation(framework)
         )

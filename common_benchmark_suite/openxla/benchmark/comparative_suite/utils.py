@@ -227,7 +227,7 @@ def _texts(fields: Mapping[str, ParameterValue]) -> Mapping[str, ParameterValue]
 def _of_sizes(models: Mapping[int, Model], sizes: Sequence[int] | None) -> Mapping[int, Model]:
     if missing := [size for size in sizes or () if size not in models]:
         raise DefinitionError(
-            f"no model of size {missing[0]}; there are {', '.join(map(str, models))}"
+            f"no model of size {missing[0]}; choices are {', '.join(map(str, models))}"
         )
     return models if sizes is None else {size: models[size] for size in sizes}
 

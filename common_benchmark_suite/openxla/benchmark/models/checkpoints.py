@@ -343,7 +343,8 @@ def _kind(parameters: Parameters) -> str:
     is_directory = base.is_directory(str(parameters["model_name"]))
     if (kind == DIRECTORY) != is_directory or (is_directory and "source_sha256" not in parameters):
         raise DefinitionError(
-            f"a model by its directory has checkpoint {DIRECTORY!r} and source_sha256, and no other"
+            f"models from a directory, and only these, need checkpoint {DIRECTORY!r} and "
+            "source_sha256"
         )
     return str(kind)
 

@@ -54,7 +54,7 @@ def token_batch(
     tokenizer.enable_padding(length=seq_len)
     words = text.split()
     if not words:
-        raise ValueError("a text of no word makes no rows that differ")
+        raise ValueError("the text has no words, so all rows would be equal")
     stride = _stride(7, len(words))
     shifts = [(stride * row) % len(words) for row in range(batch_size)]
     encoded = tokenizer.encode_batch([" ".join(words[s:] + words[:s]) for s in shifts])

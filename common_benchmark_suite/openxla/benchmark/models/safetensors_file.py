@@ -100,17 +100,17 @@ def _entries(path: Path) -> Iterator[tuple[str, _Entry]]:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if length > _MAX_HEADER_BYTES:
-                raise ValueError(f"its header would be {length} bytes long")
+                raise ValueError(f"its header is too long ({length} bytes)")
             header: dict[str, Any] = json.loads(file.read(length))
         header.pop("__metadata__", None)
         end = max((int(facts["data_offsets"][1]) for facts in header.values()), default=0)
         if path.stat().st_size < 8 + length + end:
-            raise ValueError(f"it is cut short: {8 + length + end} bytes are due")
+            raise ValueError(f"it is truncated, expected {8 + length + end} bytes")
         for name, facts in header.items():
             offset = 8 + length + int(facts["data_offsets"][0])
             yield name, (path, _dtype(facts["dtype"]), tuple(facts["shape"]), offset)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path.name} is not a safetensors file: {error}") from error
+        raise ValueError(f"{path.name} is not a valid safetensors file: {error}") from error
 
 
 def _dtype(name: str) -> np.dtype[Any]:

@@ -52,9 +52,9 @@ def second_inputs(model: Any, inputs: Sequence[Array]) -> list[Array]:
     else:
         second = [np.asarray(value) for value in own(*inputs)]
         if _forms(second) != _forms(inputs):
-            raise NoSecondInputError("`second_inputs` gives other shapes or types than the first")
+            raise NoSecondInputError("`second_inputs` returns other shapes or types than the first")
     if all(map(_same, inputs, second)):
-        raise NoSecondInputError("the second input is the first one again: all of it is 0")
+        raise NoSecondInputError("the second input would equal the first: all values are 0")
     return second
 
 
@@ -71,7 +71,7 @@ def further_inputs(inputs: Sequence[Array], attempt: int) -> list[Array]:
     random = np.random.Generator(np.random.Philox([_SEED, attempt]))
     found = [FURTHER_RULES[attempt](value, random) for value in inputs]
     if all(map(_same, inputs, found)):
-        raise NoSecondInputError("the further input is the first one again")
+        raise NoSecondInputError("the further input would equal the first")
     return found
 
 

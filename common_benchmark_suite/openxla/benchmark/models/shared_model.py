@@ -91,7 +91,7 @@ def run_once(create_model: Callable[..., InferenceModel], **parameters: Any) -> 
         name, separator, value = argument.partition("=")
         if not separator or name not in parameters:
             known = ", ".join(parameters)
-            raise SystemExit(f"{argument!r} is not name=value with a name of {known}")
+            raise SystemExit(f"expected NAME=VALUE with a name from {known}, got {argument!r}")
         parameters[name] = type(parameters[name])(value)
     model = create_model(**parameters)
     inputs = as_tuple(model.preprocess(model.generate_default_inputs()))
@@ -101,7 +101,7 @@ def run_once(create_model: Callable[..., InferenceModel], **parameters: Any) -> 
     for index, output in enumerate(outputs):
         values = np.asarray(output, dtype=np.float32)
         print(f"output_{index}: {values.shape} mean {values.mean():+.4f} std {values.std():.4f}")
-    print(f"one run, unmeasured conditions: {elapsed_ms:.1f} ms")
+    print(f"one run under uncontrolled conditions: {elapsed_ms:.1f} ms")
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:

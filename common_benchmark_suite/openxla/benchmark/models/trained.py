@@ -101,7 +101,7 @@ class Task:
                 for value, spec in zip(inputs, specs, strict=True)
             )
             if any(value.shape != spec.shape for value, spec in zip(batch, specs, strict=True)):
-                raise DefinitionError(f"{self.name} has examples of another shape than the model")
+                raise DefinitionError(f"the examples of {self.name} do not have the model's shape")
             yield batch
 
 
@@ -126,7 +126,7 @@ def folder_of(model_name: str) -> Path:
     """
     if not (FOLDER / model_name / WEIGHTS).is_file():
         known = ", ".join(sorted(path.parent.name for path in FOLDER.glob(f"*/{WEIGHTS}")))
-        raise DefinitionError(f"no trained weights of {model_name!r}; there are those of {known}")
+        raise DefinitionError(f"no trained weights for {model_name!r}; choices are {known}")
     return FOLDER / model_name
 
 

@@ -51,8 +51,8 @@ class Tree:
     def check(self, digest: str) -> None:
         """Raises DefinitionError if the files have changed since the run was planned."""
         if not self.file.is_file():
-            raise DefinitionError(f"{self.file} is not there any more")
+            raise DefinitionError(f"{self.file} no longer exists")
         if self.digest() != digest:
             raise DefinitionError(
-                f"{self.file}, or what it imports, has changed since it was planned"
+                f"{self.file}, or a file that it imports, has changed since this run was planned"
             )

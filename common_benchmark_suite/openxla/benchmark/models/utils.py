@@ -23,7 +23,7 @@ def download_and_read_img(url: str) -> "Image":
     from PIL import Image
 
     if not url.startswith(("https://", "http://")):
-        raise ValueError(f"{url!r} is not an address of http or https")
+        raise ValueError(f"{url!r} is not an http or https URL")
     with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:  # noqa: S310  # checked above
         return Image.open(io.BytesIO(answer.read()))
 

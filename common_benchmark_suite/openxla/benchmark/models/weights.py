@@ -66,18 +66,18 @@ def placed(
             value = value.transpose(_KERNEL_LAYOUTS[value.ndim])
         if value.shape != tuple(shapes[path]):
             due = tuple(shapes[path])
-            mismatched.append(f"{init.name} is {value.shape} for {_text(path)}, which is {due}")
+            mismatched.append(f"{init.name} is {value.shape}, but {_text(path)} is {due}")
             continue
         yield path, init.name, value
     faults = {
         "the checkpoint lacks": missing,
-        "of another shape": mismatched,
-        "tensors for which there is no variable": homeless,
-        "variables that no weight is for": list(map(_text, unset)),
+        "shapes differ": mismatched,
+        "tensors without a variable": homeless,
+        "variables without a tensor": list(map(_text, unset)),
     }
     found = [f"{fault}: {some_names(names)}" for fault, names in faults.items() if names]
     if found:
-        raise ValueError(f"the weights do not fit {architecture.name}: " + "; ".join(found))
+        raise ValueError(f"the weights do not match {architecture.name}: " + "; ".join(found))
 
 
 def _path(name: str, shapes: Mapping[Path, Sequence[int]]) -> Path | None:

@@ -129,7 +129,9 @@ def trains(parameters: Parameters) -> bool:
     """
     direction = parameters.get("direction", FORWARD)
     if direction not in (FORWARD, FORWARD_BACKWARD):
-        raise DefinitionError(f"direction {direction!r} is not {FORWARD} or {FORWARD_BACKWARD}")
+        raise DefinitionError(
+            f"direction must be {FORWARD} or {FORWARD_BACKWARD}, got {direction!r}"
+        )
     if direction == FORWARD:
         return False
     operator = operator_of(parameters)
@@ -210,7 +212,9 @@ def _as_numbers(ranks: "npt.NDArray[np.int64]", data_type: str) -> "npt.NDArray[
 
     start, powers, bits = _DISTINCT[data_type]
     if ranks.shape[-1] > (most := powers << bits):
-        raise DefinitionError(f"a row of {ranks.shape[-1]} in {data_type}: {most} are different")
+        raise DefinitionError(
+            f"a row of {ranks.shape[-1]} is too long: {data_type} has only {most} distinct numbers"
+        )
     step = np.uint32((most // ranks.shape[-1]) << (23 - bits))
     first = np.float32(2.0**start).view(np.uint32)
     return (first + ranks.astype(np.uint32) * step).view(np.float32)

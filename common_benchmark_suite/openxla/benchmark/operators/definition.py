@@ -118,5 +118,5 @@ def get(name: str) -> Operator:
       DefinitionError: there is none.
     """
     if name not in operators():
-        raise DefinitionError(f"no operator {name!r}; {choices(name, operators())}")
+        raise DefinitionError(f"unknown operator {name!r}; {choices(name, operators())}")
     return operators()[name]

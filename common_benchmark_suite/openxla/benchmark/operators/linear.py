@@ -28,7 +28,7 @@ def _tensorflow(weights: Any, x: Any) -> Any:
 
 OPERATOR = Layer(
     name="linear",
-    description="[m, k] times a matrix [n, k] that it holds",
+    description="[m, k] times a weight matrix [n, k]",
     uses=("m", "k", "n"),
     arguments=lambda m, k, n: [Argument(shape=(m, k))],
     results=lambda m, k, n: [Argument(shape=(m, n))],

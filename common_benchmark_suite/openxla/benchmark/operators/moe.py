@@ -86,7 +86,7 @@ def _weights(m: int, k: int, n: int) -> list[TensorInit]:
 
 OPERATOR = Layer(
     name="moe",
-    description="[m, k] through 2 of 8 gated MLPs of width n; all of them compute",
+    description="[m, k] through 2 of 8 gated MLPs of width n; all 8 are computed",
     uses=("m", "k", "n"),
     arguments=lambda m, k, n: [Argument(shape=(m, k))],
     results=lambda m, k, n: [Argument(shape=(m, k))],

@@ -15,7 +15,7 @@ _PROJECTIONS = ("query", "key", "value", "output")
 def _heads(k: int) -> int:
     heads = max(1, k // 64)
     if k % heads:
-        raise DefinitionError(f"self_attention has {heads} heads, which do not divide k = {k}")
+        raise DefinitionError(f"k = {k} is not divisible by the {heads} heads of self_attention")
     return heads
 
 
@@ -71,7 +71,7 @@ def _tensorflow(weights: Any, x: Any) -> Any:
 
 OPERATOR = Layer(
     name="self_attention",
-    description="m positions of width k, projected, attending in heads of 64, projected",
+    description="m positions of width k: projection, attention in heads of 64, projection",
     uses=("m", "k"),
     arguments=lambda m, k, n: [_input(m, k)],
     results=lambda m, k, n: [Argument(shape=(m, k))],

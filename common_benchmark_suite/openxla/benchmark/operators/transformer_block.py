@@ -95,7 +95,7 @@ def _weights(m: int, k: int, n: int) -> list[TensorInit]:
 
 def _input(m: int, k: int) -> Argument:
     if k % HEADS:
-        raise DefinitionError(f"transformer_block has {HEADS} heads, which do not divide k = {k}")
+        raise DefinitionError(f"k = {k} is not divisible by the {HEADS} heads of transformer_block")
     return Argument(shape=(m, LENGTH, k))
 
 

@@ -38,7 +38,7 @@ def vary(raw: Any, input_data: str) -> Any:
         return raw
     if input_data not in (_SHORT, _LONG):
         raise DefinitionError(
-            f"no input data {input_data!r}; known are {_DEFAULT}, {_SHORT} and {_LONG}"
+            f"unknown input data {input_data!r}; choices are {_DEFAULT}, {_SHORT}, {_LONG}"
         )
     return _vary(raw, is_short=input_data == _SHORT)
 
@@ -62,8 +62,8 @@ def _vary(raw: Any, *, is_short: bool) -> Any:
         half[shape[0] // 2 :] = 0
         return half
     raise DefinitionError(
-        f"a raw input of type {type(raw).__name__} has no short or long variant: let the model "
-        "offer `generate_inputs(input_data)`"
+        f"raw inputs of type {type(raw).__name__} have no short or long variant; add a method "
+        "`generate_inputs(input_data)` to the model"
     )
 
 

@@ -170,8 +170,8 @@ def is_mixed(parameters: Parameters) -> bool:
     data_type = parameters.get("data_type")
     if data_type not in ("fp32", "bf16"):
         raise DefinitionError(
-            f"training computes in fp32 or bf16, not {data_type!r}: gradients in fp16 vanish "
-            "without a scale of the loss"
+            f"training computes in fp32 or bf16, not {data_type!r}: fp16 gradients vanish without "
+            "loss scaling"
         )
     return data_type == "bf16"
 
@@ -203,7 +203,7 @@ def _network(model_name: str) -> Architecture:
         if model_name in network.configs:
             return network
     known = ", ".join(name for network in _TASKS for name in network.configs)
-    raise DefinitionError(f"no model {model_name!r} can be trained; known are {known}")
+    raise DefinitionError(f"model {model_name!r} cannot be trained; choices are {known}")
 
 
 def _hidden(ids: Any, mask: Any, *, mask_token: int) -> list[Any]:

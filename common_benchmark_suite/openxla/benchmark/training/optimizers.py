@@ -64,5 +64,5 @@ def optimizer_of(parameters: Parameters) -> Optimizer:
     name = parameters.get("train")
     if name not in OPTIMIZERS:
         known = ", ".join(OPTIMIZERS)
-        raise DefinitionError(f"parameter 'train' is {name!r}; choices are {known}")
+        raise DefinitionError(f"parameter 'train' must be one of {known}, got {name!r}")
     return OPTIMIZERS[str(name)]

@@ -23,8 +23,8 @@ def get(name: str) -> Architecture:
     try:
         module = importlib.import_module(path)
     except ModuleNotFoundError as error:
-        raise DefinitionError(f"no architecture {name!r}: {error}") from error
+        raise DefinitionError(f"unknown architecture {name!r}: {error}") from error
     architecture = getattr(module, "ARCHITECTURE", None)
     if not isinstance(architecture, Architecture):
-        raise DefinitionError(f"architecture {name!r}: {path} offers no ARCHITECTURE")
+        raise DefinitionError(f"architecture {name!r}: {path} defines no ARCHITECTURE")
     return architecture

@@ -119,7 +119,7 @@ class Architecture(abc.ABC):
             return directories.config_of(model_name, self.name)
         if model_name not in self.configs:
             known = ", ".join(sorted(self.configs))
-            raise DefinitionError(f"{self.name} has no model {model_name!r}; known are {known}")
+            raise DefinitionError(f"{self.name} has no model {model_name!r}; choices are {known}")
         return self.configs[model_name]
 
     def canonical_name(self, model_name: str) -> str:

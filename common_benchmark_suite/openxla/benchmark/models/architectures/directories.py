@@ -48,7 +48,7 @@ class Rule:
         """Returns the configuration in our keys, or why it is not covered."""
         for key, due in self.fixed.items():
             if given.get(key, due) != due:
-                return f"{key} is {given[key]!r} where ours has {due!r}"
+                return f"{key} is {given[key]!r}, but the suite supports only {due!r}"
         if rope := _rope_fault(given):
             return rope
         found: dict[str, Any] = {"model_type": given["model_type"], **self.fixed}
@@ -75,9 +75,9 @@ def _rope_fault(given: _Config) -> str | None:
     scaling = {**(given.get("rope_scaling") or {}), **(given.get("rope_parameters") or {})}
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind != "default":
-        return f"its rotary positions are of the type {kind!r}"
+        return f"its rotary positions have the unsupported type {kind!r}"
     share = scaling.get("partial_rotary_factor", given.get("partial_rotary_factor", 1.0))
-    return None if share == 1.0 else f"only {share} of a head have rotary positions"
+    return None if share == 1.0 else f"only {share} of each head has rotary positions"
 
 
 def _labels(_: _Config) -> Mapping[str, str]:
@@ -272,7 +272,7 @@ def why_not_covered(given: Mapping[str, Any], wanted_class: str | None) -> str |
     if rule is None:
         return f"{given['model_type']} is not an architecture of the suite"
     if wanted_class not in rule.classes:
-        return f"ours gives what {rule.classes[0]} gives, not {wanted_class}"
+        return f"the suite implements {rule.classes[0]}, not {wanted_class}"
     try:
         found = rule.config(given)
     except (TypeError, ValueError, ZeroDivisionError) as error:
@@ -297,7 +297,9 @@ def _config_of(directory: str, architecture: str, _: int) -> Mapping[str, Any]:
     rule = RULES.get(given["model_type"])
     known = rule is not None and rule.architecture == architecture
     found = (
-        rule.config(given) if rule and known else f"a {given['model_type']} is not {architecture}"
+        rule.config(given)
+        if rule and known
+        else f"model_type {given['model_type']} is not {architecture}"
     )
     if isinstance(found, str):
         raise DefinitionError(f"{directory}: {found}")
@@ -314,7 +316,7 @@ def weight_files(directory: Path) -> list[Path]:
         return [directory / WEIGHTS_FILE]
     index = directory / INDEX_FILE
     if not index.is_file():
-        raise DefinitionError(f"{directory} has no {WEIGHTS_FILE} and no {INDEX_FILE}")
+        raise DefinitionError(f"{directory} has neither {WEIGHTS_FILE} nor {INDEX_FILE}")
     try:
         names = sorted(
             {str(name) for name in json.loads(index.read_bytes())["weight_map"].values()}
@@ -322,7 +324,7 @@ def weight_files(directory: Path) -> list[Path]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DefinitionError(f"{index} has no weight_map: {error}") from error
     if outside := [name for name in names if Path(name).name != name]:
-        raise DefinitionError(f"{index} names {outside[0]!r}, which is not in its directory")
+        raise DefinitionError(f"{index} names {outside[0]!r}, which is outside its directory")
     if missing := [name for name in names if not (directory / name).is_file()]:
         raise DefinitionError(f"{directory} lacks {', '.join(missing)}, which {INDEX_FILE} names")
     return [directory / name for name in names]

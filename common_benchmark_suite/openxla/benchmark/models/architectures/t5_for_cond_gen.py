@@ -39,7 +39,7 @@ class T5ForCondGen(T5):
         """
         seq_len = self.token_spec(parameters).shape[1]
         if seq_len < 4:
-            raise DefinitionError(f"parameter 'seq_len' is {seq_len}, less than 4")
+            raise DefinitionError(f"parameter 'seq_len' must be at least 4, got {seq_len}")
         return self.padded_windows(raw_input, parameters, checkpoint)
 
 

@@ -35,7 +35,7 @@ class TextArchitecture(Architecture):
         longest = self.longest(self.config_of(parameters))
         if longest is not None and seq_len + (new or 0) > longest:
             # XLA clamps an index that is out of range: a wrong answer, not an error.
-            counted = "'seq_len' is" if new is None else "'seq_len' and 'max_new_tokens' are"
+            counted = "'seq_len' is" if new is None else "'seq_len' and 'max_new_tokens' add up to"
             raise DefinitionError(f"{counted} {seq_len + (new or 0)}, more than {longest}")
         return TensorSpec(shape=(integer(parameters, "batch_size"), seq_len), dtype="i32")
 

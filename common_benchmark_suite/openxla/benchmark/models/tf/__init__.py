@@ -16,6 +16,6 @@ if "keras" in sys.modules:
     _chosen = sys.modules["keras"].config.backend()
 if _chosen != _BACKEND:
     raise ImportError(
-        f"Keras is set to run on {_chosen}, but these models are for {_BACKEND}: set "
+        f"Keras uses the backend {_chosen}, but these models need {_BACKEND}; set "
         f"KERAS_BACKEND={_BACKEND} before Keras is imported, or leave it unset"
     )

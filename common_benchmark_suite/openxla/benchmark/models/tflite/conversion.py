@@ -123,7 +123,7 @@ def _converted(converter: Any) -> bytes:
         content: bytes = converter.convert()
     except (ConverterError, RuntimeError) as error:  # the latter of its calibrating interpreter
         raise NotConvertibleError(
-            f"TensorFlow's converter to TFLite refuses the model: {_first_reason(str(error))}"
+            f"TensorFlow's TFLite converter rejected the model: {_first_reason(str(error))}"
         ) from error
     return content
 
@@ -236,8 +236,8 @@ def _refuse_sixteen_bits(types: Iterable[str]) -> None:
     """Raises for a 16-bit model: TFLite's CPU kernels would compute in fp32."""
     if found := sorted(set(types) & {"f16", "bf16"}):
         raise NotConvertibleError(
-            f"the model is in {', '.join(found)}, which TFLite computes in fp32 on the CPU: take "
-            "the model in fp32, with the compiler fp16 if its weights are to have 16 bits"
+            f"the model is in {', '.join(found)}, which TFLite computes in fp32 on the CPU; use "
+            "the fp32 model, with the compiler fp16 if you want 16-bit weights"
         )
 
 
@@ -250,14 +250,14 @@ def _calibration(model: Any, count: int) -> Callable[[], Iterator[Mapping[str, A
     offered = getattr(model, "calibration_inputs", None)
     if offered is None:
         raise NotConvertibleError(
-            f"int8 needs inputs to calibrate with, and {type(model).__name__} offers none: give "
-            "the model a method `calibration_inputs(count)` that yields tuples of arrays, as "
-            "`forward` takes them, or use the compiler dynamic-range, which needs none"
+            f"int8 needs calibration inputs, and {type(model).__name__} has none; add a method "
+            "`calibration_inputs(count)` that yields tuples of arrays, as `forward` takes them, "
+            "or use the compiler dynamic-range, which needs none"
         )
     sets = [tuple(arrays) for arrays in itertools.islice(offered(count), count)]
     if not sets:
         raise NotConvertibleError(
-            f"int8 needs inputs to calibrate with, and `calibration_inputs({count})` of "
+            f"int8 needs calibration inputs, but `calibration_inputs({count})` of "
             f"{type(model).__name__} yields none"
         )
 

@@ -53,12 +53,12 @@ def published(uri: ModelUri) -> TfLiteFile:
     path = root_dir() / "published" / uri.text.removeprefix("https://")
     if not uri.is_published:
         raise CheckpointError(
-            f"nobody publishes {uri.text}: use the seeded checkpoint (the default), or an address "
-            "that begins with https://"
+            f"{uri.text} is not a published file; use the seeded checkpoint (the default), or a "
+            "URL that begins with https://"
         )
     if not path.is_file():
         raise CheckpointError(
-            f"the published file {uri.text} is not here, and the suite does not fetch it: put it "
+            f"the published file {uri.text} is missing, and the suite does not fetch it; put it "
             f"into {path}, or use the seeded checkpoint (the default)"
         )
     return _described(path, origin="published", notes={})
@@ -87,9 +87,7 @@ def converted(
     manifest = json.loads((target / MANIFEST_FILE).read_text(encoding="utf-8"))
     found = _described(target / uri.file, origin="converted", notes=manifest["notes"])
     if found.sha256 != manifest["sha256"]:
-        raise DamagedFileError(
-            f"{found.path} is not the file that its manifest describes: remove {target}"
-        )
+        raise DamagedFileError(f"{found.path} does not match its manifest; remove {target}")
     return found
 
 

@@ -70,7 +70,7 @@ def parse(text: object) -> ModelUri:
     source, file = match.groups()
     if file not in PRECISIONS:
         raise DefinitionError(
-            f"model_uri {text!r}: the file is none of {', '.join(sorted(PRECISIONS))}"
+            f"model_uri {text!r}: the file must be one of {', '.join(sorted(PRECISIONS))}"
         )
     return ModelUri(text=str(text), source=source, file=file, precision=PRECISIONS[file])
 
@@ -91,7 +91,7 @@ def completed(parameters: Parameters, sources: Sequence[Source]) -> dict[str, Pa
             sizes = {name: int(value) for name, value in match.groupdict().items()}
             return {**named, **sizes, **parameters, "data_type": uri.precision}
     known = ", ".join(pattern for pattern, _ in sources)
-    raise DefinitionError(f"model_uri {uri.text!r}: the JAX model is none of {known}")
+    raise DefinitionError(f"model_uri {uri.text!r}: the JAX model must be one of {known}")
 
 
 def unquantized(parameters: Parameters) -> dict[str, ParameterValue]:

@@ -53,11 +53,11 @@ class Program:
           ValueError: they are not what the file takes.
         """
         if len(inputs) != len(self._inputs):
-            raise ValueError(f"the file takes {len(self._inputs)} inputs, not {len(inputs)}")
+            raise ValueError(f"the file takes {len(self._inputs)} inputs, got {len(inputs)}")
         for detail, value in zip(self._inputs, inputs, strict=True):
             if tuple(detail["shape"]) != value.shape:
                 raise ValueError(
-                    f"the file's input {detail['name']} is {tuple(detail['shape'])}, not "
+                    f"the file's input {detail['name']} is {tuple(detail['shape'])}, got "
                     f"{value.shape}"
                 )
             self._interpreter.set_tensor(detail["index"], _quantized(value, detail))
@@ -143,7 +143,7 @@ def _quantized(value: Array, detail: Mapping[str, Any]) -> Array:
     if value.dtype == due:
         return value
     if due not in (np.int8, np.uint8) or not scale or value.dtype.kind != "f":
-        raise ValueError(f"the file's input {detail['name']} is {due.name}, not {value.dtype.name}")
+        raise ValueError(f"the file's input {detail['name']} is {due.name}, got {value.dtype.name}")
     steps = np.rint(np.asarray(value, np.float32) / np.float32(scale)) + zero_point
     limits = np.iinfo(due)
     return np.asarray(np.clip(steps, limits.min, limits.max).astype(due))

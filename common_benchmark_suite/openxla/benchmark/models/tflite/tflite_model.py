@@ -140,5 +140,5 @@ def _source_digest(module: str) -> str:
     """Returns the sha256 of a module's source, without importing it."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(f"there is no module {module}")
+        raise ModuleNotFoundError(f"no module {module}")
     return digest_of(Path(spec.origin).read_text(encoding="utf-8"))
