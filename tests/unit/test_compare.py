@@ -190,7 +190,7 @@ INCOMPARABLE = {
     "zero": (changed(lambda m: block(m)["latencies_ms"].append(0.0)), "zero or negative"),
     "huge": (changed(lambda m: block(m)["latencies_ms"].append(1e200)), "1e"),
     "empty process": (changed(lambda m: m["processes"][0]["blocks"].clear()), "no samples"),
-    "single": (document(record(level={"latencies_ms": [1.0]})), "single sample"),
+    "single": (document(record(level={"latencies_ms": [1.0]})), "only one sample"),
     "data type": (document(record(data_type="bf16")), "data types: fp32 and bf16"),
     "inputs": (document(record(workload={"digest": "x"})), "different workloads"),
     "model": (
