@@ -40,7 +40,7 @@ class UserInputs:
         return ModelTestData(
             name=f"{PREFIX}{self.sha256[:8]}",
             source_url=str(self.directory),
-            source_info="Arrays that the user gave.",
+            source_info="Arrays given by the user.",
             content_sha256=self.sha256,
         )
 

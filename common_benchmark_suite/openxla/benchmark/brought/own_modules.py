@@ -116,7 +116,7 @@ def _input_data(inputs: Sequence[specs.InputSpec], given: UserInputs | None) -> 
     return ModelTestData(
         name="_".join(str(spec.spec).upper() for spec in inputs),
         source_url="",
-        source_info="Numbers drawn as --input says.",
+        source_info="Random numbers described by --input.",
     )
 
 
@@ -136,7 +136,7 @@ def _callable(place: OwnModule, file: Outline) -> str:
     # Of several, the one that the others are parts of cannot be told from outside.
     offered = ", ".join(found or file.functions or file.names) or "nothing"
     raise BroughtError(
-        f"cannot tell which callable in {place.file} makes the model; pass "
+        f"cannot determine which callable in {place.file} makes the model; pass "
         f"{place.file.name}:NAME (it has {offered}), or rename the callable to create_model"
     )
 

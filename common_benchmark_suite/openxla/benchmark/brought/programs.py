@@ -200,5 +200,5 @@ def _input_data(
     return ModelTestData(
         name="_".join(str(spec.spec).upper() for spec in inputs),
         source_url="",
-        source_info="Numbers drawn as --input says.",
+        source_info="Random numbers described by --input.",
     )
