@@ -72,7 +72,7 @@ def test_what_runs_through_transformers_takes_the_tokens_and_their_mask(bert):
         ("tokenizer.json", b"{}", "tokenizer.json: "),
         ("../text.txt", None, "text.txt cannot be read as UTF-8 text"),
         ("../text.txt", b"\xff\xfe\xff", "text.txt cannot be read as UTF-8 text"),
-        ("../text.txt", b" \n", "a text of no word"),
+        ("../text.txt", b" \n", "the text has no words"),
     ],
 )
 def test_what_is_missing_or_broken_is_told_in_a_line(bert, name, content, words):
