@@ -221,6 +221,6 @@ def _brought(definition: Definition) -> list[BenchmarkCase]:
         )
     )
     try:
-        return list(brought.found(*again).cases) if again else []
+        return list(brought.found_bounded(*again).cases) if again else []
     except brought.BroughtError as error:
         raise UsageError(f"cannot load the measured model: {error}") from error

@@ -224,7 +224,7 @@ class _Reader:
             folder=folder,
         )
         try:
-            (case,) = brought.found(kind, wanted).cases
+            (case,) = brought.found_bounded(kind, wanted).cases
         except brought.BroughtError as error:
             self._fail(fields["model_type"], str(error))
         return case

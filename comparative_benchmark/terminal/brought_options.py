@@ -77,7 +77,7 @@ def brought_model(options: argparse.Namespace) -> "Found | None":
     Raises:
       UsageError: it cannot be measured, or other options select cases as well.
     """
-    from openxla.benchmark.brought import BroughtError, found
+    from openxla.benchmark.brought import BroughtError, found_bounded
 
     model = getattr(options, "model", None)
     given = [name for name in _OWN if getattr(options, name, None)]
@@ -89,7 +89,7 @@ def brought_model(options: argparse.Namespace) -> "Found | None":
     if both := [option for name, option in _CATALOGUE.items() if getattr(options, name)]:
         raise UsageError(f"MODEL ({model}) and {both[0]} cannot be combined; use one of them")
     try:
-        return found(model, _wanted(options))
+        return found_bounded(model, _wanted(options))
     except BroughtError as error:
         raise UsageError(str(error)) from error
 

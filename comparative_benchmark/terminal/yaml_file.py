@@ -4,7 +4,9 @@ Tags, anchors and aliases are refused: the first build objects, the others can g
 What is wrong is told with its file, line and column.
 """
 
+import os
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
@@ -17,6 +19,8 @@ Plain: TypeAlias = "dict[str, Plain] | list[Plain] | str | int | float | bool | 
 _MOST_BYTES = 2**20
 # Files for people have a handful of levels; PyYAML's time grows with the square of the depth.
 _MOST_LEVELS = 20
+# Python converts no integer of more than 4,300 digits.
+_LONGEST_NUMBER = 1000
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _NUMBER = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+)([eE][-+]?\d+)?")
 _CONSTANTS: Mapping[str, bool | None] = {
@@ -39,8 +43,10 @@ class YamlFile:
           UsageError: the file cannot be read, is empty, or is not plain YAML.
         """
         try:
-            with self.path.open("rb") as file:
-                # Never more than that: a device has no size and no end.
+            # Without waiting for the writer of a pipe.
+            with os.fdopen(os.open(self.path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise UsageError(f"{self.path} is not a regular file")
                 content = file.read(_MOST_BYTES + 1)
             if len(content) > _MOST_BYTES:
                 raise UsageError(f"{self.path} is larger than {_MOST_BYTES} bytes")
@@ -116,6 +122,8 @@ def scalar(text: str, *, quoted: bool = False) -> str | int | float | bool | Non
         return text
     if text in _CONSTANTS:
         return _CONSTANTS[text]
+    if len(text) > _LONGEST_NUMBER:
+        return text
     if _INTEGER.fullmatch(text):
         return int(text)
     return float(text) if _NUMBER.fullmatch(text) else text

@@ -8,6 +8,7 @@ same here.
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ _KEYS = (
 )
 # An unknown key that is so like a known one is misspelt; others are the benchfile's own.
 _LIKE = 0.72
+_MOST_FILES = 200
+_MOST_COMBINATIONS = 10_000
 
 
 @attrs.frozen(kw_only=True)
@@ -81,7 +84,7 @@ def entries_of(
     entries: dict[str, Entry] = {
         "_defaults": Entry(file=YamlFile(path), node=None, fields=DEFAULTS, folder=path.parent)
     }
-    _load(path.absolute(), entries, ())
+    _load(path.absolute(), entries, (), [])
     benchmarks = _expanded(entries)
     known = {**entries, **benchmarks}
     for override in overrides:
@@ -100,7 +103,9 @@ def entries_of(
             yield name, known[name], _merged(name, known[name], known)
 
 
-def _load(path: Path, entries: dict[str, Entry], above: tuple[Path, ...]) -> None:
+def _load(
+    path: Path, entries: dict[str, Entry], above: tuple[Path, ...], loaded: list[Path]
+) -> None:
     file = YamlFile(path)
     items = file.items(file.document(), "the file")
     for name in _LISTS:
@@ -110,7 +115,10 @@ def _load(path: Path, entries: dict[str, Entry], above: tuple[Path, ...]) -> Non
                 included = (path.parent / other).resolve()
                 if included in (*above, path):
                     file.fail(key, f"{other} includes itself")
-                _load(included, entries, (*above, path))
+                if len(loaded) >= _MOST_FILES:
+                    file.fail(key, f"more than {_MOST_FILES} files are included")
+                loaded.append(included)
+                _load(included, entries, (*above, path), loaded)
     for name, (key, value) in items.items():
         if not isinstance(value, yaml.MappingNode):
             file.fail(value, f"benchmark {name} must be a mapping")
@@ -156,6 +164,9 @@ def _expanded(entries: Mapping[str, Entry]) -> dict[str, Entry]:
         job = entry.fields.get("job")
         if not isinstance(job, dict) or not isinstance(job.get("name"), str):
             entry.fail("matrix", "a matrix needs a job with a name, e.g. bench-{batch-size}")
+        count = math.prod(map(len, matrix.values()))
+        if count > _MOST_COMBINATIONS:
+            entry.fail("matrix", f"{count} combinations; at most {_MOST_COMBINATIONS} are allowed")
         for values in itertools.product(*matrix.values()):
             texts = {key: str(value) for key, value in zip(matrix, values, strict=True)}
             fields = {

@@ -5,7 +5,7 @@ imported in workers only, by `in_torch`, `in_jax`, `in_tensorflow` and `in_trans
 """
 
 from openxla.benchmark.brought.again import Recorded, command_words, named_again
-from openxla.benchmark.brought.cases import found
+from openxla.benchmark.brought.cases import found, found_bounded
 from openxla.benchmark.brought.places import is_model, place_of
 from openxla.benchmark.brought.saving import Definitions, definitions
 from openxla.benchmark.brought.wanted import BroughtError, Found, Wanted
@@ -19,6 +19,7 @@ __all__ = [
     "command_words",
     "definitions",
     "found",
+    "found_bounded",
     "is_model",
     "named_again",
     "place_of",

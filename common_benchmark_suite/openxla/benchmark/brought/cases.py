@@ -1,9 +1,13 @@
 """From what was brought to benchmark cases: the one door."""
 
+import contextlib
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
 
+from openxla.benchmark import bounded
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.brought import hub, hugging_face, own_modules, programs
 from openxla.benchmark.brought.places import OwnModule, place_of
@@ -11,6 +15,50 @@ from openxla.benchmark.brought.programs import ProgramFile
 from openxla.benchmark.brought.variants import framework_of
 from openxla.benchmark.brought.wanted import BroughtError, Found, Wanted
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
+
+# A disk that is slower gets no more time.
+_SLOWEST_BYTES_PER_S = 50e6
+_MOST_FILES = 10_000
+
+
+def found_bounded(text: str, wanted: Wanted) -> Found:
+    """Returns what `found` returns; the files are read in a process with limits.
+
+    Raises:
+      BroughtError: see `found`, or reading takes too long or too much memory.
+    """
+    if text.startswith(hub.PREFIX):
+        _given_inputs(wanted)
+        got = hub.fetched(text, allow_pickle=wanted.allow_pickle)
+        return _bounded(text, got.directory, found_on_hub, text, wanted, got)
+    return _bounded(text, wanted.folder / text, found, text, wanted)
+
+
+def _bounded(text: str, path: Path, function: Callable[..., Found], *arguments: object) -> Found:
+    deadline_s = bounded.DEADLINE_S + _stored_bytes(path) / _SLOWEST_BYTES_PER_S
+    try:
+        return bounded.call(function, *arguments, deadline_s=deadline_s)
+    except bounded.TooCostlyError as error:
+        raise BroughtError(f"{text} cannot be read: {error}") from error
+
+
+def _stored_bytes(path: Path) -> int:
+    """Returns the size on disk of what is hashed: a folder, or a file with its neighbours."""
+    folder, files = (
+        (path, path.rglob("*")) if path.is_dir() else (path.parent, path.parent.glob("*"))
+    )
+    total = 0
+    for file in itertools.islice(files, _MOST_FILES) if folder.is_dir() else ():
+        with contextlib.suppress(OSError):
+            total += file.lstat().st_blocks * 512
+    return total
+
+
+def found_on_hub(text: str, wanted: Wanted, got: hub.Fetched) -> Found:
+    """Returns the cases of a fetched directory; see `found`."""
+    given = _given_inputs(wanted)
+    every = hugging_face.found(got.directory, wanted, given, hub_name=got.name)
+    return _in_framework(text, every, wanted)
 
 
 def found(text: str, wanted: Wanted) -> Found:
@@ -26,11 +74,9 @@ def found(text: str, wanted: Wanted) -> Found:
     Raises:
       BroughtError: it cannot be measured; the message says what, where and what to do.
     """
-    given = _given_inputs(wanted)
     if text.startswith(hub.PREFIX):
-        got = hub.fetched(text, allow_pickle=wanted.allow_pickle)
-        every = hugging_face.found(got.directory, wanted, given, hub_name=got.name)
-        return _in_framework(text, every, wanted)
+        return found_on_hub(text, wanted, hub.fetched(text, allow_pickle=wanted.allow_pickle))
+    given = _given_inputs(wanted)
     place = place_of(text, wanted.folder)
     if (named := _real_input(wanted)) and not isinstance(place, Path):
         raise BroughtError(f"{named} requires a Hugging Face directory, and {text} is not one")

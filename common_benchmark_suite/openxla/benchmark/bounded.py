@@ -1,0 +1,162 @@
+"""Reads files of strangers in a process with a deadline and a memory limit.
+
+A file of a few kilobytes can keep a parser busy for hours, or take all memory. The process that
+reads it also takes the crashes of native parsers.
+"""
+
+import contextlib
+import copyreg
+import json
+import os
+import pickle  # both ends are this program, and what is sent is made of its own classes
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from select import select
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from openxla.benchmark.text import one_line
+
+T = TypeVar("T")
+
+DEADLINE_S = 30.0
+MEMORY_BYTES = 2 * 2**30
+# Threads of numeric libraries reserve memory that counts towards the limit.
+_ONE_THREAD = dict.fromkeys(
+    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1"
+)
+_PROGRAM = """\
+import json, sys
+sys.path[:] = json.loads(sys.argv[3])
+from openxla.benchmark import bounded
+bounded.serve(int(sys.argv[1]), int(sys.argv[2]))
+"""
+
+
+class TooCostlyError(RuntimeError):
+    """Reading failed, took too long or too much memory, or ended the process that read."""
+
+
+def call(
+    function: Callable[..., T],
+    *arguments: Any,
+    deadline_s: float = DEADLINE_S,
+    memory_bytes: int = MEMORY_BYTES,
+) -> T:
+    """Returns what a function returns in a process of its own.
+
+    Args:
+      function: of a module.
+      arguments: of the function; they and the returned value are pickled.
+      deadline_s: seconds until the process is killed.
+      memory_bytes: that the process may allocate; mapped files do not count.
+
+    Raises:
+      TooCostlyError: there is no answer; the message names the reason.
+      Exception: an exception of this project's that the function raised.
+    """
+    request = pickle.dumps((function, arguments, memory_bytes, deadline_s))
+    commands, to_child = os.pipe()
+    answers, from_child = os.pipe()
+    with (
+        os.fdopen(to_child, "wb") as pipe,
+        os.fdopen(answers, "rb") as answer_pipe,
+        subprocess.Popen(
+            [
+                *(sys.executable, "-P", "-c", _PROGRAM),
+                *(str(commands), str(from_child), json.dumps(sys.path)),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(commands, from_child),
+            env={**os.environ, **_ONE_THREAD},
+        ) as child,
+    ):
+        os.close(commands)
+        os.close(from_child)
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.write(request)
+                pipe.flush()
+            content = _read(answer_pipe.fileno(), time.monotonic() + deadline_s)
+        finally:
+            child.kill()
+        if content is None:
+            raise TooCostlyError(f"it took longer than {deadline_s:.0f} s")
+    if not content:
+        raise TooCostlyError(_how(child.returncode, memory_bytes))
+    succeeded, value = pickle.loads(content)  # noqa: S301  # see the import
+    if succeeded:
+        result: T = value
+        return result
+    raise value
+
+
+def serve(commands: int, answers: int) -> None:
+    """Calls the function that is asked for, in the child."""
+    with os.fdopen(commands, "rb") as pipe:
+        function, arguments, memory_bytes, deadline_s = pickle.load(pipe)  # noqa: S301
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    # Even if the parent is killed, this process ends.
+    seconds = int(deadline_s) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        answer = _encoded((True, function(*arguments)))
+    except MemoryError:
+        answer = _encoded((False, TooCostlyError(_too_large(memory_bytes))))
+    except BaseException as error:  # a native parser may raise anything
+        answer = _encoded((False, _portable(error)))
+    with os.fdopen(answers, "wb") as pipe:
+        pipe.write(answer)
+    os._exit(0)
+
+
+def _portable(error: BaseException) -> Exception:
+    """Returns an exception that the parent knows: one of this project's, or a summary."""
+    known = type(error).__module__.partition(".")[0] in ("openxla", "comparative_benchmark")
+    if known and isinstance(error, Exception):
+        return type(error)(*error.args)
+    if isinstance(error, RecursionError):
+        return TooCostlyError("it is nested too deeply")
+    return TooCostlyError(one_line(f"{type(error).__name__}: {error}"))
+
+
+def _encoded(answer: object) -> bytes:
+    copyreg.pickle(MappingProxyType, _pickled_proxy)
+    return pickle.dumps(answer)
+
+
+def _pickled_proxy(proxy: Any) -> Any:
+    return _proxy, (dict(proxy),)
+
+
+def _proxy(content: dict[Any, Any]) -> Any:
+    return MappingProxyType(content)
+
+
+def _read(descriptor: int, until: float) -> bytes | None:
+    """Returns all that comes until the pipe closes; None after the deadline."""
+    content = bytearray()
+    while select([descriptor], [], [], max(0.0, until - time.monotonic()))[0]:
+        data = os.read(descriptor, 1 << 20)
+        if not data:
+            return bytes(content)
+        content += data
+    return None
+
+
+def _how(code: int, memory_bytes: int) -> str:
+    if code == -signal.SIGXCPU:
+        return "it took too long"
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return f"it ended the process that read it ({how}), or {_too_large(memory_bytes)}"
+
+
+def _too_large(memory_bytes: int) -> str:
+    return f"it needs more than {memory_bytes / 2**30:.0f} GiB of memory"
