@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # help is printed without the vocabulary of cases
     from openxla.benchmark.brought import Definitions, Found, Wanted
 
 # What only a model that is brought has, by the name in the parsed options.
-_OWN = ("input", "task", "batch", "seq_len", "dtype", "allow_pickle", "text", "image", "save_as")
+_OWN = ("input", "task", "batch", "seq_len", "dtype", "allow_code", "text", "image", "save_as")
 _CATALOGUE = {"name": "-name", "tag": "--tag", "suite": "--suite"}
 
 
@@ -58,9 +58,9 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, saving: bool = False
         help="image file to use as input of a Hugging Face directory, through its image processor",
     )
     add(
-        *spellings("--allow-pickle"),
+        *spellings("--allow-code", "--allow-pickle"),
         action="store_true",
-        help="allow pickles in a Hugging Face directory or a .pt2 file; they can run any code",
+        help="load pickled weights and .pt2 files that can run any code (alias: --allow-pickle)",
     )
     if saving:
         add(
@@ -123,7 +123,7 @@ def _wanted(options: argparse.Namespace) -> "Wanted":
         seq_lens=options.seq_len,
         framework=options.framework,
         task=options.task,
-        allow_pickle=options.allow_pickle,
+        allow_code=options.allow_code,
     )
 
 

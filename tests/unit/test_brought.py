@@ -282,9 +282,9 @@ def test_weights_that_are_cut_or_missing_or_pickled_are_told(bert):
     with pytest.raises(BroughtError, match=r"has neither model.safetensors"):
         found(str(bert), Wanted())
     (bert / "pytorch_model.bin").write_bytes(b"pickle")
-    with pytest.raises(BroughtError, match=r"is a pickle, which can run code.*--allow-pickle"):
+    with pytest.raises(BroughtError, match=r"is a pickle, which can run code.*--allow-code"):
         found(str(bert), Wanted())
-    trusted = found(str(bert), Wanted(allow_pickle=True))
+    trusted = found(str(bert), Wanted(allow_code=True))
     assert [c.model.model_impl.framework_type.value for c in trusted.cases] == ["pytorch"]
     assert "its weights are pickled" in trusted.remarks[0]
 

@@ -17,7 +17,7 @@ import json, sys
 from openxla.benchmark.brought import BroughtError, Recorded, Wanted, command_words, found
 from openxla.benchmark.workloads import workload_of
 try:
-    cases = found(sys.argv[1], Wanted(allow_pickle="--allow-pickle" in sys.argv)).cases
+    cases = found(sys.argv[1], Wanted(allow_code="--allow-code" in sys.argv)).cases
 except BroughtError as error:
     print(json.dumps({"error": str(error)}))
 else:
@@ -96,9 +96,9 @@ def test_pickles_are_fetched_only_by_those_who_say_so(find, files):
     with serving(files) as (endpoint, requests):
         said = find(endpoint, BY_BRANCH)["error"]
         assert "has only pickled weights" in said
-        assert "--allow-pickle" in said
+        assert "--allow-code" in said
         assert not [path for path in requests if "resolve" in path]
-        trusted = find(endpoint, BY_BRANCH, "--allow-pickle")
+        trusted = find(endpoint, BY_BRANCH, "--allow-code")
     assert trusted["parameters"]["pickled"] is True
     assert len(trusted["names"]) == 1
 

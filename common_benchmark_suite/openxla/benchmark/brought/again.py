@@ -61,7 +61,7 @@ def named_again(recorded: Recorded) -> tuple[str, Wanted] | None:
         batch_sizes=recorded.sizes("batch_size", "BATCH") if has_sizes else (),
         seq_lens=recorded.sizes("seq_len", "SEQLEN") if has_sizes else (),
         task=str(parameters["task"]) if "task" in parameters else None,
-        allow_pickle=parameters.get("pickled") is True,
+        allow_code=parameters.get("pickled") is True,
     )
     if is_program:
         return str(parameters["source"]), wanted
@@ -93,4 +93,4 @@ def command_words(recorded: Recorded) -> str | None:
         words += [word for value in values for word in (option, str(value))]
     if wanted.task:
         words += ["--task", wanted.task]
-    return shlex.join(words + ["--allow-pickle"] * wanted.allow_pickle)
+    return shlex.join(words + ["--allow-code"] * wanted.allow_code)

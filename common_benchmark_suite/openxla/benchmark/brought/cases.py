@@ -29,7 +29,7 @@ def found_bounded(text: str, wanted: Wanted) -> Found:
     """
     if text.startswith(hub.PREFIX):
         _given_inputs(wanted)
-        got = hub.fetched(text, allow_pickle=wanted.allow_pickle)
+        got = hub.fetched(text, allow_code=wanted.allow_code)
         return _bounded(text, got.directory, found_on_hub, text, wanted, got)
     return _bounded(text, wanted.folder / text, found, text, wanted)
 
@@ -75,7 +75,7 @@ def found(text: str, wanted: Wanted) -> Found:
       BroughtError: it cannot be measured; the message says what, where and what to do.
     """
     if text.startswith(hub.PREFIX):
-        return found_on_hub(text, wanted, hub.fetched(text, allow_pickle=wanted.allow_pickle))
+        return found_on_hub(text, wanted, hub.fetched(text, allow_code=wanted.allow_code))
     given = _given_inputs(wanted)
     place = place_of(text, wanted.folder)
     if (named := _real_input(wanted)) and not isinstance(place, Path):

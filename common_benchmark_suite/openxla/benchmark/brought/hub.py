@@ -34,12 +34,12 @@ class Fetched:
     name: str
 
 
-def fetched(text: str, *, allow_pickle: bool) -> Fetched:
+def fetched(text: str, *, allow_code: bool) -> Fetched:
     """Returns the directory of a model on the hub; of a commit that is here without asking.
 
     Args:
       text: `hub:OWNER/NAME`, with `@` and a branch, tag or commit where it is not the main branch.
-      allow_pickle: whether weights may be fetched that hold code, where there are no others.
+      allow_code: whether weights may be fetched that hold code, where there are no others.
 
     Raises:
       BroughtError: the hub cannot be reached, or does not have it.
@@ -67,7 +67,7 @@ def fetched(text: str, *, allow_pickle: bool) -> Fetched:
     commit = str(info.sha)
     if not _COMMIT.fullmatch(commit):
         raise BroughtError(f"{text}: the hub returned no commit")
-    names = _needed(text, (file.rfilename for file in info.siblings or ()), allow_pickle)
+    names = _needed(text, (file.rfilename for file in info.siblings or ()), allow_code)
     found = _of(repository, commit)
     if (found.directory / CONFIG_FILE).is_file():
         return found
@@ -85,7 +85,7 @@ def _of(repository: str, commit: str) -> Fetched:
     return Fetched(directory=folder / name, name=f"{repository}@{commit}")
 
 
-def _needed(text: str, names: Iterable[str], allow_pickle: bool) -> list[str]:
+def _needed(text: str, names: Iterable[str], allow_code: bool) -> list[str]:
     """Returns the files of a model: those at the top, of which pickles only where one must."""
     top = [name for name in names if "/" not in name and not name.startswith(".")]
     if CONFIG_FILE not in top:
@@ -95,10 +95,10 @@ def _needed(text: str, names: Iterable[str], allow_pickle: bool) -> list[str]:
         weights = [name for name in top if name.endswith(_PICKLES)]
         if not weights:
             raise BroughtError(f"{text} has neither safetensors nor pickled weights")
-        if not allow_pickle:
+        if not allow_code:
             raise BroughtError(
                 f"{text} has only pickled weights, which can run code when loaded; pass "
-                "--allow-pickle if you trust them"
+                "--allow-code if you trust them"
             )
     return [*weights, *(name for name in top if name.endswith(_SMALL))]
 

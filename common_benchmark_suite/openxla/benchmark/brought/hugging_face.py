@@ -79,7 +79,7 @@ def found(
     _stays_inside(directory)
     try:
         config = directories.read_config(directory)
-        is_pickled, digest = _weights(directory, allow_pickle=wanted.allow_pickle)
+        is_pickled, digest = _weights(directory, allow_code=wanted.allow_code)
     except DefinitionError as error:
         raise BroughtError(str(error)) from error
     wanted_class = _class(directory, config, wanted.task)
@@ -238,15 +238,15 @@ def _stays_inside(directory: Path) -> None:
             )
 
 
-def _weights(directory: Path, *, allow_pickle: bool) -> tuple[bool, str]:
+def _weights(directory: Path, *, allow_code: bool) -> tuple[bool, str]:
     """Returns whether the weights are pickled, and the digest of all that decides the model."""
     pickles = [directory / name for name in _PICKLES if (directory / name).is_file()]
     safe = (directories.WEIGHTS_FILE, directories.INDEX_FILE)
     if not any((directory / name).is_file() for name in safe) and pickles:
-        if not allow_pickle:
+        if not allow_code:
             raise BroughtError(
                 f"{pickles[0]} is a pickle, which can run code when loaded; save the model as "
-                "safetensors, or pass --allow-pickle if you trust it"
+                "safetensors, or pass --allow-code if you trust it"
             )
         shards = sorted(directory.glob("pytorch_model*.bin"))
         return True, directories.digest_of(directory, shards)

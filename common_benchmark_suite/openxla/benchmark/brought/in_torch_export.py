@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import os
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_unflatten
 
 from openxla.benchmark.artifacts.truth_check import TruthCheck
+from openxla.benchmark.brought import pt2_archive
 from openxla.benchmark.brought.cross_check import checked, is_float
 from openxla.benchmark.brought.in_torch import as_array, plain
 from openxla.benchmark.brought.inputs import Array
@@ -48,8 +48,6 @@ _TYPES = {
 _NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
 # With it `torch.load` runs no code of a file, whatever its caller says.
 _NO_PICKLES = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-# Constants in an archive that are objects, not tensors.
-_OBJECTS = ("custom_obj_", "opaque_obj_")
 
 
 class TorchProgram(torch.nn.Module, ProgramModel):
@@ -144,19 +142,17 @@ class TorchProgram(torch.nn.Module, ProgramModel):
         return module(*arguments, **keywords)
 
     def _check_archive(self) -> None:
-        """Raises BroughtError for a file that is no archive, or that holds objects."""
+        """Raises BroughtError for a file that is not an archive, or that holds code."""
         try:
-            with zipfile.ZipFile(self.path) as archive:
-                names = archive.namelist()
-        except (zipfile.BadZipFile, OSError) as error:
+            code = pt2_archive.code_in(self.path)
+        except pt2_archive.NotAnArchiveError as error:
             raise BroughtError(
                 f"{self.path} is not a valid torch.export program: {error}"
             ) from None
-        objects = [n for n in names if n.rpartition("/")[2].startswith(_OBJECTS)]
-        if objects and self.model_parameters.get("pickled") is not True:
+        if code is not None and self.model_parameters.get("pickled") is not True:
             raise BroughtError(
-                f"{self.path} contains a pickled object ({objects[0]}), which can run code when "
-                "loaded; pass --allow-pickle if you trust it"
+                f"{self.path} contains {code}, which can run code when loaded; pass --allow-code "
+                "if you trust it"
             )
 
 

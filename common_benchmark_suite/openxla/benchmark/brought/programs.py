@@ -109,8 +109,8 @@ def cases(program: ProgramFile, wanted: Wanted, given: UserInputs | None) -> lis
     """
     if wanted.task is not None:
         raise BroughtError("--task requires a Hugging Face directory")
-    if wanted.allow_pickle and program.kind is not TORCH_EXPORT:
-        raise BroughtError(f"--allow-pickle: {program.kind.name} programs contain no pickles")
+    if wanted.allow_code and program.kind is not TORCH_EXPORT:
+        raise BroughtError(f"--allow-code: loading a {program.kind.name} program runs no code")
     found = _outline(program.path, program.kind)
     own = found.data_type or "fp32"
     if other := [name for name in wanted.data_types if found.data_type not in (None, name)]:
@@ -153,7 +153,7 @@ def _case(
         "source_sha256": found.digest,
         "data_type": variant.data_type,
     }
-    if wanted.allow_pickle:
+    if wanted.allow_code:
         parameters["pickled"] = True
     inputs = _inputs(found.signature, wanted, variant) if given is None else ()
     if given is not None and found.signature is not None:

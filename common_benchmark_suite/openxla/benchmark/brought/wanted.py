@@ -26,7 +26,7 @@ class Wanted:
       seq_lens: what the dimension `seq` stands for; empty for what suits the model.
       framework: value of a framework's type; None for all that the model is in.
       task: of a Hugging Face directory; None for the class that its configuration names.
-      allow_pickle: whether weights may be read that can hold code.
+      allow_code: whether weights may be read that can hold code.
       folder: where relative paths start.
     """
 
@@ -39,7 +39,7 @@ class Wanted:
     seq_lens: tuple[int, ...] = ()
     framework: str | None = None
     task: str | None = None
-    allow_pickle: bool = False
+    allow_code: bool = False
     folder: Path = attrs.field(factory=Path.cwd)
 
 
