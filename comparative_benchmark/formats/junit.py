@@ -123,7 +123,10 @@ def _without_zone(timestamp: str) -> str:
         moment = datetime.datetime.fromisoformat(timestamp)
     except ValueError:
         return _clean(timestamp)
-    utc = moment.astimezone(datetime.UTC) if moment.tzinfo else moment
+    try:
+        utc = moment.astimezone(datetime.UTC) if moment.tzinfo else moment
+    except OverflowError:  # the first or the last day of the calendar, in another zone
+        utc = moment
     return utc.replace(tzinfo=None).isoformat(timespec="seconds")
 
 

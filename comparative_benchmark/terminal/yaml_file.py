@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 import yaml
 
 from comparative_benchmark.terminal.options import UsageError
+from openxla.benchmark.text import one_line
 
 Plain: TypeAlias = "dict[str, Plain] | list[Plain] | str | int | float | bool | None"
 _MOST_BYTES = 2**20
@@ -68,7 +69,8 @@ class YamlFile:
         except OSError as error:
             raise UsageError(f"{self.path} cannot be read: {error.strerror or error}") from error
         except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-            raise UsageError(f"{self.path} cannot be read: {error}") from error
+            reason = one_line(str(error))
+            raise UsageError(f"{self.path} cannot be read: {reason}") from error
         if node is None:
             raise UsageError(f"{self.path} is empty")
         return node
@@ -79,7 +81,7 @@ class YamlFile:
         Raises:
           UsageError: always.
         """
-        raise UsageError(f"{self.place(node)}: {text}")
+        raise UsageError(f"{self.place(node)}: {one_line(text, 500)}")
 
     def place(self, node: Any) -> str:
         """Returns `file:line:column` of a node."""

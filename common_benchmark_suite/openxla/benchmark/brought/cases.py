@@ -14,7 +14,7 @@ from openxla.benchmark.brought.places import OwnModule, place_of
 from openxla.benchmark.brought.programs import ProgramFile
 from openxla.benchmark.brought.variants import framework_of
 from openxla.benchmark.brought.wanted import BroughtError, Found, Wanted
-from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
+from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, ModelFrameworkType
 
 # A disk that is slower gets no more time.
 _SLOWEST_BYTES_PER_S = 50e6
@@ -38,7 +38,9 @@ def _bounded(text: str, path: Path, function: Callable[..., Found], *arguments: 
     deadline_s = bounded.DEADLINE_S + _stored_bytes(path) / _SLOWEST_BYTES_PER_S
     try:
         return bounded.call(function, *arguments, deadline_s=deadline_s)
-    except bounded.TooCostlyError as error:
+    except BroughtError:
+        raise
+    except (bounded.TooCostlyError, DefinitionError) as error:
         raise BroughtError(f"{text} cannot be read: {error}") from error
 
 
