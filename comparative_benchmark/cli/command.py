@@ -26,6 +26,8 @@ from openxla.benchmark.text import printable
 
 # They end a run as Ctrl-C does. A lost connection sends SIGHUP.
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# Signals that have ended this process.
+_signalled: list[int] = []
 _DISTRIBUTION = "common-benchmark-suite"
 # What a disk, a folder or a name can be, and no program can help.
 _OF_THE_WORLD = {
@@ -314,11 +316,18 @@ def _guarded(options: argparse.Namespace) -> int:
         _print_last(_interrupted(options), options)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
+        if _signalled:
+            # Nobody reads what a run prints while it ends.
+            _print_last(_interrupted(options), options)
+            return EXIT_INTERRUPTED
         # `cbs list | head`: the reader has enough. Python would complain again at its exit. A gate
         # whose reader died has not passed: the code is that of a program that the pipe ended.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_NO_READER
     except OSError as error:
+        if _signalled:
+            _print_last(_interrupted(options), options)
+            return EXIT_INTERRUPTED
         if error.errno not in _OF_THE_WORLD:
             raise
         # What standard output still holds may be what cannot be written: not once more at the exit.
@@ -374,8 +383,10 @@ def _resolve(reference: str) -> Any:
     return getattr(importlib.import_module(f"{package}.{module}"), name)
 
 
-def _terminate(_: int, __: Any) -> NoReturn:
+def _terminate(number: int, _: Any) -> NoReturn:
     # As Ctrl-C: the way out that ends the workers and keeps the results.
+    if number in _ENDING:
+        _signalled.append(number)
     raise KeyboardInterrupt
 
 

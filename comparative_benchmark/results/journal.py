@@ -204,13 +204,16 @@ class Journal:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        message = None
         if self.pending or self._rounds:
-            self._say(f"{self._contents} saved in {self.path}; use --resume to continue from them")
+            message = f"{self._contents} saved in {self.path}; use --resume to continue from them"
         else:
             _remove(self.path)
             if kind is not None:
-                self._say("no round of the current race had been measured; nothing of it is saved")
+                message = "no round of the current race had been measured; nothing of it is saved"
         os.close(self._descriptor)
+        if message:
+            self._say(message)
 
     @property
     def _contents(self) -> str:

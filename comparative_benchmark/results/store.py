@@ -62,6 +62,24 @@ class ResultsFile:
         self._update(lambda _: None)
         return run.run_id
 
+    @contextlib.contextmanager
+    def resumed_alone(self, say: Callable[[str], None]) -> Iterator[None]:
+        """Waits until no other run resumes this file: two would measure the same trials."""
+        lock = FileLock(self.path.parent / f".{self.path.name}.resumed.lock")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                say(f"waiting for another run that resumes {self.path}")
+                lock.acquire()
+        except (OSError, NotImplementedError):  # the file system has no locks, or is read-only
+            yield
+            return
+        with lock:
+            lock.release()
+            yield
+
     def append(self, *results: Result) -> None:
         """Adds results, all of them or none.
 

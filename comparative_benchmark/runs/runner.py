@@ -115,6 +115,21 @@ def execute(
     Raises:
       ResultsFileError: the file or the journal cannot be written.
     """
+    with ExitStack() as stack:
+        if resume:
+            stack.enter_context(results.resumed_alone(observer.say))
+        return _execute(trials, settings, results, observer, command=command, resume=resume)
+
+
+def _execute(
+    trials: Sequence[Trial],
+    settings: RunSettings,
+    results: ResultsFile,
+    observer: Observer,
+    *,
+    command: Sequence[str],
+    resume: bool,
+) -> list[Result]:
     budget = RunBudget.of(settings)
     leftover = Leftover.of(trials, settings, results, observer.say, resume=resume)
     settings, done = leftover.settings, leftover.done

@@ -176,9 +176,7 @@ YAMLS = {
     "a folder": "include: .\n",
     "a device": "include: /dev/zero\n",
     "an integer of 5,000 digits": f"a:\n  definition: .\n  weight: {'9' * 5000}\n",
-    "5,000 digits of capabilities": (
-        f"a:\n  definition: .\n  requires_capabilities: [{'9' * 5000}]\n"
-    ),
+    "5,000 digits of a duration": (f"a:\n  definition: .\n  max_duration: {'9' * 5000}\n"),
     "nested": "a: " + "[" * 500,
     "a billion laughs": "a: &a [x, x]\nb: [*a, *a]\n",
     "a tag": "a: !!python/object/apply:os.system [id]\n",
