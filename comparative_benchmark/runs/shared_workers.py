@@ -7,8 +7,7 @@ worker that had served others may have failed because of them, and is run again 
 """
 
 import re
-import shutil
-import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,6 +21,7 @@ from comparative_benchmark.runs.participant import ProcessPlan
 from comparative_benchmark.runs.session_pool import SessionPool, SharedSession
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Competitor
+from openxla.benchmark.temporary import temporary_folder
 
 # What another workload cannot have brought about.
 _ITS_OWN = frozenset({Status.OK, Status.UNSUPPORTED, Status.UNSTEADY})
@@ -41,9 +41,10 @@ class SharedWorkers:
     raced: bool = True
     _pools: dict[tuple[str, int], list[SessionPool]] = attrs.field(factory=dict, init=False)
     _folder: Path = attrs.field(init=False)
+    _stack: ExitStack = attrs.field(factory=ExitStack, init=False)
 
     def __enter__(self) -> Self:
-        self._folder = Path(tempfile.mkdtemp(prefix="cbs-workers-"))
+        self._folder = Path(self._stack.enter_context(temporary_folder("workers")))
         return self
 
     def __exit__(
@@ -55,7 +56,7 @@ class SharedWorkers:
         for pools in self._pools.values():
             for pool in pools:
                 pool.stop() if kind is not None else pool.empty()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._stack.close()
 
     def open(
         self, settings: RunSettings, competitor: Competitor, plan: ProcessPlan

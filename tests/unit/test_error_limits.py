@@ -96,7 +96,9 @@ def test_an_outlier_may_be_off_by_the_rounding_of_its_own_size(judge):
     verdict = judge("bf16", truth, reference, output)
     assert "an element is off by 1; the limit is 0.78" in verdict.reason
     output[7], output[8] = 40.0, truth[8] + 0.3
-    assert "an element is off by 0.3; the limit is" in judge("bf16", truth, reference, output).reason
+    assert (
+        "an element is off by 0.3; the limit is" in judge("bf16", truth, reference, output).reason
+    )
 
 
 @pytest.mark.parametrize("offset", [0.0, 50.0])

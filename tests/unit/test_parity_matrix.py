@@ -217,7 +217,8 @@ def test_two_do_not_write_the_same_file(tmp_path):
     path = tmp_path / "matrix.json"
     with _file(path) as first:
         first.put(result())
-        with pytest.raises(ParityFileError, match=r"another .*matrix\.json; .* choose another file"):
+        expected = r"another .*matrix\.json; .* choose another file"
+        with pytest.raises(ParityFileError, match=expected):
             _file(path, resume=True)
     with _file(path, resume=True) as later:
         assert list(later.settled("host-cpu").values()) == [result()]

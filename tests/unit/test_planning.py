@@ -87,8 +87,8 @@ def test_a_noisy_machine_says_what_it_cannot_decide():
     assert not found.can_decide
     assert processes_needed(0.04) == found.needed > 10
     assert str(found) == (
-        "on this machine a race of 10 processes finds differences of 6.2 % or more; 3.0 % would take "
-        f"{found.needed} processes of each competitor"
+        "on this machine a race of 10 processes finds differences of 6.2 % or more; 3.0 % would "
+        f"take {found.needed} processes of each competitor"
     )
 
 
