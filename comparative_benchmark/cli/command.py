@@ -304,12 +304,12 @@ def _guarded(options: argparse.Namespace) -> int:
         # `nohup` ignores SIGHUP for the command that it starts.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _terminate)
-    orphans.adopt()
     others = sys.unraisablehook
     sys.unraisablehook = partial(_ended_in_a_callback, others)
     try:
         set_root(options)
-        code: int = _resolve(options.handler)(options)
+        with orphans.adopting():
+            code: int = _resolve(options.handler)(options)
         # What cannot be written is told here, and not in a traceback at the exit.
         sys.stdout.flush()
     except KeyboardInterrupt:

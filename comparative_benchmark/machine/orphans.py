@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,18 @@ _workers: set[int] = set()
 _lock = threading.Lock()
 
 
-def adopt() -> None:
-    """Adopts orphans from now on. Only for a process of ours: in a notebook others may live."""
+@contextlib.contextmanager
+def adopting() -> Iterator[None]:
+    """Adopts orphans during a command. Only for a process of ours: in a notebook others may live."""
     global _adopting  # noqa: PLW0603  # it is a property of the process
     with contextlib.suppress(OSError, AttributeError):
         _adopting = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0
+    try:
+        yield
+    finally:
+        if _adopting:
+            _adopting = False
+            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
 
 def start_worker(*arguments: Any, **keywords: Any) -> "subprocess.Popen[bytes]":
