@@ -27,7 +27,7 @@ _lock = threading.Lock()
 
 @contextlib.contextmanager
 def adopting() -> Iterator[None]:
-    """Adopts orphans during a command. Only for a process of ours: in a notebook others may live."""
+    """Adopts orphans during a command; not in a notebook, whose orphans may be others'."""
     global _adopting  # noqa: PLW0603  # it is a property of the process
     with contextlib.suppress(OSError, AttributeError):
         _adopting = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0

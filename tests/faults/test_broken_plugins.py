@@ -100,8 +100,11 @@ def _cases():
             for kind in kinds:
                 if (how, kind) in {("without_object", "suite"), ("of_another_class", "suite")}:
                     continue
-                # Each fault meets one command and each command one fault in the default tier.
-                shown = (command == "backends" and kind == "backend") or how == "exits_at_once"
+                # In the default tier, every command meets one fault, and one command some faults.
+                some = how in ("raises", "leaves", "interrupts", "crashes", "of_another_class")
+                shown = how == "exits_at_once" or (
+                    some and (command, kind) == ("backends", "backend")
+                )
                 marks = () if shown else (pytest.mark.nightly,)
                 yield pytest.param(how, command, kind, marks=marks)
 
@@ -141,7 +144,7 @@ def test_a_sound_plugin_is_imported_in_a_child_once(plugged, run, tmp_path):
 @pytest.mark.parametrize(
     "how", ["leaves", "leaves_by_sys", "exits_at_once", "interrupts", "crashes", "base_exception"]
 )
-@pytest.mark.parametrize("command", ["list", "run"])
+@pytest.mark.parametrize("command", ["list", pytest.param("run", marks=pytest.mark.nightly)])
 def test_definitions_never_decide_the_exit_code(run, tmp_path, place, how, command):
     if place == "folder":
         file, suite = tmp_path / "suite" / "a_definitions.py", ("--suite-dir", "suite")

@@ -67,8 +67,8 @@ def _stored(path):
 def _cases():
     for moment in MOMENTS:
         for number in SIGNALS:
-            shown = moment == "after the first process" or number == signal.SIGHUP
-            marks = () if shown and moment != "at once" else (pytest.mark.nightly,)
+            shown = moment == "after the first process" and number == signal.SIGHUP
+            marks = () if shown else (pytest.mark.nightly,)
             yield pytest.param(moment, number, marks=marks, id=f"{moment}-{number.name}")
 
 
@@ -130,6 +130,7 @@ def test_nohup_goes_on_after_the_terminal_is_gone(start, tmp_path):
     assert len(_stored(tmp_path / "results.json")) == 3
 
 
+@pytest.mark.nightly
 def test_a_killed_run_s_folders_go_with_the_next_run(start, tmp_path):
     process = start()
     for line in process.stderr:
