@@ -324,7 +324,7 @@ def interrupted_runs(
     runs: list[Interrupted] = []
     complaints: list[str] = []
     for path in sorted(folder_of(results).glob("*.jsonl")):
-        if _has_nothing_for_others(path):
+        if not path.is_file() or _has_nothing_for_others(path):
             continue
         try:
             run, bad = _read(path)

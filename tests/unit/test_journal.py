@@ -323,6 +323,14 @@ def test_a_journal_that_is_moved_is_written_again(machine, monkeypatch):
     assert len(machine.kept()) == 6
 
 
+def test_what_is_not_a_file_is_no_journal(machine):
+    machine.run_until(5)
+    os.mkfifo(machine.folder / "0.jsonl")
+    (machine.folder / "1.jsonl").mkdir()
+    (machine.folder / "2.jsonl").symlink_to(machine.folder / "2.jsonl")
+    assert len(machine.kept()) == 5
+
+
 def test_a_spent_budget_starts_no_further_process(machine):
     results = machine.run(until=0.0)
     assert {len(result.measured.processes) for result in results} == {1}
