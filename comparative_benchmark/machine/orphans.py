@@ -40,7 +40,10 @@ def adopting() -> Iterator[None]:
 
 
 def start_worker(*arguments: Any, **keywords: Any) -> "subprocess.Popen[bytes]":
-    """Starts a process that leads a group of its own, and is no orphan; see `subprocess.Popen`."""
+    """Starts a worker in a new process group, so that Ctrl-C does not reach it.
+
+    Takes the arguments of `subprocess.Popen`.
+    """
     with _lock:
         worker = subprocess.Popen(*arguments, process_group=0, **keywords)
         _workers.add(worker.pid)

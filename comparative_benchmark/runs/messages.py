@@ -1,7 +1,7 @@
-"""Messages of a worker, one class each. Whatever a worker sends is decoded here.
+"""Messages of workers, one class for each kind, and their decoder.
 
 A worker runs code of models and plug-ins, so any message may be malformed. A malformed one costs
-its own trial; nothing behind `decode` has to check types.
+its own trial. Code that receives decoded messages need not check types.
 """
 
 from pathlib import Path
@@ -31,7 +31,7 @@ _Reason = Annotated[str, Meta(max_length=100_000)]
 
 
 class MessageError(ValueError):
-    """A worker sent a message that is malformed, or that nobody waits for."""
+    """A worker sent a malformed or unexpected message."""
 
 
 class SavedArray(Struct, frozen=True, kw_only=True):
