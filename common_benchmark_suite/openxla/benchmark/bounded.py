@@ -8,7 +8,7 @@ import contextlib
 import copyreg
 import json
 import os
-import pickle  # both ends are this program, and what is sent is made of its own classes
+import pickle  # both ends are this program, and no file holds it
 import resource
 import signal
 import subprocess
@@ -47,7 +47,7 @@ def call(
     deadline_s: float = DEADLINE_S,
     memory_bytes: int = MEMORY_BYTES,
 ) -> T:
-    """Returns what a function returns in a process of its own.
+    """Calls a function in a new process, and returns its result.
 
     Args:
       function: of a module.
@@ -56,7 +56,7 @@ def call(
       memory_bytes: that the process may allocate; mapped files do not count.
 
     Raises:
-      TooCostlyError: there is no answer; the message names the reason.
+      TooCostlyError: the function did not return; the message names the reason.
       Exception: an exception of this project's that the function raised.
     """
     request = pickle.dumps((function, arguments, memory_bytes, deadline_s))

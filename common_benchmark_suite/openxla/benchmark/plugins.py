@@ -87,7 +87,7 @@ _left_out: dict[tuple[str, str], LeftOut] = {}
 
 @functools.cache
 def plugins(group: str, kind: type | None = None) -> tuple[Plugin, ...]:
-    """Returns the objects of a group, those of this distribution first.
+    """Returns the objects of a group, built-in ones first.
 
     Args:
       group: of the entry points.
@@ -116,12 +116,12 @@ def leave_out(point: EntryPoint, reason: str) -> None:
     """Leaves a plug-in out from now on, and prints one line about it."""
     left_out = LeftOut(point.group, point.name, _distribution(point), reason)
     if _left_out.setdefault((point.group, point.name), left_out) is left_out:
-        with contextlib.suppress(OSError, ValueError):  # nobody may be reading
+        with contextlib.suppress(OSError, ValueError):  # the reader may have left
             print(left_out, file=sys.stderr)
 
 
 def why_left_out(group: str, name: str) -> str | None:
-    """Returns why a plug-in of that name was left out; None if there is none."""
+    """Returns why a plug-in was left out; None if it was not."""
     found = _left_out.get((group, name))
     return None if found is None else str(found)
 
@@ -228,7 +228,7 @@ def _distribution(point: EntryPoint) -> str:
 def _code_of(module: str) -> Iterator[tuple[str, int, int]]:
     """Yields the state of the files of a module's top-level package; nothing if it is unknown."""
     try:
-        # Of the top-level package alone: to find a part of it imports the whole.
+        # Finding a submodule would import its package.
         spec = importlib.util.find_spec(module.partition(".")[0])
     except (ImportError, ValueError):
         return
