@@ -41,7 +41,6 @@ class ResultsFile:
         self.path = path.absolute()
         # Runs that this object registered.
         self._runs: list[dict[str, Any]] = []
-        self._written: os.stat_result | None = None
         self._lock = FileLock(self.path.parent / f".{self.path.name}.lock")
 
     def start_run(
@@ -93,10 +92,8 @@ class ResultsFile:
         lines = b",\n".join(encoded)
         with self._locked():
             self._refuse_other_kinds()
-            if self._is_as_written() and _append_lines(self.path, lines):
-                self._note_written()
-            else:
-                # Another process has written it, or it was moved: read and write all of it.
+            if not _append_lines(self.path, lines, [run["run_id"] for run in self._runs]):
+                # Another writer made it, or it was moved: read and write all of it.
                 added = codec.plain(results)
                 self._change(lambda document: document["benchmarks"].extend(added))
 
@@ -134,23 +131,11 @@ class ResultsFile:
         document["execution_environment"] = latest["execution_environment"]
         with new_file(self.path) as temporary:
             temporary.write_bytes(_encode_document(document))
-        self._note_written()
 
     def _refuse_other_kinds(self) -> None:
         """Raises `ResultsFileError` if the path is a folder, a pipe or a device."""
         if self.path.exists() and not self.path.is_file():
             raise ResultsFileError(f"{self.path} is not a regular file")
-
-    def _note_written(self) -> None:
-        with contextlib.suppress(OSError):
-            self._written = self.path.stat()
-
-    def _is_as_written(self) -> bool:
-        """Returns whether the file is the one that this object wrote last."""
-        try:
-            return self._written is not None and os.path.samestat(self.path.stat(), self._written)
-        except OSError:
-            return False
 
     def _read_plain(self) -> dict[str, Any]:
         """Returns a valid file as it is, with what later versions may have added to it."""
@@ -175,8 +160,12 @@ class ResultsFile:
             raise ResultsFileError(f"{self.path} cannot be written: {error}") from error
 
 
-def _append_lines(path: Path, lines: bytes) -> bool:
-    """Adds results to a file of this writer; returns False, having done nothing, to any other."""
+def _append_lines(path: Path, lines: bytes, run_ids: Sequence[str]) -> bool:
+    """Adds results to a file of this writer.
+
+    Returns:
+      False, having done nothing, if another writer wrote it or it lacks one of the runs.
+    """
     try:
         old = path.open("rb")
     except FileNotFoundError:
@@ -187,6 +176,11 @@ def _append_lines(path: Path, lines: bytes) -> bool:
         old.seek(max(0, size - len(_END) - 1))
         before, tail = old.read(1), old.read()
         if tail != _END or before not in (b"[", b"}"):
+            return False
+        old.seek(0)
+        # The first line holds all but the results.
+        head = old.readline()
+        if not all(run_id.encode() in head for run_id in run_ids):
             return False
         old.seek(0)
         with new_file(path) as temporary, temporary.open("w+b") as new:

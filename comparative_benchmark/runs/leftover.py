@@ -79,7 +79,8 @@ class Leftover:
         """
         joined = []
         for run in self._interrupted:
-            count = f"{len(run.entries)} processes of an interrupted run in {run.path}"
+            many = "es" * (len(run.entries) != 1)
+            count = f"{len(run.entries)} process{many} of an interrupted run in {run.path}"
             torn = "; its last line was cut short and is left out" if run.torn else ""
             if not self._resume:
                 self._say(f"{count} are in no result: --resume continues with them{torn}")

@@ -112,7 +112,7 @@ def test_standings_follow_the_filter_and_agree_with_those_of_the_file(browser):
     # Every tag, in one filter that lets everything through: the script counts as the file does.
     choose(browser, "dtype", "")
     find(browser, "#q").send_keys("-")
-    until(browser, lambda: "Only what" in find(browser, "#standings").text)
+    until(browser, lambda: "Only results" in find(browser, "#standings").text)
     everything = texts(browser, ".standings tbody tr")
     squeezed = [[re.sub(r"\s+", "", row) for row in rows] for rows in (whole, everything)]
     assert squeezed[0] == squeezed[1]

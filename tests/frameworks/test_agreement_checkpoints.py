@@ -194,6 +194,6 @@ def test_weights_that_do_not_fit_are_named(name, model_name, tensor, change, mes
     with pytest.raises(RuntimeError) as caught:
         run_script(CREATE_WITH_FAULT, arguments, environment, framework="tf")
     last_line = str(caught.value).strip().splitlines()[-1]
-    assert last_line.startswith("ValueError: the weights do not fit")
+    assert last_line.startswith("ValueError: the weights do not match")
     assert message in last_line
     assert ("class_token" if change == "forget" else tensor) in last_line

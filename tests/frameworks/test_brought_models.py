@@ -388,7 +388,7 @@ def test_a_model_without_a_float64_run_is_judged_by_plain_runs(brought_run, tmp_
     assert set(run.statuses.values()) == {"ok"}
     for record in run.document["benchmarks"]:
         (metrics,) = record["metrics"].values()
-        assert "forward keeps float32" in metrics["without_float64"]
+        assert "forward computes in float32" in metrics["without_float64"]
         assert metrics["verification"]["relative_rmse"] < 1e-6
 
 

@@ -24,7 +24,7 @@ REFUSED = {
     "float8dq-row": "compute capability",
     "semi-sparse": "kernels of NVIDIA GPUs",
     "2:4": "kernels of NVIDIA GPUs",
-    "block-64": "Triton kernels, for GPUs",
+    "block-64": "Triton kernels for GPUs",
     "intx-4-48": "torchao cannot apply intx-4-48",
 }
 # One of each kind through real workers: right, compiled, refused, and lossy (1 bit keeps nothing).

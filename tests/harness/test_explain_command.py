@@ -75,5 +75,5 @@ def test_a_worker_that_fails_leaves_one_line(measured, explain):
     other.write_text(json.dumps(document))
     done = explain("--again", path=other)
     assert done.returncode == 1
-    assert "is not any more what was measured" in done.stderr
+    assert "has changed since it was measured" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

@@ -47,8 +47,8 @@ def test_other_inputs_are_another_workload_with_another_truth(cbs_run, given):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (IDS.astype(np.int64), "input_0.npy is 2x6xi64 where TEXT_NONE takes 2x6xi32"),
-        (IDS[:1], "input_0.npy is 1x6xi32 where TEXT_NONE takes 2x6xi32"),
+        (IDS.astype(np.int64), "input_0.npy is 2x6xi64, but TEXT_NONE takes 2x6xi32"),
+        (IDS[:1], "input_0.npy is 1x6xi32, but TEXT_NONE takes 2x6xi32"),
     ],
 )
 def test_wrong_inputs_are_a_users_mistake_told_in_a_sentence(cbs_run, given, value, message):

@@ -71,7 +71,7 @@ def test_interrupt_ends_workers_and_keeps_results(hanging_run, tmp_path, number)
     os.kill(process.pid, number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "what was finished is kept for" in err
+    assert "interrupted; to continue, run" in err
     assert "--resume" in err
     assert "Traceback" not in err
     assert '"ok"' in output.read_text()

@@ -251,7 +251,7 @@ def test_pin_writes_a_lock(clone):
     lock = (folder / "requirements.cuda.txt").read_text()
     assert "pyyaml==" in lock
     assert str(clone) not in lock
-    assert "no benchmark, group or tag 'pined'; did you mean pinned?" in shell(
+    assert "unknown benchmark, group or tag 'pined'; did you mean pinned?" in shell(
         clone, f"{export} milabench pin --select pined --variant cuda", code=1
     )
 

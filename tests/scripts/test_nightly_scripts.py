@@ -166,7 +166,7 @@ def test_no_name_leads_out_of_a_folder(name, tmp_path):
 def test_a_store_that_is_not_there_is_told_in_a_sentence(tmp_path):
     done = _python("store.py", "put", "ftp://example.org/x", __file__, "x")
     assert done.returncode == 1
-    assert done.stderr.startswith("store: ftp://example.org/x: no store for ftp://")
+    assert done.stderr.startswith("store: ftp://example.org/x: ftp:// is not supported")
 
 
 # GitHub.
