@@ -25,6 +25,8 @@ class InProcessSession:
     truth_not_isolated = "the run has no worker processes"
 
     def __init__(self, *, environment: Mapping[str, str]) -> None:
+        # Folders in it are gone after the run.
+        self._before = {name: os.environ.get(name) for name in environment}
         os.environ.update(environment)
         self._executor = Executor(announce=lambda _: None)
 
@@ -38,6 +40,7 @@ class InProcessSession:
         traceback: TracebackType | None,
     ) -> None:
         del self._executor
+        self.end()
 
     def call(self, kind: type[A], **arguments: Any) -> A:
         """Runs the command that a class of answers belongs to, and returns the answer.
@@ -66,4 +69,10 @@ class InProcessSession:
         """There are no deadlines to renew."""
 
     def end(self) -> None:
-        """There is no process to end."""
+        """Restores the environment; there is no process to end."""
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._before = {}

@@ -46,8 +46,11 @@ def test_results_go_to_any_name(cbs, tmp_path, name, place):
     odd = os.fsdecode(NAMES[name])
     folder = tmp_path / (odd if place != "file" else "plain")
     output = folder / (f"{odd}.json" if place != "folder" else "r.json")
+    before = dict(os.environ)
     code, _, err = cbs(*RUN, "-o", output)
     assert code == 0, err
+    # A run in this process leaves no variable behind, such as the folder for temporary files.
+    assert dict(os.environ) == before
     document = json.loads(output.read_bytes().decode("utf-8"))
     assert [record["status"] for record in document["benchmarks"]] == ["ok"]
     code, out, err = cbs("show", output)
