@@ -75,9 +75,10 @@ class ResultsFile:
         except (OSError, NotImplementedError):  # the file system has no locks, or is read-only
             yield
             return
-        with lock:
-            lock.release()
+        try:
             yield
+        finally:
+            lock.release()
 
     def append(self, *results: Result) -> None:
         """Adds results, all of them or none.

@@ -69,7 +69,7 @@ class InProcessSession:
         """There are no deadlines to renew."""
 
     def end(self) -> None:
-        """Restores the environment; there is no process to end."""
+        """Restores the environment."""
         for name, value in self._before.items():
             if value is None:
                 os.environ.pop(name, None)

@@ -39,7 +39,7 @@ def fetched(text: str, *, allow_code: bool) -> Fetched:
 
     Args:
       text: `hub:OWNER/NAME`, with `@` and a branch, tag or commit where it is not the main branch.
-      allow_code: whether weights may be fetched that hold code, where there are no others.
+      allow_code: whether to fetch weights that can hold code if the repository has no others.
 
     Raises:
       BroughtError: the hub cannot be reached, or does not have it.
