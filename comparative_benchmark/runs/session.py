@@ -318,10 +318,13 @@ class Session:
             report = Report(host_memory_peak_bytes=used)
             raise SessionEnded(Status.OUT_OF_MEMORY, self._phase, reason, report)
         if os.fstat(self._log).st_size - self._log_began > limits.log_bytes:
+            # Truncated only when nothing writes any more; kill() closes our descriptor.
+            log = os.dup(self._log)
+            self.kill()
             # A full disk would cost the results of all others.
             with contextlib.suppress(OSError):
-                os.ftruncate(self._log, self._log_began + _KEPT_OF_A_FLOOD)
-            self.kill()
+                os.ftruncate(log, self._log_began + _KEPT_OF_A_FLOOD)
+            os.close(log)
             reason = f"the worker printed more than {limits.log_bytes / 2**20:.0f} MiB"
             raise SessionEnded(Status.FAILED, self._phase, reason)
 
