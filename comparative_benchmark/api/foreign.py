@@ -15,8 +15,6 @@ from comparative_benchmark.torchbench import cases, folders, installing
 from comparative_benchmark.torchbench.folders import Folder
 from openxla.benchmark import devices
 
-# Options that say how folders are run.
-_FOR_FOLDERS = ("install", "batch_size", "auto_batch")
 # What runs where a user does not say: a folder as its authors wrote it, a case wherever it can.
 _FOLDERS = {"backend": "pt_inductor:eager", "device": devices.HOST_CPU.name}
 _CASES = {"backend": ALL_BACKENDS, "device": devices.HOST_CPU.name}
@@ -53,15 +51,11 @@ def selected(options: argparse.Namespace) -> Selection | None:
     """
     paths = getattr(options, "torchbench", None)
     if not paths:
-        given = [name for name in _FOR_FOLDERS if getattr(options, name, None)]
-        if given:
-            spelt = " and ".join(f"--{name.replace('_', '-')}" for name in given)
-            raise UsageError(f"{spelt}: only for TorchBench folders; add --torchbench PATH")
         return None
     if options.batch_size and options.auto_batch:
         raise UsageError("--auto-batch chooses the batch size; omit --batch-size")
-    if options.inputs is not None:
-        raise UsageError("--torchbench folders define their own inputs; omit --inputs")
+    if options.framework not in (None, "pytorch"):
+        raise UsageError(f"--framework {options.framework}: TorchBench folders run in PyTorch")
     try:
         found = cases.named(folders.find(paths))
         on_cpu = find_device(options.device).accelerator_type == "cpu"

@@ -28,7 +28,7 @@ from comparative_benchmark.runs.trial import (
 )
 from comparative_benchmark.stats.analysis import DECISIVE_PROCESSES
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
-from comparative_benchmark.terminal import not_installed
+from comparative_benchmark.terminal import not_installed, subjects
 from comparative_benchmark.terminal.brought_options import brought_model, definitions_to_save
 from comparative_benchmark.terminal.options import (
     UsageError,
@@ -212,6 +212,7 @@ def selected(options: argparse.Namespace) -> Selection:
       UsageError: something that the user typed cannot be.
       DefinitionError, NoMatchError: see `terminal.options.select`.
     """
+    subjects.check(options)
     if folders := foreign.selected(options):
         return folders
     if brought := brought_model(options):

@@ -328,8 +328,9 @@ class PtInductor(Backend):
         run: Any = self._training.run
         run.update_from(draw, steps)
         weights: Mapping[str, Array] = run.weights()
+        updated = {name: weights[name] for name in run.updated()}
         self._training.abandon()
-        return weights
+        return updated
 
     @contextmanager
     def step_parts(self) -> Iterator[StepParts]:

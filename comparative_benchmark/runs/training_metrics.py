@@ -24,10 +24,12 @@ def training_metrics(trial: Trial, outcome: TrialOutcome) -> Training | None:
     # What failed has no speed.
     processes = [] if outcome.ended else outcome.processes
     latency = latency_of([process.latencies_ms for process in processes])
-    shape, dtype = trial.workload.inputs[0].shape, trial.workload.inputs[0].dtype
-    _, batch, *rest = shape
+    # What an axis of a user's batch means is not known.
+    inputs = trial.workload.inputs
+    _, batch, *rest = inputs[0].shape if inputs else (0, 1)
     tokens: dict[str, Any] = {"tokens_per_s": None}
-    if dtype == "i32":
+    rates = per_second("samples_per_s", latency, batch) if inputs else {"samples_per_s": None}
+    if inputs and inputs[0].dtype == "i32":
         tokens = per_second("tokens_per_s", latency, batch * rest[0])
     every = outcome.processes
     errors = [e for e in (p.update_error for p in every) if e is not None and isfinite(e)]
@@ -36,7 +38,7 @@ def training_metrics(trial: Trial, outcome: TrialOutcome) -> Training | None:
         optimizer=training["optimizer"]["name"],
         batch_size=batch,
         verified_steps=training["steps"],
-        **per_second("samples_per_s", latency, batch),
+        **rates,
         **tokens,
         **_parts(processes),
         update_error=max(errors, default=None),

@@ -4,14 +4,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from comparative_benchmark.terminal.options import UsageError, count, spellings
+from comparative_benchmark.terminal.options import EVAL, UsageError, count, spellings
 
 if TYPE_CHECKING:  # help is printed without the vocabulary of cases
     from openxla.benchmark.brought import Definitions, Found, Wanted
-
-# What only a model that is brought has, by the name in the parsed options.
-_OWN = ("input", "task", "batch", "seq_len", "dtype", "allow_code", "text", "image", "save_as")
-_CATALOGUE = {"name": "-name", "tag": "--tag", "suite": "--suite"}
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, *, saving: bool = False) -> None:
@@ -75,19 +71,13 @@ def brought_model(options: argparse.Namespace) -> "Found | None":
     """Returns the cases of the model that options name; None if they name none.
 
     Raises:
-      UsageError: it cannot be measured, or other options select cases as well.
+      UsageError: it cannot be measured.
     """
     from openxla.benchmark.brought import BroughtError, found_bounded
 
     model = getattr(options, "model", None)
-    given = [name for name in _OWN if getattr(options, name, None)]
     if model is None:
-        if given:
-            option = given[0].replace("_", "-")
-            raise UsageError(f"--{option} requires a MODEL: cbs run MODEL --{option} ...")
         return None
-    if both := [option for name, option in _CATALOGUE.items() if getattr(options, name)]:
-        raise UsageError(f"MODEL ({model}) and {both[0]} cannot be combined; use one of them")
     try:
         return found_bounded(model, _wanted(options))
     except BroughtError as error:
@@ -124,6 +114,7 @@ def _wanted(options: argparse.Namespace) -> "Wanted":
         framework=options.framework,
         task=options.task,
         allow_code=options.allow_code,
+        test=getattr(options, "test", EVAL),
     )
 
 

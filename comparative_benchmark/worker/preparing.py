@@ -202,7 +202,7 @@ def _may_lack_float64(model: Any) -> bool:
 
     Models with an architecture are written to be widened; foreign code judges itself.
     """
-    return not isinstance(model, ArchitectureModel | TrainingModel | ForeignModel)
+    return not isinstance(model, ArchitectureModel | ForeignModel)
 
 
 def make_inputs(model: Any, input_data: str, files: Sequence[str]) -> list[Array]:

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     DefinitionError,
     ModelTestData,
+    Parameters,
     ParameterValue,
     TensorSpec,
     Workload,
@@ -19,6 +22,7 @@ from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.models.architectures.base import Architecture, digest_of
 from openxla.benchmark.models.generation import TOKENS
 from openxla.benchmark.testdata import file_digest
+from openxla.benchmark.training.optimizers import STEPS, optimizer_of
 
 _PLACES = ("source", "folder", "packages", "hub", "tree", "written")
 
@@ -115,9 +119,17 @@ def training_of(case: BenchmarkCase) -> Mapping[str, Any] | None:
       DefinitionError: the architecture or a parameter does not exist.
     """
     if case.model.model_impl.architecture is None:
-        return None
+        return _own_training(case.model.model_parameters)
     architecture = architectures.get(case.model.model_impl.architecture)
     return architecture.training(architecture.complete(case.model.model_parameters))
+
+
+def _own_training(parameters: Parameters) -> Mapping[str, Any] | None:
+    """Returns the same of a user's file, whose loss is its own."""
+    if "train" not in parameters or "callable" not in parameters:
+        return None
+    optimizer = attrs.asdict(optimizer_of(parameters))
+    return {"task": "loss of the file", "steps": STEPS, "optimizer": optimizer}
 
 
 @functools.cache

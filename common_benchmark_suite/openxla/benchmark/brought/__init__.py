@@ -6,7 +6,7 @@ imported in workers only, by `in_torch`, `in_jax`, `in_tensorflow` and `in_trans
 
 from openxla.benchmark.brought.again import Recorded, command_words, named_again
 from openxla.benchmark.brought.cases import found, found_bounded
-from openxla.benchmark.brought.places import is_model, place_of
+from openxla.benchmark.brought.places import OwnModule, is_model, place_of
 from openxla.benchmark.brought.saving import Definitions, definitions
 from openxla.benchmark.brought.wanted import BroughtError, Found, Wanted
 
@@ -14,6 +14,7 @@ __all__ = [
     "BroughtError",
     "Definitions",
     "Found",
+    "OwnModule",
     "Recorded",
     "Wanted",
     "command_words",

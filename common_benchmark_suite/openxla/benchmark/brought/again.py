@@ -62,6 +62,7 @@ def named_again(recorded: Recorded) -> tuple[str, Wanted] | None:
         seq_lens=recorded.sizes("seq_len", "SEQLEN") if has_sizes else (),
         task=str(parameters["task"]) if "task" in parameters else None,
         allow_code=parameters.get("pickled") is True,
+        test="train" if "train" in parameters and is_file else "eval",
     )
     if is_program:
         return str(parameters["source"]), wanted
@@ -83,7 +84,7 @@ def command_words(recorded: Recorded) -> str | None:
     if found is None:
         return None
     model, wanted = found
-    words = [model]
+    words = [model, *(["-t", "train"] if wanted.test == "train" else [])]
     if wanted.framework or wanted.data_types != ("fp32",):
         words += ["--dtype", wanted.data_types[0]]
     if wanted.framework:

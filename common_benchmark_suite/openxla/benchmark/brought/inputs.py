@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from openxla.benchmark import testdata
-from openxla.benchmark.brought import specs
-from openxla.benchmark.brought.loading import told
+from openxla.benchmark.brought import call_form, specs
+from openxla.benchmark.brought.call_form import CallForm, Trees
+from openxla.benchmark.brought.loading import Brought, told
 from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.def_types import DefinitionError, Parameters
 from openxla.benchmark.models.architectures.base import element_type
@@ -27,19 +28,53 @@ class BroughtModel(InferenceModel):
 
     Attributes:
       model_parameters: of the case.
-      example: what the file's `example_inputs()` gives; None without.
+      trees: the framework's library for nested structures.
+      form: how the model is called; None for positional arguments alone.
+      example: the arrays in what the file's `example_inputs()` returns; None without.
       file: of the user, for messages.
     """
 
     model_parameters: Parameters
-    example: Any
-    file: Path | None
+    trees: Trees
+    form: CallForm | None = None
+    example: Sequence[Any] | None = None
+    file: Path | None = None
+
+    def take_example(self, brought: Brought) -> None:
+        """Takes inputs, and the form of the call, from a file or from named inputs of the case.
+
+        Raises:
+          BroughtError: see `call_form.split`.
+        """
+        self.file = brought.place.file
+        given = brought.example_inputs()
+        if given is not None:
+            form, self.example = self.split(given)
+            self.form = None if form.is_plain else form
+        if names := specs.names(str(self.model_parameters.get("inputs", ""))):
+            self.form = call_form.by_keyword(names, self.trees)
+
+    def split(self, example: Any) -> tuple[CallForm, list[Any]]:
+        """Returns the form of a call, and its arrays; see `call_form.split`."""
+        return call_form.split(example, call_form.signature_of(self.called()), self.trees)
+
+    def called(self) -> Any:
+        """Returns what is called on the user's arguments, for its signature."""
+        raise NotImplementedError
+
+    def call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+        """Calls a function on arrays, in the form that the file uses if they fit it."""
+        if self.form is None or len(inputs) != len(self.form.names):
+            return function(*inputs)
+        return self.form.call(function, inputs)
 
     def generate_default_inputs(self) -> Any:
         """Returns the inputs that the case names, or the file's own."""
         written = str(self.model_parameters.get("inputs", ""))
         if written:
-            return [specs.parse(text).array(i) for i, text in enumerate(written.split("; "))]
+            given = [specs.parse(text) for text in written.split("; ")]
+            arrays = {spec.name or i: spec.array(i) for i, spec in enumerate(given)}
+            return [arrays[name] for name in (self.form.names if given[0].name else arrays)]
         if self.example is None:
             raise BroughtError(
                 "the model has no inputs; add example_inputs() to its file, or pass --input"
@@ -73,7 +108,10 @@ class BroughtModel(InferenceModel):
 
     def run_twice(self, inputs: Sequence[Array]) -> None:
         """Runs the model twice on its inputs; see `try_out`."""
-        forms = ", ".join(form_of(value) for value in inputs)
+        forms = ", ".join(map(form_of, inputs))
+        if self.form is not None and len(inputs) == len(self.form.names):
+            named = zip(self.form.names, inputs, strict=True)
+            forms = ", ".join(f"{name} {form_of(value)}" for name, value in named)
         kept = [value.copy() for value in inputs]
         try:
             first, second = (self.outputs_of(inputs, seed=seed) for seed in (1, 2))

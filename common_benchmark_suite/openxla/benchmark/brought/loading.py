@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from openxla.benchmark.brought.outline import source_digest
-from openxla.benchmark.brought.own_modules import EXAMPLE_INPUTS
+from openxla.benchmark.brought.own_modules import EXAMPLE_BATCH, EXAMPLE_INPUTS
 from openxla.benchmark.brought.places import OwnModule
 from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.def_types import Parameters
@@ -79,6 +79,32 @@ class Brought:
         self._seed(SEED)
         with self._told(f"{self.place.file.name}:{EXAMPLE_INPUTS}()"):
             return function()
+
+    def function(self, name: str) -> Any:
+        """Returns what the file calls so; None if it has no such name."""
+        return getattr(self._module, name, None)
+
+    def example_batches(self, count: int) -> list[Any]:
+        """Returns what `example_batch()`, or `example_inputs()` without it, gives in each call."""
+        name = EXAMPLE_BATCH if self.function(EXAMPLE_BATCH) else EXAMPLE_INPUTS
+        function = self.function(name)
+        if function is None:
+            raise BroughtError(f"{self.place.file.name} has no {EXAMPLE_BATCH}()")
+        self._seed(SEED)
+        with self._told(f"{self.place.file.name}:{name}()"):
+            return [function() for _ in range(count)]
+
+    def modules(self) -> list[ModuleType]:
+        """Returns the file's module, and those beside it that define what it imports."""
+        found = {self._module.__name__: self._module}
+        for value in vars(self._module).values():
+            module = sys.modules.get(getattr(value, "__module__", None) or "")
+            file = getattr(module, "__file__", None)
+            if module is None or not file or "site-packages" in Path(file).parts:
+                continue
+            if Path(file).is_relative_to(self.place.root):
+                found[module.__name__] = module
+        return list(found.values())
 
     def _imported(self) -> ModuleType:
         # As a script finds what stands beside it.

@@ -24,6 +24,7 @@ class Outline:
       is_open: whether it also binds names that are not seen here (`from x import *`).
       imports: top-level packages that it imports, anywhere.
       constants: texts that names at the top are set to.
+      has_loss: whether it compiles a Keras model with a loss.
       has_interface: whether something in it makes its own inputs, as an `InferenceModel` does.
     """
 
@@ -34,6 +35,7 @@ class Outline:
     imports: frozenset[str]
     constants: Mapping[str, str]
     has_interface: bool
+    has_loss: bool
 
 
 def outline(file: Path) -> Outline:
@@ -75,6 +77,16 @@ def outline(file: Path) -> Outline:
             or getattr(node, "attr", getattr(node, "id", None)) == "InferenceModel"
             for node in ast.walk(tree)
         ),
+        has_loss=any(map(_compiles_loss, ast.walk(tree))),
+    )
+
+
+def _compiles_loss(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "compile"
+        and (len(node.args) > 1 or any(keyword.arg == "loss" for keyword in node.keywords))
     )
 
 

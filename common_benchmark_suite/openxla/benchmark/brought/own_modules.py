@@ -20,6 +20,7 @@ from openxla.benchmark.def_types import (
     ModelTestData,
 )
 from openxla.benchmark.nearest import did_you_mean
+from openxla.benchmark.training.optimizers import OPTIMIZERS
 
 _ROOM = "openxla.benchmark.brought"
 _MODULES = {
@@ -35,7 +36,7 @@ _IMPORTS = {
 # What is meant where a file is named without a callable.
 _USUAL = ("create_model", "model", "make_model", "get_model", "build_model")
 _IS_MODEL = re.compile(r"(^|\.)(Module|Model|Layer|Sequential|InferenceModel)$")
-EXAMPLE_INPUTS = "example_inputs"
+EXAMPLE_INPUTS, EXAMPLE_BATCH = "example_inputs", "example_batch"
 
 
 def cases(place: OwnModule, wanted: Wanted, given: UserInputs | None) -> list[BenchmarkCase]:
@@ -51,7 +52,9 @@ def cases(place: OwnModule, wanted: Wanted, given: UserInputs | None) -> list[Be
     name = _callable(place, file)
     framework = _framework(place, file, wanted.framework)
     inputs = [specs.parse(text) for text in wanted.inputs]
-    if not inputs and given is None:
+    specs.check_names(inputs)
+    train = _optimizer(place, file, framework, wanted, given) if wanted.test == "train" else None
+    if not inputs and given is None and train is None:
         _check_has_inputs(place, file)
     _check_sizes(inputs, wanted)
     implementation = ModelImplementation(
@@ -67,6 +70,7 @@ def cases(place: OwnModule, wanted: Wanted, given: UserInputs | None) -> list[Be
         "module": place.module,
         "callable": name,
         "source_sha256": digest,
+        **({"train": train} if train else {}),
     }
     return [
         _case(implementation, shared, inputs, given, variant, (place, name))
@@ -100,6 +104,8 @@ def _case(
     stem = place.file.stem if not place.module else place.module.rpartition(".")[2]
     is_usual = name in _USUAL or name.lower() == stem.replace("_", "").lower()
     parts = [stem] if is_usual else [stem, name]
+    if "train" in shared:
+        parts += ["train", shared["train"]]
     model = Model(
         name=model_name(parts, implementation.framework_type, variant),
         model_impl=implementation,
@@ -164,6 +170,48 @@ def _check_has_inputs(place: OwnModule, file: Outline) -> None:
             f"{place.file} does not define the model's inputs; add a function "
             f"{EXAMPLE_INPUTS}(), or pass --input, {specs.EXAMPLES}"
         )
+
+
+def _optimizer(
+    place: OwnModule,
+    file: Outline,
+    framework: ModelFrameworkType,
+    wanted: Wanted,
+    given: UserInputs | None,
+) -> str:
+    """Returns the name of the optimizer that trains the model.
+
+    Raises:
+      BroughtError: the file lacks what a training step needs, or options do not go with one.
+    """
+    if wanted.inputs or given is not None:
+        raise BroughtError(
+            f"-t train: {EXAMPLE_BATCH}() of the file returns the batches; omit --input and "
+            "--inputs"
+        )
+    if other := [name for name in wanted.data_types if name != "fp32"]:
+        raise BroughtError(f"--dtype {other[0]}: your own models are trained in fp32")
+    has_loss = "loss" in file.names or (framework is ModelFrameworkType.TF_V2 and file.has_loss)
+    if not has_loss and not file.is_open:
+        raise BroughtError(
+            f"-t train: {place.file} defines no loss; add a function loss(model, *inputs) that "
+            "returns one number" + (" or compile the Keras model with one" * _is_keras(file))
+        )
+    if not {EXAMPLE_BATCH, EXAMPLE_INPUTS} & set(file.names) and not file.is_open:
+        raise BroughtError(
+            f"-t train: {place.file} defines no batch; add a function {EXAMPLE_BATCH}() that "
+            "returns the arguments of loss() after the model"
+        )
+    name = file.constants.get("OPTIMIZER", "adamw")
+    if name not in OPTIMIZERS:
+        raise BroughtError(
+            f"{place.file}: unknown OPTIMIZER {name!r}; choices are {', '.join(OPTIMIZERS)}"
+        )
+    return name
+
+
+def _is_keras(file: Outline) -> bool:
+    return "keras" in file.imports or "tensorflow" in file.imports
 
 
 def _check_sizes(inputs: Sequence[specs.InputSpec], wanted: Wanted) -> None:

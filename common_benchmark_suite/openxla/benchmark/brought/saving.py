@@ -107,7 +107,7 @@ def definitions(
     fields = {
         key: ascii(value)
         for key, value in attrs.asdict(wanted).items()
-        if key not in ("inputs_dir", "text", "image", "folder") and value
+        if key not in ("inputs_dir", "text", "image", "folder") and value and value != "eval"
     }
     fields["folder"] = start
     copies: list[tuple[Path, Path]] = []

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from openxla.benchmark.brought.specs import BATCH, SEQ, InputSpec, parse
+from openxla.benchmark.brought.specs import BATCH, SEQ, InputSpec, check_names, parse
 from openxla.benchmark.brought.wanted import BroughtError
 
 # How exporters call sizes that may change.
@@ -60,7 +60,7 @@ class Signature:
           BroughtError: the program takes others, or it cannot be told how large an input is.
         """
         if written:
-            given = [parse(text) for text in written]
+            given = self._in_order([parse(text) for text in written])
             self.check(given)
         else:
             given = [self._usual(argument) for argument in self.arguments]
@@ -71,6 +71,18 @@ class Signature:
         filled = tuple(spec.filled(batch or 1, seq) for spec in given)
         self.check(filled)
         return filled
+
+    def _in_order(self, given: list[InputSpec]) -> list[InputSpec]:
+        """Returns inputs in the order of the arguments; names are not needed any more."""
+        check_names(given)
+        named = {spec.name: attrs.evolve(spec, name="") for spec in given if spec.name}
+        if not named:
+            return given
+        if unknown := [name for name in named if name not in {a.name for a in self.arguments}]:
+            raise BroughtError(f"--input {unknown[0]}=...: no such input: {self}")
+        if missing := [a.name for a in self.arguments if a.name not in named]:
+            raise BroughtError(f"--input: {missing[0]} is missing: {self}")
+        return [named[argument.name] for argument in self.arguments]
 
     def __str__(self) -> str:
         return f"{self.where} takes {', '.join(map(str, self.arguments)) or 'nothing'}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # As `preprocessing.numpy_dtype` knows them.
 _TYPES = ("f64", "f32", "f16", "bf16", "i8", "i32", "i64", "i1", "u8")
 _FORM = re.compile(
-    r"(?P<type>[a-z]+\d+)\[(?P<sizes>[^\]]*)\]"
+    r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<type>[a-z]+\d+)\[(?P<sizes>[^\]]*)\]"
     r"(?:<(?P<below>\d+)|=(?P<value>-?\d+(?:\.\d+)?))?(?:@(?P<seed>\d+))?"
 )
 BATCH, SEQ = "batch", "seq"
@@ -35,6 +35,7 @@ class InputSpec:
       below: integers are drawn from 0 up to it, without it.
       value: all elements are that, as written.
       seed: of the draw.
+      name: of the argument that it is for; empty for one by position.
     """
 
     element_type: str
@@ -42,12 +43,14 @@ class InputSpec:
     below: int | None = None
     value: str | None = None
     seed: int = 0
+    name: str = ""
 
     def __str__(self) -> str:
         limit = "" if self.below is None else f"<{self.below}"
         value = "" if self.value is None else f"={self.value}"
         seed = f"@{self.seed}" if self.seed else ""
-        return f"{self.element_type}[{','.join(map(str, self.sizes))}]{limit}{value}{seed}"
+        name = f"{self.name}=" if self.name else ""
+        return f"{name}{self.element_type}[{','.join(map(str, self.sizes))}]{limit}{value}{seed}"
 
     def filled(self, batch: int, seq: int | None) -> "InputSpec":
         """Returns it with numbers for the names of sizes.
@@ -124,7 +127,23 @@ def parse(text: str) -> InputSpec:
         below=None if below is None else int(below),
         value=value,
         seed=int(found["seed"] or 0),
+        name=found["name"] or "",
     )
+
+
+def names(written: str) -> list[str]:
+    """Returns the names of the arguments that recorded inputs are for; empty for positions."""
+    return [name for text in filter(None, written.split("; ")) if (name := parse(text).name)]
+
+
+def check_names(given: Sequence[InputSpec]) -> None:
+    """Raises BroughtError if some inputs have a name and others have none, or two have the same."""
+    named = [spec.name for spec in given if spec.name]
+    if named and len(named) < len(given):
+        unnamed = next(str(spec) for spec in given if not spec.name)
+        raise BroughtError(f"--input {unnamed}: give each input a name, or none")
+    if twice := [name for place, name in enumerate(named) if name in named[:place]]:
+        raise BroughtError(f"--input: {twice[0]!r} is given twice")
 
 
 def recorded(written: Sequence[InputSpec], filled: Sequence[InputSpec]) -> dict[str, str]:

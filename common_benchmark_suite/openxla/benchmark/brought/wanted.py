@@ -27,6 +27,7 @@ class Wanted:
       framework: value of a framework's type; None for all that the model is in.
       task: of a Hugging Face directory; None for the class that its configuration names.
       allow_code: whether weights may be read that can hold code.
+      test: `eval` for outputs, `train` for training steps.
       folder: where relative paths start.
     """
 
@@ -40,6 +41,7 @@ class Wanted:
     framework: str | None = None
     task: str | None = None
     allow_code: bool = False
+    test: str = "eval"
     folder: Path = attrs.field(factory=Path.cwd)
 
 

@@ -20,22 +20,34 @@ State = dict[str, Any]
 
 
 class TrainingModel(models.TrainingModel):
-    """Inputs and outputs: see `TrainingArchitecture`.
+    """Base of models that JAX trains.
 
-    `params` are the network's weights as a tree.
+    Attributes:
+      params: the network's weights as a tree of mappings.
+      paths: where each weight is in it, by name.
     """
 
-    def __init__(self, parameters: Parameters) -> None:
-        self.set_training("jax", parameters)
-        self.params = self.masters.params
-        self._mixed = is_mixed(parameters)
-        self._slots = ("momentum",) if self.optimizer.name == "sgd" else ("first", "second")
-        self._paths = {name: path for path, name in self.network.weight_names.items()}
+    params: Any
+    paths: Mapping[str, tuple[Any, ...]]
+
+    @property
+    def _slots(self) -> tuple[str, ...]:
+        return ("momentum",) if self.optimizer.name == "sgd" else ("first", "second")
+
+    def loss(self, weights: Mapping[str, Any], params: Any, *batch: Any) -> Any:
+        """Returns the loss of a batch; pure.
+
+        Args:
+          weights: the trained ones, by name.
+          params: all of the network, in which these take the place of theirs.
+          *batch: inputs and labels.
+        """
+        raise NotImplementedError
 
     def state(self, params: Any) -> State:
         """Returns the state before the first step."""
         flat = nnx.traversals.flatten_mapping(params)
-        weights = {name: flat[self._paths[name]] for name in self.trained}
+        weights = {name: flat[self.paths[name]] for name in self.trained}
         zeros = {slot: jax.tree.map(jnp.zeros_like, weights) for slot in self._slots}
         return {"weights": weights, "count": jnp.zeros((), jnp.int32), **zeros}
 
@@ -66,7 +78,7 @@ class TrainingModel(models.TrainingModel):
             return {name: jnp.asarray(draw(kind, name, shape)) for name, shape in shapes.items()}
 
         flat = nnx.traversals.flatten_mapping(self.params)
-        shapes = {name: flat[self._paths[name]].shape for name in self.trained}
+        shapes = {name: flat[self.paths[name]].shape for name in self.trained}
         slots = {slot: make(slot) for slot in self._slots}
         state = {"weights": make("weight"), "count": jnp.asarray(steps, jnp.int32), **slots}
         return state, make("gradient")
@@ -84,22 +96,26 @@ class TrainingModel(models.TrainingModel):
         """Takes all steps with the network's own weights."""
         return self.apply(self.params, *map(jnp.asarray, inputs))
 
-    def loss(self, weights: Mapping[str, Any], params: Any, *batch: Any) -> Any:
-        """Returns the mean cross-entropy over what is to be predicted.
 
-        Args:
-          weights: the trained ones, by name.
-          params: all of the network, in which these take the place of theirs.
-          *batch: inputs and labels.
-        """
+class ArchitectureTrainingModel(TrainingModel, models.ArchitectureTrainingModel):
+    """Inputs and outputs: see `TrainingArchitecture`."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.set_training("jax", parameters)
+        self.params = self.masters.params
+        self._mixed = is_mixed(parameters)
+        self.paths = {name: path for path, name in self.network.weight_names.items()}
+
+    def loss(self, weights: Mapping[str, Any], params: Any, *batch: Any) -> Any:
+        """Returns the mean cross-entropy over what is to be predicted."""
         flat = dict(nnx.traversals.flatten_mapping(params))
-        flat |= {self._paths[name]: value for name, value in weights.items()}
+        flat |= {self.paths[name]: value for name, value in weights.items()}
         if self._mixed:
             flat = {path: _narrowed(value) for path, value in flat.items()}
         inputs, labels = self.split(batch)
         logits = self.network.apply(nnx.traversals.unflatten_mapping(flat), *inputs)
         if self.task == MASKED:
-            words = flat[self._paths["embeddings.word_embeddings.weight"]]
+            words = flat[self.paths["embeddings.word_embeddings.weight"]]
             logits = logits @ words.T * logits.shape[-1] ** -0.5
         elif self.task == NEXT:
             logits, labels = logits[:, :-1], inputs[0][:, 1:]
@@ -179,4 +195,4 @@ def _on_host(weights: Mapping[str, Any]) -> dict[str, Any]:
     return {name: np.asarray(value) for name, value in weights.items()}
 
 
-create_model = models.creator(TrainingModel)
+create_model = models.creator(ArchitectureTrainingModel)

@@ -18,26 +18,15 @@ from openxla.benchmark.training.update_check import Draw
 
 
 class TrainingModel(models.TrainingModel):
-    """Inputs and outputs: see `TrainingArchitecture`."""
+    """Base of models that TensorFlow trains."""
 
-    def __init__(self, parameters: Parameters) -> None:
-        self.set_training("tf", parameters)
+    def named_variables(self, network: Any) -> Mapping[str, tf.Variable]:
+        """Returns the variables of a network that are trained, by name."""
+        raise NotImplementedError
 
-    @property
-    def layer(self) -> Any:
-        """The network's layer, which holds the variables."""
-        return self.network.layer
-
-    @property
-    def variables(self) -> Any:
-        """The network's variables, where a backend looks for a model's."""
-        return self.network.layer.variables
-
-    def as_float64(self) -> "TrainingModel":
-        """Returns a copy that computes in float64, see `KerasModel.as_float64`."""
-        wide = copy.copy(self)
-        wide.network = wide.masters = self.masters.as_float64()
-        return wide
+    def loss(self, *batch: Any) -> Any:
+        """Returns the loss of a batch."""
+        raise NotImplementedError
 
     def run(self, compiled: Callable[..., Any] = lambda step: step) -> "Run":
         """Returns a run from the weights that the network has now.
@@ -54,6 +43,38 @@ class TrainingModel(models.TrainingModel):
         outputs = run.outputs(told)
         run.start()
         return outputs
+
+
+class ArchitectureTrainingModel(TrainingModel, models.ArchitectureTrainingModel):
+    """Inputs and outputs: see `TrainingArchitecture`."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.set_training("tf", parameters)
+
+    @property
+    def layer(self) -> Any:
+        """The network's layer, which holds the variables."""
+        return self.network.layer
+
+    @property
+    def variables(self) -> Any:
+        """The network's variables, where a backend looks for a model's."""
+        return self.network.layer.variables
+
+    def as_float64(self) -> "ArchitectureTrainingModel":
+        """Returns a copy that computes in float64, see `KerasModel.as_float64`."""
+        wide = copy.copy(self)
+        wide.network = wide.masters = self.masters.as_float64()
+        return wide
+
+    def named_variables(self, network: Any) -> Mapping[str, tf.Variable]:
+        """See `TrainingModel`."""
+        names = network.weight_names
+        by_name = {
+            names["/".join(map(str, path))]: variable.value
+            for path, variable in variables_of(network.layer)
+        }
+        return {name: by_name[name] for name in self.trained}
 
     def loss(self, *batch: Any) -> Any:
         """Returns the mean cross-entropy over what is to be predicted."""
@@ -82,8 +103,8 @@ class Run(model_interfaces.TrainingRun):
 
     def __init__(self, model: TrainingModel, compiled: Callable[..., Any]) -> None:
         self._model = model
-        self._weights = _trained(model, model.masters)
-        self._used = _trained(model, model.network)
+        self._weights = model.named_variables(model.masters)
+        self._used = model.named_variables(model.network)
         self._first = {name: tf.identity(value) for name, value in self._weights.items()}
         kept = 1 if model.optimizer.name == "sgd" else 2
         self._slots = [
@@ -179,17 +200,8 @@ def update(optimizer: Optimizer, weight: Any, gradient: Any, slots: list[Any], c
     weight.assign(weight * (1 - rate * decay) - rate / correction1 * (first / root))
 
 
-def _trained(model: TrainingModel, network: Any) -> dict[str, tf.Variable]:
-    names = network.weight_names
-    by_name = {
-        names["/".join(map(str, path))]: variable.value
-        for path, variable in variables_of(network.layer)
-    }
-    return {name: by_name[name] for name in model.trained}
-
-
 def _on_host(weights: Mapping[str, Any]) -> dict[str, Any]:
     return {name: np.array(value.numpy()) for name, value in weights.items()}
 
 
-create_model = models.creator(TrainingModel)
+create_model = models.creator(ArchitectureTrainingModel)

@@ -18,10 +18,10 @@ from openxla.benchmark.training.update_check import Draw
 _SLOTS = {"exp_avg": "first", "exp_avg_sq": "second", "momentum_buffer": "momentum"}
 
 
-class Loss(torch.nn.Module):
+class _TaskLoss(torch.nn.Module):
     """Network and loss as one module: what is compiled, together with its backward."""
 
-    def __init__(self, model: "TrainingModel") -> None:
+    def __init__(self, model: "ArchitectureTrainingModel") -> None:
         super().__init__()
         self.network, self._task, self._split = model.network, model.task, model.split
 
@@ -41,11 +41,15 @@ class Loss(torch.nn.Module):
 
 
 class TrainingModel(torch.nn.Module, models.TrainingModel):
-    """Inputs and outputs: see `TrainingArchitecture`."""
+    """Base of models that PyTorch trains."""
 
-    def __init__(self, parameters: Parameters) -> None:
-        super().__init__()
-        self.set_training("pt", parameters)
+    def loss_module(self) -> torch.nn.Module:
+        """Returns network and loss as one module on a batch, which returns the loss."""
+        raise NotImplementedError
+
+    def module_of(self, network: Any) -> torch.nn.Module:
+        """Returns the module whose parameters are trained."""
+        raise NotImplementedError
 
     def run(self, compile_part: Callable[[torch.nn.Module], Any] = lambda part: part) -> "Run":
         """Returns a run from the weights that the network has now.
@@ -65,6 +69,23 @@ class TrainingModel(torch.nn.Module, models.TrainingModel):
         return outputs
 
 
+class ArchitectureTrainingModel(TrainingModel, models.ArchitectureTrainingModel):
+    """Inputs and outputs: see `TrainingArchitecture`."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__()
+        self.set_training("pt", parameters)
+
+    def loss_module(self) -> torch.nn.Module:
+        """See `TrainingModel`."""
+        return _TaskLoss(self)
+
+    def module_of(self, network: Any) -> torch.nn.Module:
+        """See `TrainingModel`."""
+        module: torch.nn.Module = network.model
+        return module
+
+
 class Run(model_interfaces.TrainingRun):
     """Trains the network in place.
 
@@ -78,9 +99,10 @@ class Run(model_interfaces.TrainingRun):
         self._used = _trained(model, model.network)
         self._mixed = model.masters is not model.network
         if self._mixed:  # masters, statistics and all else
-            model.network.model.load_state_dict(model.masters.model.state_dict())
+            masters = model.module_of(model.masters)
+            model.module_of(model.network).load_state_dict(masters.state_dict())
         self._first = {name: value.detach().clone() for name, value in self._weights.items()}
-        self._loss = compile_part(Loss(model))
+        self._loss = compile_part(model.loss_module())
         self._optimizer = make_optimizer(model.optimizer, list(self._weights.values()))
 
     def start(self) -> None:
@@ -115,7 +137,8 @@ class Run(model_interfaces.TrainingRun):
         if self._mixed:
             for master, used in zip(self._weights.values(), self._used.values(), strict=True):
                 master.grad = used.grad.to(master.dtype)
-        gradients = [value.grad for value in self._weights.values()]
+        # A weight that the loss does not use has no gradient, and is not updated.
+        gradients = [value.grad for value in self._weights.values() if value.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         self._optimizer.step()
         self._forget_gradients()
@@ -129,6 +152,8 @@ class Run(model_interfaces.TrainingRun):
         """
         with torch.no_grad():
             for name, weight in self._weights.items():
+                if weight not in self._optimizer.state:
+                    continue
                 shape, used = tuple(weight.shape), self._used[name]
                 weight.copy_(torch.from_numpy(draw("weight", name, shape)))
                 gradient = torch.from_numpy(draw("gradient", name, shape))
@@ -143,6 +168,10 @@ class Run(model_interfaces.TrainingRun):
     def weights(self) -> Mapping[str, Any]:
         """See `TrainingRun.weights`."""
         return _on_host(self._weights)
+
+    def updated(self) -> list[str]:
+        """Returns the names of the weights that the optimizer updates: the loss uses them."""
+        return [name for name, value in self._weights.items() if value in self._optimizer.state]
 
     def outputs(self, told: Sequence[tuple[Any, Any]]) -> tuple[torch.Tensor, ...]:
         """Returns the outputs, of losses and norms of all steps."""
@@ -181,7 +210,7 @@ def make_optimizer(optimizer: Optimizer, weights: Sequence[torch.Tensor]) -> tor
 
 
 def _trained(model: TrainingModel, network: Any) -> dict[str, torch.nn.Parameter]:
-    named = dict(network.model.named_parameters())
+    named = dict(model.module_of(network).named_parameters())
     return {name: named[name].requires_grad_() for name in model.trained}
 
 
@@ -189,4 +218,4 @@ def _on_host(weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     return {name: np.array(value.detach().cpu().numpy()) for name, value in weights.items()}
 
 
-create_model = models.creator(TrainingModel)
+create_model = models.creator(ArchitectureTrainingModel)

@@ -21,32 +21,67 @@ from openxla.benchmark.training.architecture import (
 )
 from openxla.benchmark.training.optimizers import STEPS, Optimizer, optimizer_of
 
-Model = TypeVar("Model", bound="TrainingModel")
+Model = TypeVar("Model", bound="ArchitectureTrainingModel")
 Array = npt.NDArray[Any]
 
 # Below it a weight has not changed; its logarithm is far from that of any weight that has.
 _UNCHANGED = 1e-12
 
 
-class TrainingModel(shared_model.ArchitectureModel, model_interfaces.TrainingModel):
-    """Base of the models.
+class TrainingModel(model_interfaces.TrainingModel):
+    """Base of all models that are trained, models of users included.
 
     Attributes:
       optimizer: with its hyper-parameters.
-      task: what the network learns.
       trained: names of the weights that are trained, in the checkpoint's order.
-      judged: those that the digest tells of.
+      judged: those that the digest describes.
       network: the framework's inference model, on the same checkpoint.
-      masters: the same in float32, whose weights are updated; the network itself where that
-        computes in float32.
+      masters: the same in float32, whose weights are updated; the network itself if it computes in
+        float32.
+      unchanged: root mean square of a change below which a weight counts as unchanged.
     """
 
     optimizer: Optimizer
-    task: str
     trained: list[str]
     judged: list[str]
     network: Any
     masters: Any
+    unchanged: float = _UNCHANGED
+
+    def batches(self, inputs: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Returns the arguments of each step."""
+        return [tuple(value[step] for value in inputs) for step in range(STEPS)]
+
+    def outputs(
+        self,
+        told: Sequence[tuple[Any, Any]],
+        start: Mapping[str, Any],
+        end: Mapping[str, Any],
+        xp: Any = np,
+    ) -> tuple[Any, ...]:
+        """Returns the outputs of a run, in the type of the weights.
+
+        Args:
+          told: loss and norm of the gradient of each step.
+          start: the trained weights before, in any layout, by name.
+          end: those after.
+          xp: `numpy`, or `jax.numpy` where these are traced.
+        """
+        dtype = next(iter(start.values())).dtype
+        steps = xp.stack([xp.stack([xp.asarray(value) for value in pair]) for pair in told])
+        pairs = [(start[n], end[n]) for n in self.judged]
+        found = digest(pairs, self.optimizer, xp, self.unchanged)
+        return tuple(value.astype(dtype) for value in (steps, *found))
+
+
+class ArchitectureTrainingModel(shared_model.ArchitectureModel, TrainingModel):
+    """A network of the suite, with the loss of its task.
+
+    Attributes:
+      task: what the network learns.
+    """
+
+    task: str
 
     def set_training(self, framework: str, parameters: Parameters) -> None:
         """Makes the network in a framework, by the name of its folder: `pt`, `jax` or `tf`."""
@@ -66,37 +101,16 @@ class TrainingModel(shared_model.ArchitectureModel, model_interfaces.TrainingMod
             self.network = create(**given)
         self.checkpoint: Path = self.network.checkpoint
 
-    def batches(self, inputs: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Returns the arguments of each step."""
-        return [tuple(value[step] for value in inputs) for step in range(STEPS)]
-
     def split(self, batch: Sequence[Any]) -> tuple[Sequence[Any], Any]:
         """Returns the network's inputs and the labels, None where the inputs are the labels."""
         return (batch, None) if self.task == NEXT else (batch[:-1], batch[-1])
 
-    def outputs(
-        self,
-        told: Sequence[tuple[Any, Any]],
-        start: Mapping[str, Any],
-        end: Mapping[str, Any],
-        xp: Any = np,
-    ) -> tuple[Any, ...]:
-        """Returns the outputs of a run, in the type of the weights.
-
-        Args:
-          told: loss and norm of the gradient of each step.
-          start: the trained weights before, in any layout, by name.
-          end: those after.
-          xp: `numpy`, or `jax.numpy` where these are traced.
-        """
-        dtype = next(iter(start.values())).dtype
-        steps = xp.stack([xp.stack([xp.asarray(value) for value in pair]) for pair in told])
-        found = digest([(start[n], end[n]) for n in self.judged], self.optimizer, xp)
-        return tuple(value.astype(dtype) for value in (steps, *found))
-
 
 def digest(
-    weights: Sequence[tuple[Any, Any]], optimizer: Optimizer, xp: Any = np
+    weights: Sequence[tuple[Any, Any]],
+    optimizer: Optimizer,
+    xp: Any = np,
+    unchanged: float = _UNCHANGED,
 ) -> tuple[Any, Any]:
     """Returns what has become of each weight, [weights, 2] and [weights]; the same for any layout.
 
@@ -110,6 +124,7 @@ def digest(
       weights: before and after.
       optimizer: that changed them.
       xp: `numpy` or `jax.numpy`.
+      unchanged: root mean square of d below which a weight counts as unchanged.
     """
     rate = optimizer.learning_rate * STEPS
     rows, projections = [], []
@@ -117,7 +132,7 @@ def digest(
         w, d = before, after - before
         if xp is np:  # sums of many numbers need not be as coarse as these
             w, d = before.astype(np.float64), after.astype(np.float64) - before.astype(np.float64)
-        size = xp.maximum(xp.sqrt(xp.mean(d * d)), _UNCHANGED)
+        size = xp.maximum(xp.sqrt(xp.mean(d * d)), unchanged)
         projections.append(xp.sum(w * d) / (xp.sqrt(xp.sum(w * w)) + _UNCHANGED) / rate)
         rows.append(xp.stack([xp.log(size), xp.mean(d) / size]))
     return xp.stack(rows), xp.stack(projections)

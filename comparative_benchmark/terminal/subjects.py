@@ -1,0 +1,114 @@
+"""Which options each kind of subject takes: each option is used, or refused in one line."""
+
+import argparse
+import enum
+from collections.abc import Mapping
+from pathlib import Path
+
+from comparative_benchmark.terminal.options import EVAL, UsageError
+
+
+class Subject(enum.Enum):
+    """What is measured."""
+
+    CATALOGUE = "cases of the suite"
+    SUITE_FOLDER = "cases of --suite or --suite-dir"
+    MODULE = "a Python file"
+    DIRECTORY = "a Hugging Face directory"
+    PROGRAM = "an exported program"
+    TORCHBENCH = "TorchBench folders"
+
+
+_CASES = (Subject.CATALOGUE, Subject.SUITE_FOLDER)
+_MODELS = (Subject.MODULE, Subject.DIRECTORY, Subject.PROGRAM)
+_NO_MODEL = dict.fromkeys(
+    (*_CASES, Subject.TORCHBENCH), "{option} requires a MODEL: cbs run MODEL {option} ..."
+)
+_BOTH = "MODEL ({model}) and {option} cannot be combined; use one of them"
+_ONE_OF = dict.fromkeys(_MODELS, _BOTH)
+_NO_DIRECTORY = dict.fromkeys(
+    (Subject.MODULE, Subject.PROGRAM),
+    "{option} requires a Hugging Face directory, and {model} is not one",
+)
+_NO_FOLDERS = dict.fromkeys(
+    (*_CASES, *_MODELS), "{option}: only for TorchBench folders; add --torchbench PATH"
+)
+
+# The options that select or shape what is measured, by the name in the parsed options, and why
+# some subjects refuse them. All other options say how to measure, and apply to every subject.
+REFUSALS: Mapping[str, Mapping[Subject, str]] = {
+    "model": {Subject.TORCHBENCH: _BOTH},
+    "name": _ONE_OF,
+    "tag": {**_ONE_OF, Subject.TORCHBENCH: "TorchBench folders have no tags; omit --tag"},
+    "suite": {
+        **_ONE_OF,
+        Subject.TORCHBENCH: "--torchbench and {option} cannot be combined; use one of them",
+    },
+    "test": {
+        Subject.DIRECTORY: "-t train: a Hugging Face directory defines no loss; write a Python "
+        "file that loads it and defines loss(model, *inputs)",
+        Subject.PROGRAM: "-t train: an exported program cannot be trained; pass the Python file "
+        "that makes the model",
+    },
+    "framework": {},
+    "inputs": {
+        Subject.TORCHBENCH: "--torchbench folders define their own inputs; omit --inputs",
+    },
+    "input": {
+        **_NO_MODEL,
+        Subject.DIRECTORY: "directories do not accept --input; use --batch and --seq-len",
+    },
+    "dtype": _NO_MODEL,
+    "batch": {
+        **_NO_MODEL,
+        Subject.TORCHBENCH: "--batch requires a MODEL; TorchBench folders take --batch-size",
+    },
+    "seq_len": _NO_MODEL,
+    "task": {**_NO_MODEL, **_NO_DIRECTORY},
+    "text": {**_NO_MODEL, **_NO_DIRECTORY},
+    "image": {**_NO_MODEL, **_NO_DIRECTORY},
+    "allow_code": {
+        **_NO_MODEL,
+        Subject.MODULE: "--allow-code: a Python file is code anyway, and runs in a worker; omit it",
+    },
+    "save_as": _NO_MODEL,
+    "torchbench": {},
+    "batch_size": _NO_FOLDERS,
+    "auto_batch": _NO_FOLDERS,
+    "install": _NO_FOLDERS,
+}
+_SPELT = {"name": "-name", "test": "-t", "model": "--torchbench"}
+
+
+def check(options: argparse.Namespace) -> Subject:
+    """Returns the subject that options select.
+
+    Raises:
+      UsageError: the subject takes one of the options not.
+    """
+    model = getattr(options, "model", None)
+    subject = _subject(options, model)
+    for name, refused in REFUSALS.items():
+        value = getattr(options, name, None)
+        if subject in refused and value not in (None, EVAL) and value:
+            spelt = _SPELT.get(name, f"--{name.replace('_', '-')}")
+            if name == "suite" and Path(value[0]).is_absolute():
+                spelt = "--suite-dir"
+            raise UsageError(refused[subject].format(option=spelt, model=model))
+    return subject
+
+
+def _subject(options: argparse.Namespace, model: str | None) -> Subject:
+    if getattr(options, "torchbench", None):
+        return Subject.TORCHBENCH
+    if model is None:
+        return Subject.SUITE_FOLDER if getattr(options, "suite", ()) else Subject.CATALOGUE
+    from openxla.benchmark.brought import BroughtError, OwnModule, place_of
+
+    try:
+        place = place_of(model, Path.cwd())
+    except BroughtError as error:
+        raise UsageError(str(error)) from error
+    if isinstance(place, OwnModule):
+        return Subject.MODULE
+    return Subject.DIRECTORY if isinstance(place, Path) else Subject.PROGRAM
