@@ -74,7 +74,9 @@ class BroughtModel(InferenceModel):
         if written:
             given = [specs.parse(text) for text in written.split("; ")]
             arrays = {spec.name or i: spec.array(i) for i, spec in enumerate(given)}
-            return [arrays[name] for name in (self.form.names if given[0].name else arrays)]
+            if self.form is None or not given[0].name:
+                return list(arrays.values())
+            return [arrays[name] for name in self.form.names]
         if self.example is None:
             raise BroughtError(
                 "the model has no inputs; add example_inputs() to its file, or pass --input"

@@ -1,0 +1,209 @@
+"""Every option of `cbs run` changes the run of each kind of subject, or is refused in one line."""
+
+import contextlib
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+
+from comparative_benchmark import api
+from comparative_benchmark.api import foreign
+from comparative_benchmark.api.measuring import plan_run
+from comparative_benchmark.terminal import subjects
+from comparative_benchmark.terminal.options import UsageError
+from comparative_benchmark.terminal.subjects import Subject
+from openxla.benchmark.brought import Wanted, definitions, found
+from openxla.benchmark.comparative_suite.catalog import NoMatchError
+from openxla.benchmark.models import architectures, checkpoints
+
+TORCHBENCH = Path(__file__).parents[1] / "data" / "torchbench"
+BERT = "models/BERT_TINY_FP32_PT_32XI32_BATCH4/inputs/INPUT_DATA_MODEL_DEFAULT"
+NET = """
+import torch
+class Net(torch.nn.Module):
+    pass
+def example_inputs():
+    return torch.zeros(1)
+def loss(model, x):
+    return model(x).sum()
+"""
+PROGRAM = """
+func.func @main(%x: tensor<2x4xf32>) -> tensor<2x4xf32> { return %x : tensor<2x4xf32> }
+"""
+# Options that act after a run was planned, or not on the run at all.
+LATER = {
+    "resume": "finished trials are skipped when the run starts",
+    "output": "where results go",
+    "expected_failures": "applied to finished trials",
+    "verbose": "printing alone",
+    "dry_run": "nothing is run",
+    "json": "printing alone",
+    "busy": "does not wait before the run",
+    "save_as": "written when the run has ended",
+    "install": "installs packages before the run",
+}
+GIVEN = {
+    "name": ["-name", "models/BERT_TINY_BF16_PT.+"],
+    "test": ["-t", "train"],
+    "tag": ["--tag", "no-such-tag"],
+    "framework": ["--framework", "jax"],
+    "device": ["-device", "host-gpu"],
+    "inputs": ["--inputs", "arrays"],
+    "input": ["--input", "f32[2,4]"],
+    "dtype": ["--dtype", "bf16"],
+    "batch": ["--batch", "2"],
+    "seq_len": ["--seq-len", "16"],
+    "task": ["--task", "fill-mask"],
+    "text": ["--text", "words.txt"],
+    "image": ["--image", "picture.png"],
+    "allow_code": ["--allow-code"],
+    "save_as": ["--save-as", "saved"],
+    "torchbench": ["--torchbench", str(TORCHBENCH / "meter")],
+    "batch_size": ["--batch-size", "3"],
+    "auto_batch": ["--auto-batch"],
+    "install": ["--install"],
+    "backend": ["--backend", "pt_inductor:inductor"],
+    "warmup_iterations": ["-w", "7"],
+    "iterations": ["-iter", "7"],
+    "run_in_process": ["--run-in-process"],
+    "share_workers": ["--share-workers"],
+    "inherit_environment": ["--inherit-environment"],
+    "outputs": ["--outputs", "allocated"],
+    "exported_programs": ["--exported-programs"],
+    "threads": ["--threads", "1"],
+    "profile": ["--profile"],
+    "quick": ["--quick"],
+    "baseline": ["--baseline", "pt_inductor:inductor"],
+    "precision": ["--precision", "0.02"],
+    "effect": ["--effect", "0.07"],
+    "processes": ["--processes", "5"],
+    "compile_only": ["--compile-only"],
+    "cpus": ["--cpus", str(min(os.sched_getaffinity(0)))],
+    "env": ["--env", f"here={Path(sys.prefix)}"],
+    "seed": ["--seed", "5"],
+    "root_dir": ["--root-dir", "root"],
+    "generate_artifacts": ["--generate-artifacts"],
+    "no_download": ["--no-download"],
+    "timeout": ["--timeout", "77"],
+    "deadline": ["--deadline", "compile=77"],
+    "memory_limit": ["--memory-limit", "7G"],
+    "trial_budget": ["--trial-budget", "77"],
+    "budget": ["--budget", "777"],
+}
+# What selects the subject itself.
+OWN = {
+    (Subject.SUITE_FOLDER, "suite"),
+    (Subject.MODULE, "model"),
+    (Subject.DIRECTORY, "model"),
+    (Subject.PROGRAM, "model"),
+}
+# Options that need another one.
+WITH = {
+    (Subject.MODULE, "batch"): ["--input", "f32[batch,4]"],
+    (Subject.MODULE, "seq_len"): ["--input", "f32[2,seq]", "--seq-len", "8"],
+}
+# Options whose value above does not fit every subject that takes the option.
+VALUES = {"tag", "framework", "inputs", "image", "text", "dtype", "name", "backend", "allow_code"}
+VALUES |= {"test", "suite", "baseline"}
+# Refused together with another option that selects, wherever that comes from.
+PAIRS = {"torchbench", "model", "suite", "run_in_process"}
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """Returns the words that select each subject, in a folder with all that they name."""
+    folder = tmp_path_factory.mktemp("subjects")
+    with contextlib.chdir(folder):
+        yield selecting_words(folder)
+
+
+def selecting_words(folder):
+    Path("net.py").write_text(NET)
+    Path("net.mlir").write_text(PROGRAM)
+    Path("words.txt").write_text("some words")
+    Path("arrays").mkdir()
+    np.save("arrays/input_0.npy", np.ones((2, 4), np.float32))
+    shutil.copytree(checkpoints.seeded(architectures.get("bert"), "bert-tiny"), "bert")
+    wanted = Wanted(folder=folder)
+    saved = definitions("net.py", wanted, found("net.py", wanted).cases, folder / "suite")
+    saved.write()
+    return {
+        Subject.CATALOGUE: ["-name", BERT],
+        Subject.SUITE_FOLDER: ["--suite-dir", "suite"],
+        Subject.MODULE: ["net.py"],
+        Subject.DIRECTORY: ["bert"],
+        Subject.PROGRAM: ["net.mlir"],
+        Subject.TORCHBENCH: ["--torchbench", str(TORCHBENCH / "dict_net")],
+    }
+
+
+@pytest.fixture(scope="module")
+def usual():
+    """Returns plans without the option, by what selects the subject."""
+    return {}
+
+
+def plan(arguments):
+    """Returns all that a plan says, and the lines that it prints."""
+    options = api._parser().parse_args([*arguments, "-o", "results.json"])
+    planned = plan_run(options, lambda _: None)
+    settings = attrs.asdict(planned.settings, recurse=False)
+    trials = [
+        (t.case.name, t.workload.digest, str(t.competitor), t.device.name, t.refused)
+        for t in planned.trials
+    ]
+    root = os.environ.get("CBS_ROOT_DIR")
+    return trials, {k: repr(v) for k, v in settings.items()}, planned.baseline, root
+
+
+def test_every_option_is_in_the_table_or_says_how_to_measure():
+    actions = [action for action in api._parser()._actions if action.dest != "help"]
+    assert {action.dest for action in actions} == {*GIVEN, *LATER, "model", "suite"}
+    groups = api._parser()._action_groups
+    shaping = {"your own model", "TorchBench folders"}
+    named = {a.dest for group in groups if group.title in shaping for a in group._group_actions}
+    assert named <= set(subjects.REFUSALS)
+
+
+# Options that say how to measure meet every kind of case in the same code.
+KINDS = (Subject.CATALOGUE, Subject.MODULE, Subject.TORCHBENCH)
+
+
+@pytest.mark.parametrize(
+    ("subject", "option"),
+    [
+        pytest.param(subject, option, id=f"{subject.name.lower()}-{option}")
+        for subject in Subject
+        for option in [*GIVEN, "suite", "model"]
+        if option in subjects.REFUSALS or subject in KINDS
+    ],
+)
+def test_an_option_is_used_or_refused(words, usual, monkeypatch, subject, option):
+    monkeypatch.setenv("CBS_ROOT_DIR", os.environ["CBS_ROOT_DIR"])
+    monkeypatch.setattr(foreign, "_sizes", lambda wanted, *_: {wanted[0].path: 2})
+    if option in LATER and subject not in subjects.REFUSALS.get(option, {}):
+        return
+    given = {"suite": ["--suite-dir", "suite"], "model": ["net.py"]} | GIVEN
+    base = list(words[subject])
+    if set(given[option]) <= set(base) or (subject, option) in OWN:
+        return
+    words_before = [*base, *WITH.get((subject, option), [])]
+    before = usual.setdefault(tuple(words_before), None) or plan(words_before)
+    usual[tuple(words_before)] = before
+    is_refused = subject in subjects.REFUSALS.get(option, {})
+    refusal, after = "", None
+    try:
+        after = plan([*words_before, *given[option]])
+    except NoMatchError as error:
+        refusal = str(error).partition("\n")[0]
+    except UsageError as error:
+        refusal = str(error)
+    if not refusal:
+        assert not is_refused, "the table says it is refused"
+        assert after != before, f"{option} changes nothing of a run of {subject.value}"
+    assert "\n" not in refusal
+    assert not refusal or is_refused or option in VALUES | PAIRS, refusal
