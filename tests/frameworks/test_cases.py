@@ -14,6 +14,15 @@ ONNX = "onnxruntime,openvino,iree:llvm-cpu"
 JUDGED = {"ok", "agreed"}
 # Neither right nor wrong: an output that cannot be judged, or a stack that lacks an operator.
 LACKING = {"unsupported"}
+TRAIN = ("-t", "train")
+NAMED = (
+    "--batch",
+    "3",
+    "--input",
+    "attention_mask=f32[batch,5]",
+    "--input",
+    "input_ids=i64[batch,5]<9",
+)
 # File, further arguments, backends, and statuses that are right; by backend if they differ.
 CASES = [
     ("recompiles.py", (), "pt_inductor:inductor", {"unsupported"}),
@@ -43,9 +52,35 @@ CASES = [
     ("g1_zipmap.onnx", (), "onnxruntime", {"'prob' comes from ZipMap"}),
     ("h1_keras_to_tflite.py", (), "tflite:native,tf_xla:graph", {"ok"}),
     ("h1_keras_to_tflite.py", (), "tf_xla:graph,tflite:native", {"ok"}),
+    ("f1_keyword_inputs.py", (), PYTORCH, {"ok"}),
+    ("f1_keyword_inputs.py", NAMED, "pt_inductor:eager,onnxruntime", {"ok"}),
+    ("nested.py", (), "pt_inductor:eager,onnxruntime,openvino,iree:llvm-cpu", {"ok"}),
+    ("nested.py", (), "pt_inductor:inductor", {"ok"}),
+    ("nested_jax.py", (), "jax_xla,iree:llvm-cpu", {"ok"}),
+    ("dictionary_keras.py", (), "tf_xla:graph,tflite,openvino", {"ok"}),
+    ("two_inputs_keras.py", (), "tf_xla:graph,tflite", {"ok"}),
+    ("cycle.py", (), "pt_inductor:eager", {"a B that contains itself"}),
+    ("string_input.py", (), "pt_inductor:eager", {"mode is a string"}),
+    ("train_torch.py", TRAIN, "pt_inductor:inductor", {"ok"}),
+    ("train_nnx.py", TRAIN, "jax_xla", {"ok"}),
+    ("train_keras.py", TRAIN, "tf_xla:xla", {"ok"}),
+    ("train_torch.py", TRAIN, "onnxruntime", LACKING),
 ]
 # Of each class some in the default tier; other tests there have more of each.
-SAMPLE = {"masked.py", "a2_softmax11_axis1.onnx", "d1_float_call.py"}
+SAMPLE = {
+    "masked.py",
+    "a2_softmax11_axis1.onnx",
+    "d1_float_call.py",
+    "train_nnx.py",
+    "nested_jax.py",
+}
+# Words of reasons that say more than a status.
+TOLD = (
+    "truth in doubt",
+    "'prob' comes from ZipMap",
+    "a B that contains itself",
+    "mode is a string",
+)
 # Eager PyTorch judges nobody: it must be right by its own float64 run.
 RIGHT_IN_EAGER = ("b3", "b4", "b5", "b7", "c1", "d0", "e1", "e2")
 
@@ -54,7 +89,7 @@ def outcome(record):
     """Returns a status, or what tells more: `agreed`, `not ranked`, words of a reason."""
     [metrics] = record["metrics"].values()
     status = record["status"]
-    for words in ("truth in doubt", "'prob' comes from ZipMap"):
+    for words in TOLD:
         if words in (record.get("reason") or ""):
             return words
     if status == "ok" and "not_ranked" in metrics:

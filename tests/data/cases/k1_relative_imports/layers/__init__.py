@@ -1,0 +1,3 @@
+from .blocks import Block
+
+__all__ = ["Block"]
