@@ -68,6 +68,8 @@ class Signature:
         for option, name, value in (("--batch", BATCH, batch), ("--seq-len", SEQ, seq)):
             if value is not None and name not in used:
                 raise BroughtError(f"{option}: no input has a size {name!r}: {self}")
+        if seq is None and not written and SEQ in used:
+            raise BroughtError(f"{self}; set {SEQ!r} with --seq-len")
         filled = tuple(spec.filled(batch or 1, seq) for spec in given)
         self.check(filled)
         return filled
