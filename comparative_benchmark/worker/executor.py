@@ -39,6 +39,7 @@ from comparative_benchmark.worker.phases import (
 )
 from comparative_benchmark.worker.protocol import Message
 from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.def_types import DefinitionError
 
 # A busy machine may delay some of them. Long runs need fewer.
 _MOST_FRESH_RUNS = 20
@@ -415,6 +416,8 @@ def _rotated(value: Array, places: int) -> Array:
 
 def _told(error: Exception) -> str:
     """Returns an error in words; with its first cause where a lazy import tells another name."""
+    if isinstance(error, DefinitionError):
+        return str(error)[:4000]  # a sentence to the user already
     *_, first = chain(error, implicit=False)
     text = f"{type(error).__name__}: {error}".strip()[:4000]
     if first is error or not isinstance(error, ImportError):

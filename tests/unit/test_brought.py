@@ -170,7 +170,10 @@ def test_inputs_that_cannot_be_are_told(text, words):
         ("net.py:smal", "has no 'smal'; did you mean small?"),
         ("net.py:1x", "'1x' is not the name of a callable"),
         ("broken.py", "broken.py:1: invalid Python"),
-        ("many.py", "many.py makes the model; pass many.py:NAME (it has A, B)"),
+        (
+            "many.py",
+            "many.py makes the model; pass one of many.py:A (takes x), many.py:B, or rename",
+        ),
         ("bare.py:f", 'imports no framework; add FRAMEWORK = "pt"'),
         ("both.py:f", "imports jax and pytorch"),
         ("wrong.py:f", "unknown framework 'mxnet'; choices are pt, jax, tf"),

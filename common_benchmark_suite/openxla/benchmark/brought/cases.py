@@ -83,7 +83,7 @@ def found(text: str, wanted: Wanted) -> Found:
     if (named := _real_input(wanted)) and not isinstance(place, Path):
         raise BroughtError(f"{named} requires a Hugging Face directory, and {text} is not one")
     if isinstance(place, OwnModule):
-        every = Found(cases=own_modules.cases(place, wanted, given))
+        every = own_modules.found(place, wanted, given)
     elif isinstance(place, ProgramFile):
         every = Found(cases=programs.cases(place, wanted, given))
     else:

@@ -144,11 +144,16 @@ class _FileLoss(torch.nn.Module):
 
 
 def create_model(**parameters: Any) -> Any:
-    """Returns the model of a file.
+    """Returns the model of a file; its code runs with gradients, as in a script.
 
     Raises:
       BroughtError: it cannot be made, is no module, or holds weights of another type.
     """
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        return _create_model(parameters)
+
+
+def _create_model(parameters: Parameters) -> Any:
     brought = Brought(parameters, torch.manual_seed)
     made = brought.make()
     _register_dataclasses(brought.modules())

@@ -2,6 +2,7 @@
 
 import ast
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -18,9 +19,9 @@ class Outline:
     """The outline of a file.
 
     Attributes:
+      tree: its syntax.
       names: what it binds at the top, in order.
-      classes: names of the bases of each class at the top.
-      functions: at the top.
+      modules: packages and modules among them, each with its full name.
       is_open: whether it also binds names that are not seen here (`from x import *`).
       imports: top-level packages that it imports, anywhere.
       constants: texts that names at the top are set to.
@@ -28,9 +29,9 @@ class Outline:
       has_interface: whether something in it makes its own inputs, as an `InferenceModel` does.
     """
 
+    tree: ast.Module = attrs.field(repr=False)
     names: tuple[str, ...]
-    classes: Mapping[str, tuple[str, ...]]
-    functions: tuple[str, ...]
+    modules: Mapping[str, str]
     is_open: bool
     imports: frozenset[str]
     constants: Mapping[str, str]
@@ -46,15 +47,20 @@ def outline(file: Path) -> Outline:
     """
     tree = _tree(file)
     names: list[str] = []
+    modules: dict[str, str] = {}
     constants: dict[str, str] = {}
     is_open = False
-    for node in _top(tree.body):
+    for node in top(tree.body):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.append(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             found = [alias.asname or alias.name.partition(".")[0] for alias in node.names]
             is_open |= "*" in found
             names += found
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    whole = alias.name if alias.asname else alias.name.partition(".")[0]
+                    modules[alias.asname or whole] = whole
         else:
             bound = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and _is_bound(n)]
             names += bound
@@ -62,13 +68,9 @@ def outline(file: Path) -> Outline:
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
                 constants |= dict.fromkeys(bound, value.value)
     return Outline(
+        tree=tree,
         names=tuple(dict.fromkeys(names)),
-        classes={
-            node.name: tuple(ast.unparse(base) for base in node.bases)
-            for node in _top(tree.body)
-            if isinstance(node, ast.ClassDef)
-        },
-        functions=tuple(n.name for n in _top(tree.body) if isinstance(n, ast.FunctionDef)),
+        modules=modules,
         is_open=is_open,
         imports=frozenset(name.partition(".")[0] for name in _imported(tree) if name),
         constants=constants,
@@ -90,6 +92,35 @@ def _compiles_loss(node: ast.AST) -> bool:
     )
 
 
+def dotted_name(file: Path) -> str:
+    """Returns the name that a file has in its package; empty for a file that runs as a script.
+
+    A file is part of a package if it has relative imports, or imports its own package by name.
+    Folders without `__init__.py` count as packages as far up as the relative imports reach.
+
+    Raises:
+      BroughtError: the file cannot be read, or one of its folders cannot be a package.
+    """
+    tree = _tree(file)
+    depth = 0
+    while (file.parents[depth] / "__init__.py").is_file() and depth < len(file.parents) - 1:
+        depth += 1
+    levels = [node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    absolute = {name.partition(".")[0] for name in _imported(tree)}
+    if not any(levels) and not (depth and file.parents[depth - 1].name in absolute):
+        return ""
+    depth = min(max(depth, *levels, 0), len(file.parents) - 1)
+    folders = [file.parents[i].name for i in reversed(range(depth))]
+    if wrong := [name for name in folders if "." in name]:
+        raise BroughtError(
+            f"{file} has relative imports, but its folder {wrong[0]!r} cannot be a package: rename "
+            "the folder without a dot"
+        )
+    if file.name == "__init__.py":
+        return ".".join(folders)
+    return ".".join([*folders, re.sub(r"\W", "_", file.stem)])
+
+
 def source_digest(file: Path, root: Path, package: str) -> str:
     """Returns the sha256 of a file and of all that it imports beside it, directly or not.
 
@@ -101,16 +132,22 @@ def source_digest(file: Path, root: Path, package: str) -> str:
       package: top-level package that it is in; empty for a file of no package, whose own modules
         are all that lie in the folder.
     """
-    seen: dict[Path, str] = {}
+    files = own_files(file, root, package)
+    digests = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    lines = sorted(f"{path.relative_to(root)} {digest}" for path, digest in digests.items())
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def own_files(file: Path, root: Path, package: str) -> Sequence[Path]:
+    """Returns a file and all that it imports beside it, see `source_digest`."""
+    seen: dict[Path, None] = {}
     left = [file]
     while left and len(seen) < _MOST_FILES:
         path = left.pop()
-        if path in seen:
-            continue
-        seen[path] = hashlib.sha256(path.read_bytes()).hexdigest()
-        left += [own for own in _own_imports(path, root, package) if own not in seen]
-    lines = sorted(f"{path.relative_to(root)} {digest}" for path, digest in seen.items())
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        if path not in seen:
+            seen[path] = None
+            left += [own for own in _own_imports(path, root, package) if own not in seen]
+    return list(seen)
 
 
 def _own_imports(path: Path, root: Path, package: str) -> Iterator[Path]:
@@ -144,14 +181,28 @@ def _imported(tree: ast.AST, inside: Sequence[str] = ()) -> Iterator[str]:
             yield from (".".join(filter(None, (stem, alias.name))) for alias in node.names)
 
 
-def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yields the statements at the top, and those in its branches."""
+def top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yields the statements that an import runs: at the top, and in its branches."""
     for node in body:
-        if isinstance(node, ast.If | ast.Try | ast.With):
+        if isinstance(node, ast.If) and is_left_out(node):
+            yield from top(node.orelse)
+        elif isinstance(node, ast.If | ast.Try | ast.With):
             for part in ("body", "orelse", "finalbody"):
-                yield from _top(getattr(node, part, []))
+                yield from top(getattr(node, part, []))
+            for handler in getattr(node, "handlers", ()):
+                yield from top(handler.body)
         else:
             yield node
+
+
+def is_left_out(node: ast.If) -> bool:
+    """Tells whether an import skips the branch, e.g. `if __name__ == "__main__":`."""
+    names = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}
+    attributes = {n.attr for n in ast.walk(node.test) if isinstance(n, ast.Attribute)}
+    texts = {n.value for n in ast.walk(node.test) if isinstance(n, ast.Constant)}
+    is_positive = not any(isinstance(n, ast.Not | ast.NotEq) for n in ast.walk(node.test))
+    is_script = "__name__" in names and "__main__" in texts
+    return is_positive and (is_script or "TYPE_CHECKING" in names | attributes)
 
 
 def _is_bound(name: ast.Name) -> bool:
@@ -164,6 +215,9 @@ def _tree(file: Path) -> ast.Module:
             raise BroughtError(f"{file} is larger than {_MOST_BYTES} bytes")
         return ast.parse(file.read_bytes(), filename=str(file))
     except SyntaxError as error:
-        raise BroughtError(f"{file}:{error.lineno}: invalid Python: {error.msg}") from error
+        is_of_notebook = (error.text or "").lstrip().startswith(("%", "!"))
+        way_out = "; remove this command of a notebook" if is_of_notebook else ""
+        place = f"{file}:{error.lineno}"
+        raise BroughtError(f"{place}: invalid Python: {error.msg}{way_out}") from error
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         raise BroughtError(f"{file} cannot be read: {error}") from error

@@ -1,6 +1,8 @@
 """Cases of a Python file that makes a model."""
 
+import ast
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,10 +10,18 @@ from openxla.benchmark import testdata
 from openxla.benchmark.artifacts.user_inputs import UserInputs
 from openxla.benchmark.brought import outline as outlines
 from openxla.benchmark.brought import specs
+from openxla.benchmark.brought.candidates import (
+    EXAMPLE_BATCH,
+    EXAMPLE_INPUTS,
+    USUAL,
+    Candidate,
+    Definitions,
+)
+from openxla.benchmark.brought.expected_inputs import UNKNOWN, expected
 from openxla.benchmark.brought.outline import Outline
 from openxla.benchmark.brought.places import OwnModule
 from openxla.benchmark.brought.variants import Variant, framework_of, model_name, variants
-from openxla.benchmark.brought.wanted import BroughtError, Wanted
+from openxla.benchmark.brought.wanted import BroughtError, Found, Wanted
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     Model,
@@ -30,16 +40,17 @@ _MODULES = {
 }
 _IMPORTS = {
     **dict.fromkeys(("torch", "torchvision", "transformers"), ModelFrameworkType.PYTORCH),
+    **dict.fromkeys(("lightning", "pytorch_lightning", "timm"), ModelFrameworkType.PYTORCH),
     **dict.fromkeys(("jax", "flax", "equinox"), ModelFrameworkType.JAX),
     **dict.fromkeys(("tensorflow", "keras"), ModelFrameworkType.TF_V2),
 }
-# What is meant where a file is named without a callable.
-_USUAL = ("create_model", "model", "make_model", "get_model", "build_model")
+# Classes with these bases were the only ones that earlier versions chose.
 _IS_MODEL = re.compile(r"(^|\.)(Module|Model|Layer|Sequential|InferenceModel)$")
-EXAMPLE_INPUTS, EXAMPLE_BATCH = "example_inputs", "example_batch"
+# Names that people give to a function like `example_inputs`.
+_SIMILAR = re.compile(r"(example|sample|dummy|get)_?inputs?$")
 
 
-def cases(place: OwnModule, wanted: Wanted, given: UserInputs | None) -> list[BenchmarkCase]:
+def found(place: OwnModule, wanted: Wanted, given: UserInputs | None) -> Found:
     """Returns the cases of a file's model.
 
     Raises:
@@ -49,13 +60,14 @@ def cases(place: OwnModule, wanted: Wanted, given: UserInputs | None) -> list[Be
     if wanted.task is not None:
         raise BroughtError("--task requires a Hugging Face directory")
     file = outlines.outline(place.file)
-    name = _callable(place, file)
+    search = _Search(place, file, wanted)
+    name = search.callable()
     framework = _framework(place, file, wanted.framework)
     inputs = [specs.parse(text) for text in wanted.inputs]
     specs.check_names(inputs)
     train = _optimizer(place, file, framework, wanted, given) if wanted.test == "train" else None
     if not inputs and given is None and train is None:
-        _check_has_inputs(place, file)
+        search.check_has_inputs(name)
     _check_sizes(inputs, wanted)
     implementation = ModelImplementation(
         name=model_name_of(place, name),
@@ -64,7 +76,7 @@ def cases(place: OwnModule, wanted: Wanted, given: UserInputs | None) -> list[Be
         module_path=_MODULES[framework],
         own_process=True,
     )
-    digest = outlines.source_digest(place.file, place.root, place.module.partition(".")[0])
+    digest = outlines.source_digest(place.file, place.root, place.package)
     shared = {
         "source": str(place.file),
         "module": place.module,
@@ -72,10 +84,11 @@ def cases(place: OwnModule, wanted: Wanted, given: UserInputs | None) -> list[Be
         "source_sha256": digest,
         **({"train": train} if train else {}),
     }
-    return [
+    every = [
         _case(implementation, shared, inputs, given, variant, (place, name))
         for variant in variants(wanted, file.constants.get("DATA_TYPE", "fp32"))
     ]
+    return Found(cases=every, remarks=search.remarks)
 
 
 def model_name_of(place: OwnModule, name: str) -> str:
@@ -102,7 +115,7 @@ def _case(
     if variant.seq_len is not None:
         parameters["seq_len"] = variant.seq_len
     stem = place.file.stem if not place.module else place.module.rpartition(".")[2]
-    is_usual = name in _USUAL or name.lower() == stem.replace("_", "").lower()
+    is_usual = name in USUAL or name.lower() == stem.replace("_", "").lower()
     parts = [stem] if is_usual else [stem, name]
     if "train" in shared:
         parts += ["train", shared["train"]]
@@ -126,32 +139,146 @@ def _input_data(inputs: Sequence[specs.InputSpec], given: UserInputs | None) -> 
     )
 
 
-def _callable(place: OwnModule, file: Outline) -> str:
-    """Returns the name of what makes the model."""
-    if place.callable:
-        first = place.callable.partition(".")[0]
-        if first not in file.names and not file.is_open:
-            raise BroughtError(f"{place.file} has no {first!r}{_near(first, file)}")
-        return place.callable
-    for usual in _USUAL:
-        if usual in file.names:
-            return usual
-    found = [n for n, bases in file.classes.items() if any(map(_IS_MODEL.search, bases))]
-    if len(found) == 1:
-        return found[0]
-    # Of several, the one that the others are parts of cannot be told from outside.
-    offered = ", ".join(found or file.functions or file.names) or "nothing"
-    raise BroughtError(
-        f"cannot determine which callable in {place.file} makes the model; pass "
-        f"{place.file.name}:NAME (it has {offered}), or rename the callable to create_model"
-    )
+class _Search:
+    """Looks for the callable of a file that makes its model.
+
+    Attributes:
+      remarks: on what it found.
+    """
+
+    def __init__(self, place: OwnModule, file: Outline, wanted: Wanted) -> None:
+        self.remarks: list[str] = []
+        self._place, self._file, self._folder = place, file, wanted.folder
+        is_jax = _frameworks(file) == {ModelFrameworkType.JAX} or "jax" in (
+            file.constants.get("FRAMEWORK"),
+            wanted.framework,
+        )
+        self._definitions = Definitions(file, functions_are_models=is_jax)
+        self._script = self._definitions.script()
+
+    def callable(self) -> str:
+        """Returns the name of what makes the model.
+
+        Raises:
+          BroughtError: the file has no such name, or several that may be meant.
+        """
+        name = self._place.callable or self._usual()
+        if self._place.callable:
+            first = name.partition(".")[0]
+            if first not in self._file.names and not self._file.is_open:
+                raise BroughtError(f"{self._place.file} has no {first!r}{self._near(first)}")
+        name = name or self._only()
+        if self._script.trains:
+            self.remarks.append(self._script.hint(self._place.file.name))
+        return name
+
+    def check_has_inputs(self, name: str) -> None:
+        """Raises BroughtError with what to type if neither the file nor the user gives inputs."""
+        if self._has_inputs:
+            return
+        candidate = self._definitions.candidate(name)
+        takes = expected(self._definitions, candidate) if candidate else None
+        text = specs.EXAMPLES
+        if takes and set(takes.inputs) - {UNKNOWN}:
+            words = " ".join(f"--input {shlex.quote(given)}" for given in takes.inputs)
+            text = f"e.g. cbs run {self._place.named(name, self._folder)} {words}"
+            if sizes := dict.fromkeys(re.findall("[A-Z]{2,}", words.replace(UNKNOWN, ""))):
+                text += f", with numbers for {' and '.join(sizes)}"
+            if UNKNOWN in takes.inputs:
+                text += f", and with f32[1,16] or i32[1,16]<1000 or similar for {UNKNOWN}"
+        similar = [n for n in self._file.names if _SIMILAR.search(n)]
+        rename = f" (rename {similar[0]})" if similar else ""
+        hint = f"; {self._script.hint(self._place.file.name)}" if self._script.trains else ""
+        raise BroughtError(
+            f"{self._place.file} does not define the model's inputs; add a function "
+            f"{EXAMPLE_INPUTS}(){rename}, or pass --input{self._signature(name)}, {text}{hint}"
+        )
+
+    @property
+    def _has_inputs(self) -> bool:
+        file = self._file
+        return EXAMPLE_INPUTS in file.names or file.has_interface or file.is_open
+
+    def _signature(self, name: str) -> str:
+        candidate = self._definitions.candidate(name)
+        takes = expected(self._definitions, candidate) if candidate else None
+        return f" ({name} takes {takes.signature})" if takes and takes.signature else ""
+
+    def _usual(self) -> str:
+        """Returns the first usual name that is not a module; empty without one."""
+        names = (n for n in USUAL if n in self._file.names and n not in self._file.modules)
+        return next(names, "")
+
+    def _only(self) -> str:
+        """Returns the only name that can be meant."""
+        every = self._definitions.candidates()
+        direct = [
+            c
+            for c in every
+            if c.module and c.module.name == c.name
+            if any(_IS_MODEL.search(ast.unparse(base)) for base in c.module.bases)
+        ]
+        sure = [candidate for candidate in every if candidate.is_sure] or every
+        whole = [c for c in self._definitions.unused(sure) if not c.needs]
+        for chosen in (direct, whole):
+            if len(chosen) == 1 and not chosen[0].needs:
+                self._note_others(chosen[0], sure)
+                return chosen[0].name
+        beginning = f"cannot determine which callable in {self._place.file} makes the model; "
+        if whole:
+            offered = ", ".join(
+                self._place.named(c.name, self._folder)
+                + ("" if self._has_inputs else self._signature(c.name))
+                for c in whole
+            )
+            raise BroughtError(
+                f"{beginning}pass one of {offered}, or rename the callable to create_model"
+            )
+        if every:
+            raise BroughtError(
+                f"{beginning}without arguments none of these can be called: "
+                f"{', '.join(map(str, every))}; write a function create_model() that returns the "
+                f"model{self._hint()}"
+            )
+        if function := self._definitions.of_weights():
+            raise BroughtError(
+                f"{beginning}{function}() takes weights: write a function create_model() that "
+                f"returns the pair ({function}, params)"
+            )
+        known = (EXAMPLE_INPUTS, "apply")
+        others = [n for n in self._file.names if n not in (*known, *self._file.modules)]
+        raise BroughtError(
+            f"{beginning}pass {self._place.named('NAME', self._folder)} or write a function "
+            f"create_model() that returns it (it has {', '.join(others) or 'nothing'})"
+            f"{self._hint()}"
+        )
+
+    def _note_others(self, chosen: Candidate, sure: Sequence[Candidate]) -> None:
+        others = [c for c in sure if c.is_sure and c.module is not chosen.module and not c.needs]
+        if others:
+            offered = ", ".join(self._place.named(c.name, self._folder) for c in others)
+            self.remarks.append(
+                f"{self._place.file.name} has several models, and {chosen.name} is measured; to "
+                f"measure another one, pass {offered}"
+            )
+
+    def _hint(self) -> str:
+        hint = self._script.hint(self._place.file.name)
+        return f"; {hint}" if hint else ""
+
+    def _near(self, name: str) -> str:
+        there = [n for n in self._file.names if n not in self._file.modules]
+        return did_you_mean(name, there) or f"; it has {', '.join(there) or 'nothing'}"
 
 
 def _framework(place: OwnModule, file: Outline, asked: str | None) -> ModelFrameworkType:
     said = file.constants.get("FRAMEWORK")
     if said is not None:
         return framework_of(said, str(place.file))
-    found = {_IMPORTS[name] for name in file.imports if name in _IMPORTS}
+    found = _frameworks(file)
+    if not found and asked is None:
+        own = outlines.own_files(place.file, place.root, place.package)[1:]
+        found = {framework for path in own for framework in _frameworks(outlines.outline(path))}
     if len(found) == 1:
         return found.pop()
     if asked is not None:
@@ -163,13 +290,8 @@ def _framework(place: OwnModule, file: Outline, asked: str | None) -> ModelFrame
     )
 
 
-def _check_has_inputs(place: OwnModule, file: Outline) -> None:
-    known = EXAMPLE_INPUTS in file.names or file.has_interface or file.is_open
-    if not known:
-        raise BroughtError(
-            f"{place.file} does not define the model's inputs; add a function "
-            f"{EXAMPLE_INPUTS}(), or pass --input, {specs.EXAMPLES}"
-        )
+def _frameworks(file: Outline) -> set[ModelFrameworkType]:
+    return {_IMPORTS[name] for name in file.imports if name in _IMPORTS}
 
 
 def _optimizer(
@@ -222,7 +344,3 @@ def _check_sizes(inputs: Sequence[specs.InputSpec], wanted: Wanted) -> None:
     ):
         if values and name not in used:
             raise BroughtError(f"{option}: no --input has a size {name!r}, {specs.EXAMPLES}")
-
-
-def _near(name: str, file: Outline) -> str:
-    return did_you_mean(name, file.names) or f"; it has {', '.join(file.names) or 'nothing'}"

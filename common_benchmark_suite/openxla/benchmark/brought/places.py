@@ -3,12 +3,14 @@
 import importlib.machinery
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
 import attrs
 
 from openxla.benchmark.brought.hub import PREFIX
+from openxla.benchmark.brought.outline import dotted_name
 from openxla.benchmark.brought.programs import KINDS, SAVED_MODEL, ProgramFile
 from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.models.architectures.directories import CONFIG_FILE
@@ -19,6 +21,7 @@ _MODULE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za
 _PROGRAMS = (".pb", ".hlo", ".vmfb", ".xml")
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
 _WEIGHTS = (".safetensors", ".h5", ".npz", ".gguf", ".keras", ".msgpack")
+_NOTEBOOK = ".ipynb"
 _FORMS = (
     "PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a Hugging Face directory or an exported "
     f"program ({', '.join(KINDS)})"
@@ -33,17 +36,35 @@ class OwnModule:
       file: absolute.
       module: its dotted name; empty for a file by its path.
       callable: what of it is meant; empty where nobody said.
+      dotted: the name to import it by, also if it was given by its path; empty for a script.
     """
 
     file: Path
     module: str
     callable: str
+    dotted: str = attrs.field()
+
+    @dotted.default
+    def _default_dotted(self) -> str:
+        return self.module or dotted_name(self.file)
 
     @property
     def root(self) -> Path:
         """The folder that its imports start from."""
-        depth = self.module.count(".") + (self.file.name == "__init__.py") * bool(self.module)
+        depth = self.dotted.count(".") + (self.file.name == "__init__.py") * bool(self.dotted)
         return self.file.parents[depth]
+
+    @property
+    def package(self) -> str:
+        """The top-level package that it is in; empty for a script."""
+        return self.dotted.partition(".")[0]
+
+    def named(self, name: str, folder: Path) -> str:
+        """Returns the text that names one of its callables, to be typed in a folder."""
+        if self.module:
+            return f"{self.module}:{name}"
+        file = self.file.relative_to(folder) if self.file.is_relative_to(folder) else self.file
+        return shlex.quote(f"{file}:{name}" if name else str(file))
 
     def __str__(self) -> str:
         stem = self.module or self.file.name
@@ -59,10 +80,9 @@ def is_model(text: str, folder: Path | None = None) -> bool:
     """
     if text.startswith(PREFIX):
         return True
-    path, _, name = text.rpartition(":")
-    looks_so = text.endswith((".py", *KINDS, *_PROGRAMS, *_PICKLES, *_WEIGHTS)) or (
-        bool(path.endswith(".py")) and bool(name)
-    )
+    path, _, name = _parted(text)
+    known = (".py", _NOTEBOOK, *KINDS, *_PROGRAMS, *_PICKLES, *_WEIGHTS)
+    looks_so = text.endswith(known) or (bool(path.endswith(".py")) and bool(name))
     return looks_so or bool(_MODULE.fullmatch(text)) or (folder or Path()).joinpath(text).is_dir()
 
 
@@ -81,10 +101,12 @@ def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | Path:
     path = folder / Path(text).expanduser()
     if path.is_dir():
         return _directory(path)
-    before, colon, name = text.rpartition(":")
+    before, colon, name = _parted(text)
     if colon and before.endswith(".py"):
         if not all(part.isidentifier() for part in name.split(".")):
-            raise BroughtError(f"{text!r}: {name!r} is not the name of a callable")
+            word = re.search(r"[\w.]+", name)
+            meant = f"; did you mean {before}:{word[0]}?" if word else ""
+            raise BroughtError(f"{text!r}: {name!r} is not the name of a callable{meant}")
         return _file(folder / Path(before).expanduser(), name)
     if path.suffix == ".py":
         return _file(path, "")
@@ -100,6 +122,12 @@ def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | Path:
     if path.exists():
         raise BroughtError(f"{text} is not a model; expected {_FORMS}")
     raise BroughtError(f"no such file or directory: {text}{_near(path)} (expected {_FORMS})")
+
+
+def _parted(text: str) -> tuple[str, str, str]:
+    """Returns the file and the callable that a text names."""
+    before, colon, name = text.partition(".py:")
+    return (f"{before}.py", ":", name) if colon else text.rpartition(":")
 
 
 def _directory(path: Path) -> Path | ProgramFile:
@@ -125,6 +153,12 @@ def _program(path: Path) -> ProgramFile:
 
 
 def _refuse(text: str, path: Path) -> None:
+    if path.suffix == _NOTEBOOK:
+        script = shlex.quote(path.with_suffix(".py").name)
+        raise BroughtError(
+            f"{text} is a notebook; convert it with `jupyter nbconvert --to script "
+            f"{shlex.quote(text)}`, keep the cells that define the model, and pass {script}"
+        )
     if path.suffix in _PROGRAMS:
         raise BroughtError(
             f"{text}: unsupported kind of exported program; supported are {', '.join(KINDS)}"

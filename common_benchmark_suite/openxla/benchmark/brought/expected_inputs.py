@@ -1,0 +1,217 @@
+"""Which inputs a model in a Python file takes, as far as its syntax shows them."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from openxla.benchmark.brought.candidates import Candidate, Definitions, Function
+
+UNKNOWN = "TYPE[SIZES]"
+# Layers that keep the shape and type of their input.
+_SAME = re.compile(r"torch\.nn\.(Identity|Dropout\d?d?|ReLU6?|GELU|SiLU|Tanh|Sigmoid|Softplus)")
+_SPATIAL = ("LENGTH", "HEIGHT,WIDTH", "DEPTH,HEIGHT,WIDTH")
+# A shape annotation of jaxtyping, e.g. `Float[Tensor, "batch 16"]`.
+_JAXTYPING = re.compile(r"(?:\w+\.)*Float(?:32)?\[[^,]+, *['\"]([\w ]+)['\"]\]")
+_DEPTH = 6
+
+
+@attrs.frozen(kw_only=True)
+class Expected:
+    """The arguments of a model.
+
+    Attributes:
+      signature: as its definition has it, e.g. `x, mask=None`.
+      inputs: for each argument that is required, the text of `--input`; `UNKNOWN` if unknown.
+    """
+
+    signature: str
+    inputs: tuple[str, ...]
+
+
+def expected(definitions: Definitions, candidate: Candidate) -> Expected | None:
+    """Returns what a candidate takes; None if its definition is not in the file."""
+    if candidate.module is None:
+        if candidate.made is None:
+            return None
+        found = _of_layer(definitions, candidate.made, definitions.integers(), _DEPTH)
+        return Expected(signature="", inputs=(found,)) if found else None
+    forward = definitions.forward(candidate.module)
+    if forward is None:
+        return None
+    numbers = _numbers(definitions, candidate.module, candidate.made, definitions.integers())
+    inputs = _of_class(definitions, candidate.module, numbers, _DEPTH)
+    return Expected(signature=_signature(forward), inputs=tuple(inputs.values()))
+
+
+def _of_class(
+    definitions: Definitions, module: ast.ClassDef, numbers: Mapping[str, int], depth: int
+) -> dict[str, str]:
+    """Returns the text of `--input` for each required argument of a module."""
+    forward = definitions.forward(module)
+    if forward is None:
+        return {}
+    layers = dict(_layers(definitions, module))
+    arguments = [*forward.args.posonlyargs, *forward.args.args][1:]
+    required = arguments[: len(arguments) - len(forward.args.defaults)]
+    found = {}
+    for argument in required:
+        layer = layers.get(_first_use(forward, argument.arg) or "")
+        found[argument.arg] = (
+            _annotated(argument)
+            or (layer and _of_layer(definitions, layer, numbers, depth - 1))
+            or UNKNOWN
+        )
+    return found
+
+
+def _of_layer(
+    definitions: Definitions, call: ast.Call, numbers: Mapping[str, int], depth: int
+) -> str | None:
+    """Returns the text of `--input` for the first argument of a layer; None if unknown."""
+    name = definitions.whole_name(call.func)
+    if depth == 0 or any(isinstance(argument, ast.Starred) for argument in call.args):
+        return None
+    if name in definitions.classes:
+        module = definitions.classes[name]
+        inner = _numbers(definitions, module, call, numbers)
+        texts = list(_of_class(definitions, module, inner, depth - 1).values())
+        return texts[0] if len(texts) == 1 and texts[0] != UNKNOWN else None
+    if name == "torch.nn.Sequential":
+        layers = (a for a in call.args if isinstance(a, ast.Call))
+        first = next(
+            (a for a in layers if not _SAME.fullmatch(definitions.whole_name(a.func))), None
+        )
+        return first and _of_layer(definitions, first, numbers, depth - 1)
+    library, _, kind = name.rpartition(".")
+    if library not in ("torch.nn", "flax.nnx"):
+        return None
+    size = _size_of(call, numbers)
+    if size is None:
+        return None
+    if kind in ("Linear", "LayerNorm", "RMSNorm", "BatchNorm1d"):
+        return f"f32[batch,{size}]"
+    if library == "torch.nn" and kind == "Embedding":
+        return f"i64[batch,LENGTH]<{size}"
+    if found := re.fullmatch(r"(?:Conv|ConvTranspose|BatchNorm)([123])d", kind):
+        return f"f32[batch,{size},{_SPATIAL[int(found[1]) - 1]}]"
+    if kind in ("LSTM", "GRU", "RNN") and library == "torch.nn":
+        first = {k.arg: getattr(k.value, "value", None) for k in call.keywords}.get("batch_first")
+        return f"f32[batch,LENGTH,{size}]" if first is True else f"f32[LENGTH,batch,{size}]"
+    return None
+
+
+def _size_of(call: ast.Call, numbers: Mapping[str, int]) -> int | None:
+    names = ("in_features", "in_channels", "num_embeddings", "input_size", "num_features")
+    given = [*call.args[:1], *(k.value for k in call.keywords if k.arg in names)]
+    return _number(given[0], numbers) if given else None
+
+
+def _numbers(
+    definitions: Definitions,
+    module: ast.ClassDef,
+    call: ast.Call | None,
+    outside: Mapping[str, int],
+) -> dict[str, int]:
+    """Returns the numbers that names in a module's methods stand for.
+
+    Args:
+      definitions: of the file.
+      module: whose methods are meant.
+      call: that makes it; None without arguments.
+      outside: what names stand for where it is called.
+    """
+    found = definitions.integers()
+    made = definitions.method(module, "__init__")
+    if made is None:
+        return found
+    arguments = [*made.args.posonlyargs, *made.args.args]
+    defaults = made.args.defaults
+    values: dict[str, ast.expr] = {
+        a.arg: value
+        for a, value in zip(arguments[len(arguments) - len(defaults) :], defaults, strict=True)
+    }
+    values |= {
+        a.arg: value
+        for a, value in zip(made.args.kwonlyargs, made.args.kw_defaults, strict=True)
+        if value is not None
+    }
+    for argument in [*arguments, *made.args.kwonlyargs]:
+        found.pop(argument.arg, None)
+    found |= _known(values, found)
+    if call is not None:
+        given = {a.arg: value for a, value in zip(arguments[1:], call.args, strict=False)}
+        given |= {k.arg: k.value for k in call.keywords if k.arg}
+        for name in given:
+            found.pop(name, None)
+        found |= _known(given, outside)
+    attributes = {
+        ast.unparse(node.targets[0]): node.value
+        for node in made.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)
+    }
+    return found | _known(attributes, found)
+
+
+def _known(values: Mapping[str, ast.expr], numbers: Mapping[str, int]) -> dict[str, int]:
+    found = {name: _number(value, numbers) for name, value in values.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _number(node: ast.expr, numbers: Mapping[str, int]) -> int | None:
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if isinstance(node, ast.Name | ast.Attribute):
+        return numbers.get(ast.unparse(node))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Add | ast.Sub):
+        left, right = _number(node.left, numbers), _number(node.right, numbers)
+        if left is None or right is None:
+            return None
+        if isinstance(node.op, ast.Mult):
+            return left * right
+        return left + right if isinstance(node.op, ast.Add) else left - right
+    return None
+
+
+def _layers(definitions: Definitions, module: ast.ClassDef) -> Iterator[tuple[str, ast.Call]]:
+    for method in filter(None, (definitions.method(module, n) for n in ("__init__", "setup"))):
+        for node in ast.walk(method):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                for target in node.targets:
+                    if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self":
+                        yield target.attr, node.value
+
+
+def _first_use(forward: Function, argument: str) -> str | None:
+    """Returns the layer that an argument goes into first; None if something else is done first."""
+    uses = [n for n in ast.walk(forward) if isinstance(n, ast.Name) and n.id == argument]
+    loads = [n for n in uses if isinstance(n.ctx, ast.Load)]
+    if not loads:
+        return None
+    first = min(loads, key=lambda n: (n.lineno, n.col_offset))
+    if any(n.lineno < first.lineno for n in uses if isinstance(n.ctx, ast.Store)):
+        return None
+    for node in ast.walk(forward):
+        if isinstance(node, ast.Call) and node.args and node.args[0] is first:
+            is_layer = isinstance(node.func, ast.Attribute) and isinstance(
+                node.func.value, ast.Name
+            )
+            if is_layer and node.func.value.id == "self":
+                return str(node.func.attr)
+    return None
+
+
+def _annotated(argument: ast.arg) -> str | None:
+    if argument.annotation is None:
+        return None
+    found = _JAXTYPING.fullmatch(ast.unparse(argument.annotation))
+    if found is None:
+        return None
+    sizes = [word if word.isdecimal() else word.upper() for word in found[1].split()]
+    return f"f32[{','.join('batch' if size in ('B', 'BATCH') else size for size in sizes)}]"
+
+
+def _signature(forward: Function) -> str:
+    text = ast.unparse(forward.args)
+    return re.sub(r"^self(, )?", "", text)
