@@ -172,7 +172,7 @@ def test_inputs_that_cannot_be_are_told(text, words):
         ("broken.py", "broken.py:1: invalid Python"),
         (
             "many.py",
-            "many.py makes the model; pass one of many.py:A (takes x), many.py:B, or rename",
+            "many.py makes the model; pass one of many.py:A, many.py:B, or rename",
         ),
         ("bare.py:f", 'imports no framework; add FRAMEWORK = "pt"'),
         ("both.py:f", "imports jax and pytorch"),

@@ -175,7 +175,8 @@ class Definitions:
         """Returns a method of a class, or of a base in the file."""
         for one in self._lineage(module):
             for node in one.body:
-                if isinstance(node, Function) and node.name == name:
+                is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+                if is_function and node.name == name:
                     return node
         return None
 
@@ -316,8 +317,8 @@ class Definitions:
             return True
         if self._made(getattr(node, "value", None), {}):
             return False  # a factory may fit the model that it returns
-        called = {n.func.id for n in calls if isinstance(n.func, ast.Name)}
-        bodies = (self._functions[name].body for name in called & set(self._functions))
+        called = _called_names(node) & set(self._functions)
+        bodies = (self._functions[name].body for name in called)
         return any(self._trains(inner, depth - 1) for body in bodies for inner in body)
 
     def _is_trainer(self, text: str) -> bool:
@@ -330,8 +331,7 @@ class Definitions:
             if isinstance(node, ast.If) and is_left_out(node):
                 if lines := self._makes_lines(node.body, {}):
                     return 'the block `if __name__ == "__main__":`', lines
-                called = {n.func.id for n in ast.walk(node) if _is_call_of_name(n)}
-                for name in called & set(self._functions):
+                for name in _called_names(node) & set(self._functions):
                     if lines := self._made_in(name):
                         return f"{name}()", lines
         for name in ("main", "train", "run"):
@@ -397,8 +397,9 @@ def _is_generator(node: Function) -> bool:
     return any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in _own_nodes(node))
 
 
-def _is_call_of_name(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+def _called_names(node: ast.AST) -> set[str]:
+    functions = (inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call))
+    return {function.id for function in functions if isinstance(function, ast.Name)}
 
 
 def _called(node: ast.AST) -> ast.AST:

@@ -83,7 +83,7 @@ def _of_layer(
         first = next(
             (a for a in layers if not _SAME.fullmatch(definitions.whole_name(a.func))), None
         )
-        return first and _of_layer(definitions, first, numbers, depth - 1)
+        return _of_layer(definitions, first, numbers, depth - 1) if first else None
     library, _, kind = name.rpartition(".")
     if library not in ("torch.nn", "flax.nnx"):
         return None
@@ -194,11 +194,9 @@ def _first_use(forward: Function, argument: str) -> str | None:
         return None
     for node in ast.walk(forward):
         if isinstance(node, ast.Call) and node.args and node.args[0] is first:
-            is_layer = isinstance(node.func, ast.Attribute) and isinstance(
-                node.func.value, ast.Name
-            )
-            if is_layer and node.func.value.id == "self":
-                return str(node.func.attr)
+            layer = node.func
+            if isinstance(layer, ast.Attribute) and ast.unparse(layer.value) == "self":
+                return layer.attr
     return None
 
 

@@ -281,7 +281,7 @@ def _as_script(file: Path) -> Iterator[_Heard]:
     """
     arguments, errors, main = sys.argv, sys.stderr, sys.modules[_SCRIPT]
     heard = _Heard(errors)
-    sys.argv, sys.stderr = [str(file)], heard  # type: ignore[assignment]  # a stream in all but name
+    sys.argv, sys.stderr = [str(file)], heard
     sys.modules[_SCRIPT] = _Script(file, main)
     try:
         yield heard
