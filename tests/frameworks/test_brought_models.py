@@ -46,6 +46,51 @@ class OnGpu(torch.nn.Module):
 
 def misfit(): return torch.nn.Linear(15, 2)
 """
+FITTED = """
+import torch
+from .layers import Linear
+
+def fit(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    x = torch.randn(64, 4)
+    for _ in range(3):
+        optimizer.zero_grad()
+        (model(x) - x.sum(-1, keepdim=True)).square().mean().backward()
+        optimizer.step()
+    return model
+
+class Net(torch.nn.Sequential):
+    pass
+
+backbone = Linear(4, 8)
+fit(torch.nn.Sequential(backbone, Linear(8, 1)))
+
+def create_model():
+    return fit(Net(backbone, torch.nn.Tanh(), Linear(8, 2))).eval()
+
+def example_inputs():
+    x = torch.randn(8, 4, requires_grad=True)
+    (gradient,) = torch.autograd.grad(x.square().sum(), x)
+    return gradient
+"""
+FORCES = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(3, 8)
+
+    def forward(self, positions):
+        with torch.enable_grad():
+            p = positions.detach().requires_grad_(True)
+            energy = torch.tanh(self.a(p)).sum()
+            (force,) = torch.autograd.grad(energy, p)
+        return energy.detach(), -force
+
+def example_inputs():
+    return torch.randn(10, 3)
+"""
 JAX = """
 import jax
 import jax.numpy as jnp
@@ -228,6 +273,30 @@ def test_a_module_that_cannot_be_measured_says_why(prepared, tmp_path, name, wor
     answer = prepared(f"bad.py:{name}", "f32[4,16]")
     assert answer["type"] == "error"
     assert words in answer["message"]
+
+
+def test_code_that_trains_runs_as_in_a_script(brought_run, tmp_path):
+    """In a package, with a space in its name: it fits a model when it is made and imported."""
+    need("onnxruntime")
+    folder = tmp_path / "pack"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "layers.py").write_text("import torch\nLinear = torch.nn.Linear\n")
+    (folder / "my net.py").write_text(FITTED)
+    run = brought_run("pack/my net.py", backend="pt_inductor:eager,onnxruntime")
+    assert run.code == 0, run.out + run.err
+    assert run.statuses == {
+        "MY_NET_FP32_PT pt_inductor:eager": "ok",
+        "MY_NET_FP32_PT onnxruntime:default": "ok",
+    }
+    assert "my net.py trains a model in line 18 whenever it is imported" in run.out + run.err
+
+
+def test_a_module_that_takes_gradients_itself_is_measured(prepared, tmp_path):
+    (tmp_path / "forces.py").write_text(FORCES)
+    answer = prepared("forces.py")
+    assert answer["type"] != "error", answer
+    assert len(answer["files"]["truth"]) == 2
 
 
 def test_a_truth_that_rounds_is_told(prepared, tmp_path):

@@ -119,7 +119,7 @@ def test_a_file_may_have_any_name(write, loaded, name):
 
 
 def test_libraries_find_no_files_of_the_user(write, loaded):
-    """What the file imports is its own; what libraries import later on is not."""
+    """The file's own imports find its neighbours; later imports of libraries do not."""
     write("colorsys.py", "OWN = True")
     write("sched.py", "OWN = True")
     for name in ("colorsys", "sched"):
@@ -164,7 +164,7 @@ def test_a_file_runs_as_a_script_without_arguments(write, loaded, monkeypatch):
     assert type(brought.make()) is brought._module.Net
     assert sys.argv == ["worker", "5", "6"]
     assert sys.modules["__main__"] is not brought._module
-    # What a module draws at its top is the same in each process.
+    # A module draws the same numbers in each process.
     assert seeds == [SEED, SEED]
     assert loaded(file)._module.drawn == brought._module.drawn
     np.random.seed(None)  # noqa: NPY002
@@ -243,7 +243,7 @@ NET = "class Net(nn.Module):\n    def forward(self, x): return x\n"
         ("class Net(nn.Module):\n  def __init__(self, n): ...\ndef f(): return Net(3)\n", "f"),
         ("class Base(nn.Module): ...\nclass Net(Base):\n  def forward(self, x): ...\n", "Net"),
         ("from base import Base\nclass Mine(Base):\n  def forward(self, x): ...\n", "Mine"),
-        # What an import does not run binds no name.
+        # Code that an import skips binds no name.
         (f"{NET}if __name__ == '__main__':\n    model = Net()\n", "Net"),
         ("import model\nnet = nn.Linear(2, 3)\n", "net"),
         (

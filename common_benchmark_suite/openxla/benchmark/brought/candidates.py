@@ -61,7 +61,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @attrs.frozen(kw_only=True)
 class Candidate:
-    """What may make the model of a file, or be it.
+    """A callable that may make the model of a file, or an object that may be it.
 
     Attributes:
       name: in the file.
@@ -143,7 +143,7 @@ class Definitions:
         return next((found for found in self.candidates() if found.name == name), None)
 
     def unused(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Returns those that no other one uses, so that they are no parts of another model."""
+        """Returns the candidates that no other one uses: the others are parts of a model."""
         names = {candidate.name for candidate in candidates}
         used: set[str] = set()
         for name in names:
@@ -167,17 +167,16 @@ class Definitions:
         span = (trains[0].lineno, _end(trains[-1])) if trains else None
         return Script(trains=span, makes=makes, place=place)
 
-    def forward(self, module: ast.ClassDef) -> Function | None:
+    def forward(self, module: ast.ClassDef) -> ast.FunctionDef | None:
         """Returns the method that runs a module, which a base in the file may define."""
         return next(filter(None, (self.method(module, name) for name in _FORWARD)), None)
 
-    def method(self, module: ast.ClassDef, name: str) -> Function | None:
+    def method(self, module: ast.ClassDef, name: str) -> ast.FunctionDef | None:
         """Returns a method of a class, or of a base in the file."""
         for one in self._lineage(module):
-            for node in one.body:
-                is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-                if is_function and node.name == name:
-                    return node
+            functions = (n for n in one.body if isinstance(n, ast.FunctionDef))
+            if found := next((node for node in functions if node.name == name), None):
+                return found
         return None
 
     def needs(self, module: ast.ClassDef) -> tuple[str, ...]:
@@ -331,7 +330,7 @@ class Definitions:
             if isinstance(node, ast.If) and is_left_out(node):
                 if lines := self._makes_lines(node.body, {}):
                     return 'the block `if __name__ == "__main__":`', lines
-                for name in _called_names(node) & set(self._functions):
+                for name in sorted(_called_names(node) & set(self._functions)):
                     if lines := self._made_in(name):
                         return f"{name}()", lines
         for name in ("main", "train", "run"):
@@ -374,7 +373,7 @@ def _assigned(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yields the nodes in a function, without those of functions in it."""
+    """Yields the nodes of a function, and not of the functions inside it."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, Function | ast.Lambda | ast.ClassDef):

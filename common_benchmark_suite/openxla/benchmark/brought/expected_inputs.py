@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from openxla.benchmark.brought.candidates import Candidate, Definitions, Function
+from openxla.benchmark.brought.candidates import Candidate, Definitions
 
 UNKNOWN = "TYPE[SIZES]"
 # Layers that keep the shape and type of their input.
@@ -183,7 +183,7 @@ def _layers(definitions: Definitions, module: ast.ClassDef) -> Iterator[tuple[st
                         yield target.attr, node.value
 
 
-def _first_use(forward: Function, argument: str) -> str | None:
+def _first_use(forward: ast.FunctionDef, argument: str) -> str | None:
     """Returns the layer that an argument goes into first; None if something else is done first."""
     uses = [n for n in ast.walk(forward) if isinstance(n, ast.Name) and n.id == argument]
     loads = [n for n in uses if isinstance(n.ctx, ast.Load)]
@@ -210,6 +210,6 @@ def _annotated(argument: ast.arg) -> str | None:
     return f"f32[{','.join('batch' if size in ('B', 'BATCH') else size for size in sizes)}]"
 
 
-def _signature(forward: Function) -> str:
+def _signature(forward: ast.FunctionDef) -> str:
     text = ast.unparse(forward.args)
     return re.sub(r"^self(, )?", "", text)

@@ -28,7 +28,7 @@ from openxla.benchmark.python_files import import_file
 SEED = 0
 _SCRIPT = "__main__"
 _MOST_HEARD = 20_000
-# How the line begins in which a parser of command lines says what it lacks.
+# The beginning of the line in which a parser of command lines names the mistake.
 _COMPLAINT = re.compile(r"^(?:\S+: )?(?:fatal )?(?:error:|flags parsing error:)\s*", re.IGNORECASE)
 _MOVE = f'move what runs it as a script below `if __name__ == "{_SCRIPT}":`'
 
@@ -140,10 +140,10 @@ class Brought:
         self._seed(SEED)
 
     def _find_own_modules(self) -> None:
-        """Has the file's imports find what stands beside it, as those of a script do.
+        """Has the file's imports find the modules next to it, as a script would.
 
-        Libraries import more later on, also in processes of their own. They must not find a file
-        of the user that is called as theirs is, so the folder comes last for them.
+        Libraries import more modules later, also in further processes. For them the folder comes
+        last, so that they find no file of the user that has the name of another library.
         """
         root = str(self.place.root)
         if self.place.module:
@@ -161,7 +161,7 @@ class Brought:
     def _name(self) -> str:
         """Returns the name that a script is imported by: its own, unless a library has it.
 
-        Pickles, and modules beside the file that import it, look for it by its own name.
+        Pickles, and modules next to the file, look for it by its own name.
         """
         name = re.sub(r"\W", "_", self.place.file.stem)
         if name != self.place.file.stem or not name.isidentifier():
@@ -230,7 +230,7 @@ class Brought:
 
 
 class _OwnModules:
-    """Finds modules in a user's folder before those of the same name that are installed."""
+    """Finds modules in a user's folder before installed ones of the same name."""
 
     def __init__(self, root: str, names: Container[str]) -> None:
         self._root, self._names = root, names
@@ -275,7 +275,7 @@ class _Script(ModuleType):
 
 @contextmanager
 def _as_script(file: Path) -> Iterator[_Heard]:
-    """Gives a context in which code runs as that of a script without arguments.
+    """Gives a context in which code runs as in a script without arguments.
 
     Yields the messages that it writes to standard error.
     """

@@ -139,7 +139,7 @@ def source_digest(file: Path, root: Path, package: str) -> str:
 
 
 def own_files(file: Path, root: Path, package: str) -> Sequence[Path]:
-    """Returns a file and all that it imports beside it, see `source_digest`."""
+    """Returns a file and all modules in its folder that it imports, see `source_digest`."""
     seen: dict[Path, None] = {}
     left = [file]
     while left and len(seen) < _MOST_FILES:
