@@ -257,6 +257,14 @@ def test_the_only_model_that_can_be_meant_is_chosen(write, tmp_path, text, name)
     assert chosen(tmp_path, "own.py") == name
 
 
+def test_a_module_is_no_model(write, tmp_path):
+    write("pack/model.py", "")
+    write("pack/own.py", TORCH, "from . import model\n", INPUTS, NET)
+    assert chosen(tmp_path, "pack/own.py") == "Net"
+    write("pack/own.py", TORCH, "from .model import create_model, model\n", INPUTS, NET)
+    assert chosen(tmp_path, "pack/own.py") == "create_model"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -122,11 +122,19 @@ class Definitions:
         statements = list(top(file.tree.body))
         self._imports = dict(_imports(ast.walk(file.tree)))
         self.classes = {n.name: n for n in statements if isinstance(n, ast.ClassDef)}
+        self._bases = {
+            name: [ast.unparse(base) for base in node.bases] for name, node in self.classes.items()
+        }
+        self._extended = {base for bases in self._bases.values() for base in bases}
         self._functions = {n.name: n for n in statements if isinstance(n, Function)}
         self._values = dict(_assigned(statements))
 
     def candidates(self) -> list[Candidate]:
         """Returns all that may make the model, in the order of the file."""
+        return self._candidates
+
+    @functools.cached_property
+    def _candidates(self) -> list[Candidate]:
         found: dict[str, Candidate | None] = {}
         for name in self._file.names:
             if name in self.classes:
@@ -151,6 +159,11 @@ class Definitions:
             parts = body.body if isinstance(body, ast.ClassDef) else filter(None, [body])
             used |= {n for part in parts for n in _loaded(part)} - {name}
         return [candidate for candidate in candidates if candidate.name not in used]
+
+    @property
+    def defined(self) -> set[str]:
+        """Names at the top that the file itself defines."""
+        return {*self.classes, *self._functions, *self._values}
 
     def of_weights(self) -> str:
         """Returns a function of weights and inputs, which is half of a model; empty without one."""
@@ -208,23 +221,20 @@ class Definitions:
         """Returns a class and its bases in the file, the class first."""
         found = [module]
         for one in found:
-            bases = (self.classes.get(ast.unparse(base)) for base in one.bases)
+            bases = map(self.classes.get, self._bases[one.name])
             found += [base for base in bases if base is not None and base not in found]
         return found
 
     def _class(self, module: ast.ClassDef) -> Candidate | None:
-        bases = [ast.unparse(base) for one in self._lineage(module) for base in one.bases]
+        bases = [base for one in self._lineage(module) for base in self._bases[one.name]]
         if _NOT_A_MODEL.search(module.name) or any(map(_NO_MODULE.search, bases)):
             return None
         is_sure = any(map(_IS_MODULE.search, bases))
         runs = self.forward(module) is not None
-        is_extended = any(
-            module in self._lineage(other) for other in self.classes.values() if other is not module
-        )
         is_callable_alone = bool(bases) or self._functions_are_models
         if not (is_sure or (runs and (is_callable_alone or self.method(module, "forward")))):
             return None
-        if is_extended and not runs:
+        if module.name in self._extended and not runs:
             return None
         return Candidate(
             name=module.name,

@@ -206,8 +206,11 @@ class _Search:
 
     def _usual(self) -> str:
         """Returns the first usual name that is not a module; empty without one."""
-        names = (n for n in USUAL if n in self._file.names and n not in self._file.modules)
-        return next(names, "")
+        files = outlines.own_files(self._place.file, self._place.root, self._place.package)[1:]
+        modules = {f.parent.name if f.name == "__init__.py" else f.stem for f in files}
+        # `from . import model` may bind a module, too.
+        modules = (modules - self._definitions.defined) | set(self._file.modules)
+        return next((n for n in USUAL if n in self._file.names and n not in modules), "")
 
     def _only(self) -> str:
         """Returns the only name that can be meant."""
