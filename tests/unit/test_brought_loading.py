@@ -386,12 +386,18 @@ def test_other_sources_of_inputs_are_used(write, tmp_path):
         "    def __init__(self, n): self.a = nn.Linear(in_features=n, out_features=2)\n"
         "    def forward(self, x): return self.a(x)\n"
         "def wide(): return Wide(n=12)\n"
+        "class Named(nn.Module):\n"
+        "    def __init__(self): self.a = nn.Embedding(9, 2)\n"
+        "    def forward(self, *, ids, mask=None): return self.a(ids)\n"
         "def get_inputs(): ...\n",
     )
     message = refused(tmp_path, "net.py:Net")
     assert "example_inputs() (rename get_inputs), or" in message
     assert "--input 'f32[batch,SEQ,16]' --input 'TYPE[SIZES]', with numbers for SEQ" in message
     assert "cbs run net.py:wide --input 'f32[batch,12]'" in refused(tmp_path, "net.py:wide")
+    assert "--input 'ids=i64[batch,LENGTH]<9', with numbers for L" in refused(
+        tmp_path, "net.py:Named"
+    )
     assert "net.py:Net (Net takes x: Float" in refused(tmp_path, "net.py")
 
 

@@ -42,7 +42,10 @@ def expected(definitions: Definitions, candidate: Candidate) -> Expected | None:
         return None
     numbers = _numbers(definitions, candidate.module, candidate.made, definitions.integers())
     inputs = _of_class(definitions, candidate.module, numbers, _DEPTH)
-    return Expected(signature=_signature(forward), inputs=tuple(inputs.values()))
+    # Arguments that are passed by name alone make all inputs need one.
+    is_named = any(default is None for default in forward.args.kw_defaults)
+    texts = (f"{name}={text}" if is_named else text for name, text in inputs.items())
+    return Expected(signature=_signature(forward), inputs=tuple(texts))
 
 
 def _of_class(
@@ -55,6 +58,8 @@ def _of_class(
     layers = dict(_layers(definitions, module))
     arguments = [*forward.args.posonlyargs, *forward.args.args][1:]
     required = arguments[: len(arguments) - len(forward.args.defaults)]
+    keywords = zip(forward.args.kwonlyargs, forward.args.kw_defaults, strict=True)
+    required += [argument for argument, default in keywords if default is None]
     found = {}
     for argument in required:
         layer = layers.get(_first_use(forward, argument.arg) or "")
@@ -211,5 +216,4 @@ def _annotated(argument: ast.arg) -> str | None:
 
 
 def _signature(forward: ast.FunctionDef) -> str:
-    text = ast.unparse(forward.args)
-    return re.sub(r"^self(, )?", "", text)
+    return re.sub(r"^self(, )?", "", ast.unparse(forward.args))
