@@ -4,8 +4,10 @@ Only the standard library is imported: a bisection runs userbenchmarks in enviro
 little else.
 """
 
+import ast
 import contextlib
 import datetime
+import importlib.util
 import json
 import os
 import sys
@@ -47,18 +49,45 @@ class TorchBenchABTestResult:
 
 
 def get_output_json(bm_name: str, metrics: Mapping[str, float | str]) -> dict[str, Any]:
-    """Returns a metrics document, with the PyTorch version if PyTorch was imported."""
-    torch = sys.modules.get("torch")
-    version = getattr(torch, "version", None)
+    """Returns a metrics document, with the versions of PyTorch if it is installed."""
+    version, git_version = pytorch_versions()
     return {
         "name": bm_name,
         "environ": {
             "metrics_version": "v0.1",
-            "pytorch_git_version": getattr(version, "git_version", None) or _UNKNOWN,
-            "pytorch_version": str(getattr(torch, "__version__", _UNKNOWN)),
+            "pytorch_git_version": git_version,
+            "pytorch_version": version,
         },
         "metrics": dict(metrics),
     }
+
+
+def pytorch_versions() -> tuple[str, str]:
+    """Returns the version and the commit of PyTorch, which need not have been imported."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        commit = getattr(getattr(torch, "version", None), "git_version", None)
+        return str(getattr(torch, "__version__", _UNKNOWN)), str(commit or _UNKNOWN)
+    stated: dict[str, str] = {}
+    # An import of PyTorch takes seconds; its version.py is read as text.
+    with contextlib.suppress(ImportError, ValueError, OSError, SyntaxError):
+        spec = importlib.util.find_spec("torch")
+        for place in (spec.submodule_search_locations or ()) if spec else ():
+            stated.update(_stated_texts(Path(place) / "version.py"))
+    return stated.get("__version__", _UNKNOWN), stated.get("git_version", _UNKNOWN)
+
+
+def _stated_texts(path: Path) -> Iterator[tuple[str, str]]:
+    """Yields the names of a module that a text is assigned to, and the text."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        targets = node.targets if isinstance(node, ast.Assign) else ()
+        if isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        value = getattr(node, "value", None)
+        for target in targets:
+            if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
+                if isinstance(value.value, str):
+                    yield target.id, value.value
 
 
 def get_output_dir(bm_name: str) -> Path:

@@ -21,12 +21,14 @@ class Ci:
     """What a `ci.yaml` says.
 
     Attributes:
-      platform: a device of this suite, or one of TorchBench's platforms.
+      platform: a device of this suite, one of TorchBench's platforms, or a name of the author's own.
       schedule: one of `SCHEDULES`.
+      note: what the user should know about the platform; None if it is a known one.
     """
 
     platform: str
     schedule: str
+    note: str | None = None
 
 
 def read_ci(path: Path) -> Ci | None:
@@ -44,10 +46,13 @@ def read_ci(path: Path) -> Ci | None:
     if unknown:
         raise CiError(f"{path}: unknown key {unknown[0]!r}; expected 'platform' or 'schedule'")
     platforms = (*PLATFORMS, *(device.name for device in devices.ALL_DEVICES))
-    return Ci(
-        platform=_choice(path, document, "platform", platforms),
-        schedule=_choice(path, document, "schedule", SCHEDULES),
-    )
+    schedule = _choice(path, document, "schedule", SCHEDULES)
+    platform = document.get("platform")
+    # A CI may have machines of its own; `cbs` does not start anything on them.
+    if isinstance(platform, str) and platform and platform not in platforms:
+        note = f"{path}: platform {platform!r} is not one of {', '.join(platforms)}"
+        return Ci(platform=platform, schedule=schedule, note=note)
+    return Ci(platform=_choice(path, document, "platform", platforms), schedule=schedule)
 
 
 def _choice(path: Path, document: dict[Any, Any], key: str, choices: tuple[str, ...]) -> str:

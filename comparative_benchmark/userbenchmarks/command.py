@@ -55,6 +55,9 @@ def _list(options: argparse.Namespace) -> int:
             # The others are listed all the same.
             print(printable(f"cbs: {error}"), file=sys.stderr)
             code = EXIT_MISSING
+    for _, ci in rows:
+        if ci is not None and ci.note:
+            print(printable(f"note: {ci.note}"), file=sys.stderr)
     if options.schedule:
         rows = [(item, ci) for item, ci in rows if ci and ci.schedule == options.schedule]
     if options.json:

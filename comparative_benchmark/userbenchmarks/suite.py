@@ -14,6 +14,7 @@ from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_INTERRUPTED
 from comparative_benchmark.userbenchmarks.authoring import (
     get_default_debug_output_dir,
     get_default_output_json_path,
+    pytorch_versions,
     write_output,
 )
 from openxla.benchmark import devices
@@ -82,7 +83,12 @@ def _measured(
     found = results_files.read(results)
     for sentence in found.refused:
         print(f"skipped: {sentence}", file=sys.stderr)
-    write_output(metrics, document_of(found.results, name))
+    document = document_of(found.results, name)
+    version, git_version = pytorch_versions()
+    # `cbs run` in another environment may have run another PyTorch.
+    if document["environ"]["pytorch_version"] == version:
+        document["environ"]["pytorch_git_version"] = git_version
+    write_output(metrics, document)
     return code
 
 

@@ -85,11 +85,20 @@ def test_list_names_an_invalid_ci_file_and_lists_the_others(folder, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_list_notes_a_platform_of_another_ci(folder, capsys):
+    pytest.importorskip("yaml")
+    (folder / "first" / "ci.yaml").write_text('platform: "ai_cluster"\nschedule: nightly\n')
+    assert cli.main(["userbenchmark", "list", "--directory", str(folder)]) == 0
+    said = capsys.readouterr()
+    assert "first       nightly on ai_cluster; 7 % threshold" in said.out
+    assert "second-one  no CI" in said.out
+    assert f"note: {folder / 'first' / 'ci.yaml'}: platform 'ai_cluster' is not one of" in said.err
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("platform: gcp_a100\nschedule: nightly\nfoo: 1\n", "unknown key 'foo'"),
-        ("platform: a_toaster\nschedule: nightly\n", "platform 'a_toaster' is not one of gcp_a100"),
         ("platform: [gcp_a100]\nschedule: nightly\n", "is not one of"),
         ("schedule: nightly\n", "'platform' is missing"),
         ("- a\n", "expected a mapping with 'platform' and 'schedule'"),
@@ -154,6 +163,34 @@ def test_what_authors_write_is_what_is_read(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="not JSON compliant"):
         authoring.dump_output("mine", authoring.get_output_json("mine", {"a": float("nan")}))
     assert len(metrics_files(tmp_path / "mine")) == 3
+
+
+def _versions(run_python, tmp_path, text):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    (tmp_path / "torch" / "version.py").write_text(text)
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from comparative_benchmark.userbenchmarks.authoring import get_output_json\n"
+        "environ = get_output_json('mine', {})['environ']\n"
+        "print(environ['pytorch_version'], environ['pytorch_git_version'])"
+    )
+    done = run_python(program, str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("__version__ = '9.8.7+cpu'\ngit_version = 'abc'\nhip = None\n", ["9.8.7+cpu", "abc"]),
+        ("from x import y\n__version__: str = '9.8'\n", ["9.8", "<unknown>"]),
+        ("git_version = str('abc')\n", ["<unknown>", "<unknown>"]),
+        ("git_version = (\n", ["<unknown>", "<unknown>"]),
+    ],
+)
+def test_versions_of_pytorch_are_told_without_an_import(run_python, tmp_path, text, told):
+    assert _versions(run_python, tmp_path, text) == told
 
 
 def test_what_torchbench_imports_from_utils_is_there():

@@ -1,4 +1,8 @@
-"""Seeds, as folders set them."""
+"""Seeds, as folders set them, and what TorchBench decides by a folder's name.
+
+Its other lists (deterministic algorithms, tolerances, optimizers, folders that no accuracy check is
+for) belong to its accuracy check. Outputs are judged here against a float64 run instead.
+"""
 
 import random
 
@@ -6,6 +10,20 @@ import numpy as np
 import torch
 
 SEED = 1337
+# Folders that compute gradients in inference.
+USE_GRAD_IN_INFERENCE = ["maml"]
+# Folders of 2021 whose scripted module cannot be compared with an unoptimized run of itself.
+NOT_COMPARED_WITHOUT_JIT = frozenset(
+    {
+        *("attention_is_all_you_need_pytorch", "BERT_pytorch", "demucs", "moco", "Super_SloMo"),
+        "yolov3",
+    }
+)
+
+
+def pick_grad(name: str, is_training: bool) -> torch.set_grad_enabled:
+    """Returns the context of a folder's test: with gradients, or without them."""
+    return torch.set_grad_enabled(is_training or name in USE_GRAD_IN_INFERENCE)
 
 
 def set_random_seed() -> None:

@@ -22,11 +22,18 @@ import torch
 import yaml
 from torch.utils import _pytree as pytree
 
-from .env_check import fix_torch_seed, set_random_seed
+from .env_check import (
+    NOT_COMPARED_WITHOUT_JIT,
+    USE_GRAD_IN_INFERENCE,
+    fix_torch_seed,
+    set_random_seed,
+)
 
 Context = Callable[[], AbstractContextManager[Any]]
 # What a folder calls after each of several iterations, to be counted.
 STEP_FN = Callable[[], Any]
+# GPUs that take the batch sizes of another one in metadata.yaml.
+SPECIAL_DEVICE_MAPPING = {"AMD Instinct MI210": "NVIDIA A100-SXM4-40GB"}
 
 
 class TEST_STAGE(enum.Enum):  # noqa: N801  # its name in folders
@@ -150,7 +157,7 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         if not isinstance(devices, dict):  # some files have a list, which says nothing
             return None
         name = torch.cuda.get_device_name() if self.device == "cuda" else self.device
-        sizes = devices.get(name)
+        sizes = devices.get(SPECIAL_DEVICE_MAPPING.get(str(name), name))
         return sizes.get(f"{self.test}_batch_size") if isinstance(sizes, dict) else None
 
     def _read_metadata(self) -> Any:
@@ -227,7 +234,9 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         raise NotImplementedError("eval is not implemented")
 
     def eval_in_nograd(self) -> bool:
-        """Tells whether inference is to run without gradients."""
+        """Tells whether inference is to run without gradients: the name goes before the file."""
+        if self.name in USE_GRAD_IN_INFERENCE:
+            return False
         return not (isinstance(self.metadata, dict) and self.metadata.get("eval_nograd") is False)
 
     def is_staged(self) -> bool:
@@ -268,6 +277,10 @@ class BenchmarkModel(metaclass=PostInitProcessor):
     def check_opt_vs_noopt_jit(self) -> None:
         """Compares a scripted module with itself, run without optimizations."""
         if not getattr(self, "jit", False):
+            return
+        folder = Path(inspect.getfile(type(self))).parent.name
+        if folder in NOT_COMPARED_WITHOUT_JIT:
+            warnings.warn(f"{folder}: TorchBench does not make this comparison", stacklevel=2)
             return
         module, inputs = self.get_module()
         fast = _called(module, inputs)
