@@ -80,14 +80,12 @@ def pytorch_versions() -> tuple[str, str]:
 def _stated_texts(path: Path) -> Iterator[tuple[str, str]]:
     """Yields the names of a module that a text is assigned to, and the text."""
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        targets = node.targets if isinstance(node, ast.Assign) else ()
-        if isinstance(node, ast.AnnAssign):
-            targets = [node.target]
-        value = getattr(node, "value", None)
-        for target in targets:
-            if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
-                if isinstance(value.value, str):
-                    yield target.id, value.value
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        text = node.value.value if isinstance(node.value, ast.Constant) else None
+        for target in node.targets if isinstance(node, ast.Assign) else (node.target,):
+            if isinstance(target, ast.Name) and isinstance(text, str):
+                yield target.id, text
 
 
 def get_output_dir(bm_name: str) -> Path:

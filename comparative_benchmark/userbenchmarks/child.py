@@ -1,5 +1,8 @@
 """The process that imports a userbenchmark; nothing of it is ever imported by `cbs` itself.
 
+The folder that holds `userbenchmark/` is first on the import path, as with `run_benchmark.py` of
+TorchBench. If it lacks `torchbenchmark` or `userbenchmark.utils`, this suite provides them.
+
 It is started as `python -P -m comparative_benchmark.userbenchmarks.child`, with `run NAME DIRECTORY
 ARGS...` or `detect NAME DIRECTORY QUESTION.json ANSWER.json`.
 """
@@ -8,22 +11,31 @@ import dataclasses
 import importlib
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from comparative_benchmark.userbenchmarks import authoring
+
 # Exit codes that a benchmark's own ones are unlikely to be.
 NO_RUN, NO_DETECTOR = 64, 65
 PACKAGE = "userbenchmark"
 DETECTOR = "regression_detector"
+_BASE_PACKAGE = "torchbenchmark"
+_HOST = Path(__file__).parents[1] / "torchbench" / "host"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Does what the parent asks; returns the exit code."""
     action, name, directory, *rest = arguments
-    _make_package(Path(directory))
+    folder = Path(directory)
+    sys.path.insert(0, str(folder.parent))
+    _make_package(folder)
+    _provide_base_package(folder.parent)
+    _provide_utils(folder.parent)
     if action == "detect":
         return _detect(name, Path(rest[0]), Path(rest[1]))
     return _run(name, rest)
@@ -65,7 +77,7 @@ def _detect(name: str, question: Path, answer: Path) -> int:
 
 
 def _make_package(directory: Path) -> None:
-    """Makes `userbenchmark` a package of that folder, without a change of the search path."""
+    """Makes `userbenchmark` a package of that folder, whatever its name is."""
     init = directory / "__init__.py"
     if init.is_file():
         spec = importlib.util.spec_from_file_location(
@@ -80,6 +92,26 @@ def _make_package(directory: Path) -> None:
     package = ModuleType(PACKAGE)
     package.__path__ = [str(directory)]
     sys.modules[PACKAGE] = package
+
+
+def _provide_base_package(root: Path) -> None:
+    """Makes `torchbenchmark` importable where neither the checkout nor an installation has it."""
+    spec = importlib.util.find_spec(_BASE_PACKAGE)
+    if spec is None or spec.origin is None:  # a folder without __init__.py is not the package
+        os.environ.setdefault("CBS_TORCHBENCH_REPO", str(root))
+        sys.path.append(str(_HOST))
+
+
+def _provide_utils(root: Path) -> None:
+    """Makes `userbenchmark.utils` importable where the folder has none."""
+    name = f"{PACKAGE}.utils"
+    if importlib.util.find_spec(name) is not None:
+        return
+    utils = ModuleType(name, "What userbenchmarks of TorchBench import.")
+    public = {key: value for key, value in vars(authoring).items() if not key.startswith("_")}
+    vars(utils).update(public, REPO_PATH=root)
+    sys.modules[name] = utils
+    vars(sys.modules[PACKAGE])["utils"] = utils
 
 
 if __name__ == "__main__":

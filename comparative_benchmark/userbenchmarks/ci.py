@@ -21,7 +21,7 @@ class Ci:
     """What a `ci.yaml` says.
 
     Attributes:
-      platform: a device of this suite, one of TorchBench's platforms, or a name of the author's own.
+      platform: a device of this suite, one of TorchBench's platforms, or another CI's name.
       schedule: one of `SCHEDULES`.
       note: what the user should know about the platform; None if it is a known one.
     """

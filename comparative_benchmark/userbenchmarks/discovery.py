@@ -76,8 +76,13 @@ def find_all(folder: Path) -> list[Userbenchmark]:
     return [
         Userbenchmark(name=path.name, folder=path)
         for path in sorted(folder.iterdir())
-        if path.is_dir() and _NAME.fullmatch(path.name) and (path / "__init__.py").is_file()
+        if path.is_dir() and _NAME.fullmatch(path.name) and _is_one(path)
     ]
+
+
+def _is_one(path: Path) -> bool:
+    """Tells whether a folder is a userbenchmark; TorchBench's need no `__init__.py`."""
+    return any((path / name).is_file() for name in ("__init__.py", "run.py"))
 
 
 def find(name: str, folder: Path) -> Userbenchmark:

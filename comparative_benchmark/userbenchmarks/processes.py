@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,11 @@ import attrs
 from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, EXIT_WRONG
 from comparative_benchmark.userbenchmarks import child
 from comparative_benchmark.userbenchmarks.authoring import OUTPUT_VARIABLE
-from comparative_benchmark.userbenchmarks.discovery import Userbenchmark, UserbenchmarkError
+from comparative_benchmark.userbenchmarks.discovery import (
+    Userbenchmark,
+    UserbenchmarkError,
+    output_base,
+)
 from comparative_benchmark.userbenchmarks.metrics import (
     Document,
     MetricsError,
@@ -64,7 +69,11 @@ def run_benchmark(
       MetricsError: what it left is damaged.
     """
     folder = output / benchmark.name
-    before = {path: path.stat().st_mtime_ns for path in metrics_files(folder)}
+    # A checkout's own `userbenchmark/utils.py` writes beside its folder, whatever our option says.
+    beside = output_base(benchmark.folder.parent) / benchmark.name
+    before = {
+        path: path.stat().st_mtime_ns for at in {folder, beside} for path in metrics_files(at)
+    }
     code = _call(
         [python, *_command("run", benchmark), *arguments],
         {OUTPUT_VARIABLE: str(output.absolute()), **(variables or {})},
@@ -72,9 +81,10 @@ def run_benchmark(
         timeout_s=timeout_s,
         log=log,
     )
-    written = [
-        path for path in metrics_files(folder) if before.get(path) != path.stat().st_mtime_ns
-    ]
+    written = _written(folder, before)
+    if not written and beside.absolute() != folder.absolute():
+        folder.mkdir(parents=True, exist_ok=True)
+        written = [Path(shutil.move(path, folder / path.name)) for path in _written(beside, before)]
     kept = f"; it wrote {', '.join(map(str, written))}" if written else ""
     if code == child.NO_RUN:
         raise UserbenchmarkError(
@@ -94,6 +104,11 @@ def run_benchmark(
     for path in written:
         read_metrics(path, benchmark.name)
     return Left(files=tuple(written), code=code)
+
+
+def _written(folder: Path, before: Mapping[Path, int]) -> list[Path]:
+    """Returns the metrics files of a folder that are new, or were written again."""
+    return [path for path in metrics_files(folder) if before.get(path) != path.stat().st_mtime_ns]
 
 
 def detect(benchmark: Userbenchmark, control: Document, treatment: Document) -> Any:

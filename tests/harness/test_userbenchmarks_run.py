@@ -119,6 +119,82 @@ def test_a_benchmark_of_torchbench_runs_as_it_is(folder, make, cbs, tmp_path):
     assert "a detector may print" in compared.stderr
 
 
+CHECKOUT = {
+    "torchbenchmark/__init__.py": """
+        from pathlib import Path
+        REPO_PATH = Path(__file__).parent.parent
+        from utils import DEPS
+    """,
+    "torchbenchmark/util/experiment/metrics.py": "def get_metrics(): return {'a': 1.5}",
+    "utils/__init__.py": "DEPS = ['torch']",
+    "userbenchmark/__init__.py": "",
+    # TorchBench's own writes beside its folder and knows none of our options.
+    "userbenchmark/utils.py": """
+        import json, os, time
+        from pathlib import Path
+        REPO_PATH = Path(os.path.abspath(__file__)).parent.parent
+        def dump_output(bm_name, output, target_dir=None):
+            folder = REPO_PATH / ".userbenchmark" / bm_name
+            folder.mkdir(parents=True, exist_ok=True)
+            name = time.strftime("metrics-%Y%m%d%H%M%S.json")
+            (folder / name).write_text(json.dumps(output))
+    """,
+    "userbenchmark/of-models/run.py": """
+        import torchbenchmark.util.experiment.metrics as metrics
+        from torchbenchmark import DEPS, REPO_PATH
+        from userbenchmark.of_another import LIMIT
+        from ..utils import dump_output, REPO_PATH as of_utils
+
+        def run(args):
+            assert REPO_PATH == of_utils and DEPS == ["torch"], (REPO_PATH, of_utils)
+            output = {"name": "of-models", "environ": {}, "metrics": metrics.get_metrics()}
+            dump_output("of-models", output)
+    """,
+    "userbenchmark/of_another/__init__.py": "LIMIT = 3",
+}
+
+
+def test_a_checkout_of_torchbench_is_on_the_path_of_its_userbenchmarks(cbs, tmp_path):
+    for name, text in CHECKOUT.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+    listed = cbs("list")
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == ["of-models", "of_another"]
+    beside = tmp_path / ".userbenchmark" / "of-models"
+    done = cbs("run", "of-models")
+    assert done.returncode == 0, done.stderr
+    [path] = metrics_files(beside)
+    assert json.loads(path.read_text())["metrics"] == {"a": 1.5}
+    path.unlink()
+    elsewhere = cbs("run", "-o", str(tmp_path / "out"), "of-models")
+    assert elsewhere.returncode == 0, elsewhere.stderr
+    assert len(metrics_files(tmp_path / "out" / "of-models")) == 1
+    assert metrics_files(beside) == []
+
+
+def test_a_userbenchmark_outside_any_checkout_imports_what_torchbench_has(make, cbs, tmp_path):
+    make(
+        "mine",
+        """
+        import importlib.util
+        from userbenchmark.utils import REPO_PATH, add_path, dump_output, get_output_json
+        import userbenchmark.utils
+
+        def run(args):
+            base = importlib.util.find_spec("torchbenchmark.tasks")
+            where = {"base": base.origin, "root": str(REPO_PATH)}
+            userbenchmark.utils.dump_output("mine", get_output_json("mine", where))
+        """,
+    )
+    done = cbs("run", "mine")
+    assert done.returncode == 0, done.stderr
+    [path] = metrics_files(tmp_path / ".userbenchmark" / "mine")
+    told = json.loads(path.read_text())["metrics"]
+    assert told["root"] == str(tmp_path)
+    assert Path(told["base"]).parts[-2:] == ("torchbenchmark", "tasks.py")
+
+
 @pytest.mark.parametrize(
     ("program", "words"),
     [
