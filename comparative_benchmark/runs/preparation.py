@@ -35,9 +35,11 @@ from comparative_benchmark.runs.truth import Truth, is_foreign, may_judge, truth
 from openxla.benchmark.artifacts import user_inputs, workload_store
 from openxla.benchmark.artifacts.user_inputs import UserInputError
 from openxla.benchmark.artifacts.workload_store import FURTHER, ArtifactError, WorkloadArtifacts
+from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType, TensorSpec
 from openxla.benchmark.models import architectures
 from openxla.benchmark.models.second_input import FURTHER_RULES
+from openxla.benchmark.models.trees import IN_TREE
 from openxla.benchmark.temporary import temporary_folder
 from openxla.benchmark.workloads import generated_tokens, training_of
 
@@ -164,7 +166,7 @@ class Preparation:
             self.artifacts[workload.digest] = found or self._generate(trial)
         except SessionEnded as ended:
             self._pool.empty()
-            self.failures[case.name] = ended
+            self.failures[case.name] = _with_our_own(ended, case)
         except (ArtifactError, UserInputError, OSError) as error:
             self.failures[case.name] = SessionEnded(Status.FAILED, "artifacts", str(error))
         except Exception as error:  # files of a worker may hold anything
@@ -416,3 +418,14 @@ def _check_outputs(case: BenchmarkCase, files: Sequence[SavedArray]) -> None:
             f"the model gives {', '.join(map(str, got))} where {architecture.name} declares "
             f"{', '.join(map(str, due))}",
         )
+
+
+def _with_our_own(ended: SessionEnded, case: BenchmarkCase) -> SessionEnded:
+    """Adds that the suite has a model of the same name, where another checkout's cannot run."""
+    is_in_tree = case.model.model_impl.module_path == IN_TREE
+    if not is_in_tree or ended.status is not Status.UNSUPPORTED:
+        return ended
+    if case.name not in {own.name for own in catalog.all_benchmarks()}:
+        return ended
+    reason = f"{ended.reason}; without --suite-dir, cbs runs its own model of this name"
+    return SessionEnded(ended.status, ended.phase, reason, ended.report)

@@ -4,17 +4,18 @@ A package, data or a device that is not there ends a trial as `unsupported`; all
 raises is its failure.
 """
 
-import traceback
 from pathlib import Path
 
-import torch
-
 from comparative_benchmark.backends.causes import chain
+from comparative_benchmark.backends.missing_packages import (
+    Lack,
+    importer_of,
+    lack_of,
+    requirements_beside,
+)
 from comparative_benchmark.torchbench.folders import repository
 
 _BASE = "torchbenchmark"
-# What TorchBench's guide has installed by "an outsider", and not by a folder's install.py.
-_OF_PYTORCH = ("torchvision", "torchaudio", "torchtext")
 # What PyTorch says where it was built without CUDA, or there is no GPU.
 _NO_GPU = (
     "Torch not compiled with CUDA enabled",
@@ -33,9 +34,8 @@ def reason(error: BaseException, folder: Path, packages: Path | None) -> str | N
       packages: where packages are that its install.py installed; None if it has not run.
     """
     for one in chain(error, implicit=False):
-        if isinstance(one, ImportError) and one.name:
-            missing = isinstance(one, ModuleNotFoundError)
-            return _module(one, folder, packages) if missing else _version(one, folder)
+        if (lack := lack_of(one)) is not None:
+            return _lacking(lack, one, folder, packages)
         if isinstance(one, FileNotFoundError) and (found := _file(one, folder)):
             return found
         if isinstance(one, AssertionError | RuntimeError) and "install.py" in str(one):
@@ -45,41 +45,19 @@ def reason(error: BaseException, folder: Path, packages: Path | None) -> str | N
     return None
 
 
-def _module(error: ImportError, folder: Path, packages: Path | None) -> str | None:
-    name = str(error.name)
-    package = name.partition(".")[0]
-    if package == _BASE:
-        return _of_base(name, folder)
-    remedy = f"install it with `pip install {package}`"
-    if package in _OF_PYTORCH:  # any other version would bring another PyTorch with it
-        remedy = (
-            f"install the version for PyTorch {torch.__version__} with "
-            f"`pip install --no-deps {package}`"
-        )
-    elif (folder / "install.py").is_file() and packages is None:
+def _lacking(lack: Lack, error: BaseException, folder: Path, packages: Path | None) -> str | None:
+    if lack.package == _BASE:
+        return _of_base(lack.module, folder) if isinstance(error, ImportError) else None
+    remedy = lack.remedy
+    listed = requirements_beside(folder, folder, lack)
+    if (folder / "install.py").is_file() and packages is None and "--no-deps" not in remedy:
         remedy = "pass --install to run the folder's install.py in a separate environment"
-    who = _importer(error, folder)
-    return f"needs package {package}, imported by {who} but not installed; {remedy}"
-
-
-def _importer(error: ImportError, folder: Path) -> str:
-    """Returns who imports what is not there: the folder, or a package that it has."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    for frame in reversed(frames):
-        name = str(frame.f_globals.get("__name__")).partition(".")[0]
-        if name == _BASE:
-            break
-        if name != "importlib":
-            return f"package {name}"
-    return folder.name
-
-
-def _version(error: ImportError, folder: Path) -> str | None:
-    name = str(error.name)
-    package = name.partition(".")[0]
-    if package == _BASE:
-        return _of_base(name, folder)
-    return f"needs another version of package {package}: {_line(error)}"
+    importer = importer_of(error, _BASE)
+    return lack.sentence(
+        requirements=f"{folder.name}/{listed.name}" if listed else None,
+        importer=folder.name if importer == "it" else importer,
+        remedy=remedy,
+    )
 
 
 def _of_base(name: str, folder: Path) -> str | None:

@@ -4,13 +4,25 @@ What a model has, and what of it is optional: `openxla.benchmark.models.model_in
 """
 
 import contextlib
+import importlib.util
 import inspect
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 
 from comparative_benchmark.backends.api import Array
+from comparative_benchmark.backends.causes import chain
+from comparative_benchmark.backends.missing_packages import (
+    importer_of,
+    lack_of,
+    requirements_beside,
+)
+from comparative_benchmark.machine import offline
+from openxla.benchmark.models.trees import IN_TREE, Tree
 
 
 def checked_array(value: Any, source: str) -> Array:
@@ -44,3 +56,67 @@ def mismatch(function: Callable[..., Any], arguments: Sequence[Any]) -> str | No
     except TypeError as error:
         return f"{function.__name__}{signature}: {error}"
     return None
+
+
+@attrs.frozen(kw_only=True)
+class _Code:
+    """Where a model of somebody's suite is.
+
+    Attributes:
+      package: that its modules are in.
+      folder: of its module.
+      top: of all its modules.
+    """
+
+    package: str
+    folder: Path
+    top: Path
+
+
+def why_unsupported(
+    error: BaseException, module_path: str, parameters: Mapping[str, Any]
+) -> str | None:
+    """Returns what a model of somebody's suite needs and does not find here; None if nothing.
+
+    A package that is not installed, or of another version, and the network are no faults of such a
+    model. What a user brings as a single model, and what the suite itself has, must run.
+    """
+    code = _code_of(module_path, parameters)
+    frames = [frame for one in chain(error, implicit=False) for frame in _files(one)]
+    if code is None or not any(file.is_relative_to(code.top) for file in frames):
+        return None
+    for one in chain(error, implicit=False):
+        lack = lack_of(one)
+        if lack is not None and lack.package != code.package:
+            listed = requirements_beside(code.folder, code.top, lack)
+            importer = importer_of(one, code.package)
+            return lack.sentence(
+                requirements=str(listed.relative_to(code.top.parent)) if listed else None,
+                importer="the model" if importer == "it" else importer,
+                remedy=lack.remedy,
+            )
+        named = any(kind.__name__ in offline.ERRORS for kind in type(one).__mro__)
+        if named or offline.is_why(str(one)):
+            line = (str(one).strip().splitlines() or [type(one).__name__])[0][:300]
+            return f"network: the model needs a connection ({line})"
+    return None
+
+
+def _code_of(module_path: str, parameters: Mapping[str, Any]) -> _Code | None:
+    if module_path == IN_TREE:
+        tree = Tree(folder=Path(parameters["tree"]), module=parameters["tree_module"])
+        return _Code(package="openxla", folder=tree.file.parent, top=tree.folder)
+    package = module_path.partition(".")[0]
+    if package in ("", "openxla", "comparative_benchmark"):
+        return None
+    spec = None
+    with contextlib.suppress(ImportError, ValueError):
+        spec = importlib.util.find_spec(package)
+    if spec is None or not spec.origin:
+        return None
+    top = Path(spec.origin).parent
+    return _Code(package=package, folder=top.joinpath(*module_path.split(".")[1:-1]), top=top)
+
+
+def _files(error: BaseException) -> list[Path]:
+    return [Path(f.f_code.co_filename) for f, _ in traceback.walk_tb(error.__traceback__)]

@@ -29,7 +29,11 @@ from comparative_benchmark.machine.effective import Denormals, denormals, effect
 from comparative_benchmark.machine.variables import telling
 from comparative_benchmark.worker import generation_parts, sampling, step_parts
 from comparative_benchmark.worker.compiled_runs import CompiledRuns
-from comparative_benchmark.worker.contributed_model import check_arity, checked_array
+from comparative_benchmark.worker.contributed_model import (
+    check_arity,
+    checked_array,
+    why_unsupported,
+)
 from comparative_benchmark.worker.phases import (
     PhaseClock,
     forget_peak_memory,
@@ -79,7 +83,7 @@ class Executor:
         try:
             answer = getattr(self, f"_{name}")(**command["arguments"])
         except Exception as error:
-            return {**self._error(name, error), "id": command["id"]}
+            return {**self._error(name, error, command["arguments"]), "id": command["id"]}
         return {**answer, "type": name, "id": command["id"]}
 
     def _prepare(
@@ -392,14 +396,20 @@ class Executor:
             "host_memory_base_bytes": self._base_bytes,
         }
 
-    def _error(self, command: str, error: Exception) -> Message:
+    def _error(self, command: str, error: Exception, arguments: Message) -> Message:
         phase = self._phases.current or command
         self._phases.abandon()
+        module_path, parameters = self._made_of
+        reason = why_unsupported(
+            error,
+            arguments.get("module_path", module_path),
+            arguments.get("parameters", parameters),
+        )
         return {
             "type": "error",
-            "kind": _kind_of(error),
+            "kind": "unsupported" if reason else _kind_of(error),
             "phase": phase,
-            "message": _told(error),
+            "message": reason or _told(error),
             "traceback": "".join(traceback.format_exception(error))[-20000:],
             **self._report(),
         }

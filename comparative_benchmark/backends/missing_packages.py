@@ -1,0 +1,160 @@
+"""Packages that code of somebody needs: not installed here, or of another version."""
+
+import importlib.util
+import platform
+import re
+import sys
+import traceback
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
+from types import ModuleType
+
+import attrs
+
+# Names on the package index that differ from the names of imports.
+_ON_INDEX = {
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python",
+    "distutils": "setuptools",
+    "git": "GitPython",
+    "PIL": "Pillow",
+    "pkg_resources": "setuptools",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "torch_geometric": "torch-geometric",
+    "yaml": "PyYAML",
+}
+# Any other version than PyTorch's own brings another PyTorch with it.
+_OF_PYTORCH = ("torchvision", "torchaudio", "torchtext")
+# What of these packages is missing is no fault of an installation.
+_OURS = ("openxla", "comparative_benchmark")
+_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
+
+
+@attrs.frozen(kw_only=True)
+class Lack:
+    """A package that code needs and does not get.
+
+    Attributes:
+      module: what was to be imported, or was looked into.
+      is_installed: whether the package is there, in another version.
+      line: the error's own words.
+    """
+
+    module: str
+    is_installed: bool
+    line: str
+
+    @property
+    def package(self) -> str:
+        """The name that code imports it by."""
+        return self.module.partition(".")[0]
+
+    @property
+    def on_index(self) -> str:
+        """The name that it is installed by."""
+        return _ON_INDEX.get(self.package, self.package)
+
+    @property
+    def remedy(self) -> str:
+        """What installs it."""
+        if self.package in _OF_PYTORCH:
+            return (
+                f"install the version for PyTorch {_version('torch')} with "
+                f"`pip install --no-deps {self.on_index}`"
+            )
+        return f"install it with `pip install {self.on_index}`"
+
+    def sentence(self, *, requirements: str | None, importer: str, remedy: str) -> str:
+        """Returns the reason for a person.
+
+        Args:
+          requirements: name of the file that lists the package; None if there is none.
+          importer: who imports it.
+          remedy: what to do where it is not installed.
+        """
+        if self.is_installed and self.package in sys.stdlib_module_names:
+            return f"needs another version of Python than {platform.python_version()}: {self.line}"
+        listed = f" ({requirements})" if requirements else ""
+        if self.is_installed:
+            had = f"; {self.on_index} {_version(self.on_index)} is installed"
+            return f"needs another version of package {self.package}{listed}: {self.line}{had}"
+        return (
+            f"needs package {self.package}{listed}, imported by {importer} but not installed; "
+            f"{remedy}"
+        )
+
+
+def lack_of(error: BaseException) -> Lack | None:
+    """Returns what an error says is missing from the packages that are installed; None if nothing.
+
+    Code may import from a package, or look up a name in a module that it has imported.
+    """
+    if isinstance(error, ImportError):
+        module = error.name or ""
+    elif isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
+        module = error.obj.__name__
+    else:
+        return None
+    package = module.partition(".")[0]
+    if not package or package in _OURS:
+        return None
+    if isinstance(error, AttributeError):
+        # Names in modules of the code itself are its own affair.
+        if package not in sys.stdlib_module_names and package not in packages_distributions():
+            return None
+        is_installed = True
+    else:
+        is_missing = isinstance(error, ModuleNotFoundError)
+        is_installed = not is_missing or ("." in module and _is_found(package))
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    return Lack(module=module, is_installed=is_installed, line=line)
+
+
+def importer_of(error: BaseException, own: str) -> str:
+    """Returns who imports: a package that is installed, or code of the package `own`."""
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        name = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if name == own:
+            break
+        if name != "importlib":
+            return f"package {name}"
+    return "it"
+
+
+def requirements_beside(code: Path, top: Path, lack: Lack) -> Path | None:
+    """Returns the nearest requirements file that lists a package, from a folder up to another."""
+    names = {_normalised(lack.package), _normalised(lack.on_index)}
+    for place in (code, *code.parents):
+        if not place.is_relative_to(top):
+            return None
+        for file in sorted(place.glob("requirements*.txt")):
+            if names & _listed(file):
+                return file
+    return None
+
+
+def _listed(file: Path) -> set[str]:
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return set()
+    return {_normalised(found[1]) for line in lines if (found := _REQUIREMENT.match(line))}
+
+
+def _normalised(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _is_found(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "of this environment"
