@@ -11,6 +11,10 @@
 # `torchbench/NAME` in the text races folders under CBS_TORCHBENCH, `bench/NAME` a script of the milabench
 # configuration CBS_BENCH: these are the same on both sides, and what differs is the suite and what is
 # installed. A script runs in the environment of each side, as it is.
+# `userbenchmark/NAME`, or TorchBench's line RUN_TORCHBENCH: NAME, runs a userbenchmark on each side in
+# turns, CBS_USERBENCHMARK_RUNS times (default 6, which a verdict needs), and compares its metrics by
+# their intervals. Each side runs its version of a userbenchmark of this checkout. Others come from
+# CBS_TORCHBENCH, a checkout of TorchBench, and are equal on both sides. CBS_RUN_OPTIONS are then the userbenchmark's arguments.
 # Exit code: 0, 2 if something is slower or wrong, 1 if something failed, 3 if nothing is asked for or
 # nothing could be compared.
 set -euo pipefail
@@ -40,6 +44,7 @@ case "${KIND}" in
     BACKENDS="${BACKENDS:-pt_inductor}" # whose environments scripts run in
     : "${CBS_BENCH:?the milabench configuration that bench/NAME is of}"
     ;;
+  userbenchmark) BACKENDS="${BACKENDS:-pt_inductor}" ;; # whose environments it runs in
   *) BACKENDS="${BACKENDS:-jax_xla,pt_inductor}" ;;
 esac
 IFS=',' read -ra NAMED <<< "${BACKENDS}"
@@ -82,6 +87,54 @@ interpreter "${CBS_ROOT}" "${HEAD_PYTHON}" "${FOLDER}/head-python"
 
 rm -f "${FOLDER}/results.json"
 read -ra more <<< "${CBS_RUN_OPTIONS:-}"
+describe="$(git -C "${CBS_ROOT}" rev-parse --short HEAD) against $(git -C "${CBS_ROOT}" rev-parse --short "${BASE_SHA}")"
+
+# Runs a userbenchmark on both sides, adds its table to table.md, and returns the comparison's code.
+race_userbenchmark() {
+  local name="$1" out="${FOLDER}/userbenchmark/$1" runs="${CBS_USERBENCHMARK_RUNS:-6}"
+  local elsewhere side turn order code=0
+  elsewhere="$("${FOUND_PYTHON}" "${CBS_ROOT}/scripts/pr_request.py" --folder-of "${name}")"
+  local -A folder=([base]="${elsewhere:-${FOLDER}/base/userbenchmark}" [head]="${elsewhere:-${CBS_ROOT}/userbenchmark}")
+  if [[ ! -d "${folder[base]}/${name}" ]]; then
+    echo "the base has no userbenchmark ${name}, so there is nothing to compare it with" >&2
+    return 3
+  fi
+  rm -rf "${out}"
+  for ((turn = 0; turn < runs; turn++)); do
+    # Each side is first as often as the other: what drifts, drifts for both.
+    if ((turn % 2)); then order=(head base); else order=(base head); fi
+    for side in "${order[@]}"; do
+      code=0
+      "${FOLDER}/${side}-python" -P -m comparative_benchmark userbenchmark run \
+        --directory "${folder[${side}]}" -o "${out}/${side}" "${name}" "${more[@]}" || code=$?
+      # Metrics of wrong outputs (2) and of missing ones (3) have a status instead of a number.
+      if ((code != 0 && code != 2 && code != 3)); then
+        echo "userbenchmark ${name} failed on the ${side}" >&2
+        return "${code}"
+      fi
+    done
+  done
+  code=0
+  cbs userbenchmark compare "${out}/base/${name}" "${out}/head/${name}" \
+    --markdown "${out}/table.md" || code=$?
+  if [[ ! -f "${out}/table.md" ]]; then return "${code}"; fi
+  { printf '%s\n\n' "### Userbenchmark: ${name}, ${describe}"; tail -n +3 "${out}/table.md"; echo; } \
+    >> "${FOLDER}/table.md"
+  return "${code}"
+}
+
+if [[ "${KIND}" == userbenchmark ]]; then
+  rm -f "${FOLDER}/table.md"
+  IFS='|' read -ra names <<< "${NAME}"
+  all=0
+  for name in "${names[@]}"; do
+    one=0
+    race_userbenchmark "${name}" || one=$?
+    all="$(worse "${all}" "${one}")"
+  done
+  if [[ -f "${FOLDER}/table.md" ]]; then cat "${FOLDER}/table.md"; fi
+  exit "${all}"
+fi
 processes=6 # Exit code 2 needs so many.
 ran=0
 if [[ "${KIND}" == bench ]]; then
@@ -96,7 +149,6 @@ fi
 if [[ ! -f "${FOLDER}/results.json" ]]; then
   exit "${ran}"
 fi
-describe="$(git -C "${CBS_ROOT}" rev-parse --short HEAD) against $(git -C "${CBS_ROOT}" rev-parse --short "${BASE_SHA}")"
 told=0
 python "${CBS_ROOT}/scripts/race_table.py" "${FOLDER}/results.json" base head \
   "### Benchmark: ${NAME} (${BACKENDS}, ${DEVICE}), ${describe}" > "${FOLDER}/table.md" || told=$?

@@ -1,4 +1,4 @@
-"""Packages that code of somebody needs: not installed here, or of another version."""
+"""Packages that foreign code needs: they are not installed here, or have another version."""
 
 import importlib.util
 import platform
@@ -26,7 +26,7 @@ _ON_INDEX = {
 }
 # Any other version than PyTorch's own brings another PyTorch with it.
 _OF_PYTORCH = ("torchvision", "torchaudio", "torchtext")
-# What of these packages is missing is no fault of an installation.
+# A part that these packages lack cannot be installed.
 _OURS = ("openxla", "comparative_benchmark")
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
@@ -37,7 +37,7 @@ class Lack:
 
     Attributes:
       module: what was to be imported, or was looked into.
-      is_installed: whether the package is there, in another version.
+      is_installed: whether another version of the package is installed.
       line: the error's own words.
     """
 
@@ -57,7 +57,7 @@ class Lack:
 
     @property
     def remedy(self) -> str:
-        """What installs it."""
+        """The instruction that installs the package."""
         if self.package in _OF_PYTORCH:
             return (
                 f"install the version for PyTorch {_version('torch')} with "
@@ -69,7 +69,7 @@ class Lack:
         """Returns the reason for a person.
 
         Args:
-          requirements: name of the file that lists the package; None if there is none.
+          requirements: name of the file that lists the package; None for no file.
           importer: who imports it.
           remedy: what to do where it is not installed.
         """
@@ -86,7 +86,7 @@ class Lack:
 
 
 def lack_of(error: BaseException) -> Lack | None:
-    """Returns what an error says is missing from the packages that are installed; None if nothing.
+    """Returns what an error reports as missing from the installed packages; None if nothing.
 
     Code may import from a package, or look up a name in a module that it has imported.
     """

@@ -48,7 +48,7 @@ def read_ci(path: Path) -> Ci | None:
     platforms = (*PLATFORMS, *(device.name for device in devices.ALL_DEVICES))
     schedule = _choice(path, document, "schedule", SCHEDULES)
     platform = document.get("platform")
-    # A CI may have machines of its own; `cbs` does not start anything on them.
+    # A CI may have other machines; `cbs` starts nothing on them.
     if isinstance(platform, str) and platform and platform not in platforms:
         note = f"{path}: platform {platform!r} is not one of {', '.join(platforms)}"
         return Ci(platform=platform, schedule=schedule, note=note)

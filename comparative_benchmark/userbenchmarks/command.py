@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from comparative_benchmark.terminal.markdown_text import escaped
 from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
-from comparative_benchmark.userbenchmarks import discovery, signals
+from comparative_benchmark.userbenchmarks import discovery, several_runs, signals
 from comparative_benchmark.userbenchmarks.ci import Ci, CiError
 from comparative_benchmark.userbenchmarks.discovery import Userbenchmark, UserbenchmarkError
 from comparative_benchmark.userbenchmarks.metrics import (
@@ -93,8 +94,18 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    control, treatment = _two_documents(options)
-    found = signals.compare(_benchmark_of(control["name"], options), control, treatment)
+    if len(options.files) == 2 and all(Path(name).is_dir() for name in options.files):
+        sides = [several_runs.read_runs(Path(name)) for name in options.files]
+        found, rows = several_runs.compare_runs(*sides)
+        if options.markdown:
+            headline = f"### Userbenchmark: {escaped(found.name)}"
+            runs = min(map(len, sides))
+            _write(options.markdown, several_runs.as_markdown(headline, rows, runs))
+    elif options.markdown:
+        raise UserbenchmarkError("--markdown requires two folders of metrics files")
+    else:
+        control, treatment = _two_documents(options)
+        found = signals.compare(_benchmark_of(control["name"], options), control, treatment)
     if options.yaml:
         _write(options.yaml, signals.as_yaml(found))
     if options.issue and (found.found or found.control_only or found.treatment_only):
@@ -114,7 +125,9 @@ def _two_documents(options: argparse.Namespace) -> tuple[Document, Document]:
     elif len(options.files) == 1:
         paths = _last_two(options.files[0], options)
     else:
-        raise UserbenchmarkError("compare requires two metrics files, or one NAME")
+        raise UserbenchmarkError(
+            "compare requires two metrics files, or one NAME, or two folders of metrics files"
+        )
     control, treatment = (read_metrics(path) for path in paths)
     return control, treatment
 

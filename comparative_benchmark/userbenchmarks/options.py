@@ -60,7 +60,14 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="two metrics files, control and treatment; or one NAME, to compare its last two",
+        help="two metrics files, control and treatment; or one NAME, to compare its last two; or "
+        "two folders, to compare several runs by the intervals of their metrics",
+    )
+    parser.add_argument(
+        "--markdown",
+        type=Path,
+        metavar="FILE",
+        help="write a table of all metrics of two folders",
     )
     parser.add_argument("--yaml", type=Path, metavar="FILE", help="write the regression file")
     parser.add_argument(

@@ -69,10 +69,10 @@ def run_benchmark(
       MetricsError: what it left is damaged.
     """
     folder = output / benchmark.name
-    # A checkout's own `userbenchmark/utils.py` writes beside its folder, whatever our option says.
-    beside = output_base(benchmark.folder.parent) / benchmark.name
+    # TorchBench's own `userbenchmark/utils.py` always writes next to its folder.
+    next_to_it = output_base(benchmark.folder.parent) / benchmark.name
     before = {
-        path: path.stat().st_mtime_ns for at in {folder, beside} for path in metrics_files(at)
+        path: path.stat().st_mtime_ns for at in {folder, next_to_it} for path in metrics_files(at)
     }
     code = _call(
         [python, *_command("run", benchmark), *arguments],
@@ -82,9 +82,11 @@ def run_benchmark(
         log=log,
     )
     written = _written(folder, before)
-    if not written and beside.absolute() != folder.absolute():
+    if not written and next_to_it.absolute() != folder.absolute():
         folder.mkdir(parents=True, exist_ok=True)
-        written = [Path(shutil.move(path, folder / path.name)) for path in _written(beside, before)]
+        written = [
+            Path(shutil.move(path, folder / path.name)) for path in _written(next_to_it, before)
+        ]
     kept = f"; it wrote {', '.join(map(str, written))}" if written else ""
     if code == child.NO_RUN:
         raise UserbenchmarkError(

@@ -60,7 +60,7 @@ def mismatch(function: Callable[..., Any], arguments: Sequence[Any]) -> str | No
 
 @attrs.frozen(kw_only=True)
 class _Code:
-    """Where a model of somebody's suite is.
+    """Where a model of a foreign suite is.
 
     Attributes:
       package: that its modules are in.
@@ -76,10 +76,10 @@ class _Code:
 def why_unsupported(
     error: BaseException, module_path: str, parameters: Mapping[str, Any]
 ) -> str | None:
-    """Returns what a model of somebody's suite needs and does not find here; None if nothing.
+    """Returns what a model of a foreign suite needs and does not find here; None if nothing.
 
-    A package that is not installed, or of another version, and the network are no faults of such a
-    model. What a user brings as a single model, and what the suite itself has, must run.
+    Such a model is not at fault if a package is missing or has another version, or if it needs the
+    network. The suite's own models and a single model of the user must run.
     """
     code = _code_of(module_path, parameters)
     frames = [frame for one in chain(error, implicit=False) for frame in _files(one)]

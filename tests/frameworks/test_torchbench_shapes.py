@@ -42,6 +42,22 @@ FOLDERS = {
     ),
     "returns_not_implemented": CURRENT
     + "    def train(self):\n        return NotImplementedError('inference only')\n",
+    # Its name alone tells TorchBench to keep gradients in inference.
+    "maml": CURRENT
+    + """
+    def eval(self):
+        out = self.model(self.x)
+        (gradient,) = torch.autograd.grad(out.square().mean(), self.model.weight)
+        return (torch.tanh(out @ gradient),)
+""",
+    # Two calls of its module differ, and its name alone tells TorchBench not to compare them.
+    "demucs": CURRENT.replace(
+        "        self.optimizer",
+        "        self.model, self.jit = torch.nn.Sequential(self.model, torch.nn.Dropout()), True\n"
+        "        self.check_opt_vs_noopt_jit()\n        self.model.eval()\n        self.optimizer",
+    ),
+    "looks_up_what_is_gone": CURRENT
+    + "    def eval(self):\n        return torch.nn.functional.cbs_gone(self.x)\n",
     # Nothing wider is there, so that a wider run would say that there is no rounding.
     "in_double": CURRENT
     + """
@@ -369,6 +385,7 @@ UNSUPPORTED = {
     ("wants_what_lacks_a_package", "eval"): "cbs_not_there, imported by package dance but not",
     ("wants_what_is_built_for_pytorch", "eval"): "version for .*pip install --no-deps torchtext",
     ("wants_another_version", "eval"): "needs another version of package numpy",
+    ("looks_up_what_is_gone", "eval"): "another version of package torch: module 'torch.nn.func",
     ("detector", "eval"): "needs package detectron2, which is not on a package index",
     ("gated_and_large", "eval"): "memory: [0-9]+ GiB are needed",
     ("returns_early", "eval"): "it raises NotImplementedError on cpu",
@@ -378,6 +395,8 @@ UNSUPPORTED = {
 # With a batch size where one is given.
 RIGHT = (
     ("jit_without_default", "train", 0),
+    ("maml", "eval", 0),
+    ("demucs", "eval", 0),
     ("called_with_a_number", "eval", 0),
     ("called_with_an_object", "eval", 0),
     ("makes_buffers", "train", 0),

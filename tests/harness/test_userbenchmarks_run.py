@@ -128,7 +128,7 @@ CHECKOUT = {
     "torchbenchmark/util/experiment/metrics.py": "def get_metrics(): return {'a': 1.5}",
     "utils/__init__.py": "DEPS = ['torch']",
     "userbenchmark/__init__.py": "",
-    # TorchBench's own writes beside its folder and knows none of our options.
+    # TorchBench's own file writes next to its folder and ignores our options.
     "userbenchmark/utils.py": """
         import json, os, time
         from pathlib import Path

@@ -44,6 +44,21 @@ def _python(script, *arguments, **options):
 # What a pull request asks for.
 
 
+@pytest.fixture(scope="module")
+def checkout_of_torchbench(tmp_path_factory):
+    """A checkout with the folders that TorchBench's has."""
+    root = tmp_path_factory.mktemp("benchmark")
+    for name in ("nvfuser", "test-userbenchmark"):
+        (root / "userbenchmark" / name).mkdir(parents=True)
+        (root / "userbenchmark" / name / "run.py").write_text("def run(args): ...\n")
+    for name in ("hf_Bert", "yolov3"):
+        (root / "torchbenchmark" / "models" / name).mkdir(parents=True)
+        model = root / "torchbenchmark" / "models" / name / "__init__.py"
+        model.write_text("class Model: ...\n")
+    (root / "torchbenchmark" / "models" / "__init__.py").write_text("")
+    return root
+
+
 @pytest.mark.parametrize(
     ("text", "asked"),
     [
@@ -56,11 +71,25 @@ def _python(script, *arguments, **options):
         ("<!-- RUN_BENCHMARK: NAME\n-->\nRUN_BENCHMARK: A", "models/A.*/.+DEFAULT\n\nmodels\n"),
         ("RUN_BENCHMARK: torchbench/hf_Bert pt_inductor", "hf_Bert.*\npt_inductor\ntorchbench\n"),
         ("RUN_BENCHMARK: bench/flops", "flops\n\nbench\n"),
+        ("RUN_BENCHMARK: userbenchmark/milabench", "milabench\n\nuserbenchmark\n"),
+        ("RUN_BENCHMARK: test-userbenchmark", "test-userbenchmark\n\nuserbenchmark\n"),
+        ("RUN_TORCHBENCH: nvfuser", "nvfuser\n\nuserbenchmark\n"),
+        (
+            "Text.\r\n RUN_TORCHBENCH: nvfuser ,milabench  pt_inductor\r\n",
+            "nvfuser|milabench\npt_inductor\nuserbenchmark\n",
+        ),
+        ("RUN_TORCHBENCH: hf_Bert,yolov3", "hf_Bert|yolov3\n\ntorchbench\n"),
+        ("RUN_TORCHBENCH: ALL pt_inductor:eager", ".+\npt_inductor:eager\ntorchbench\n"),
     ],
 )
-def test_a_request_is_read(text, asked):
-    done = _python("pr_request.py", stdin=text)
-    assert (done.returncode, done.stdout) == (0, asked), done.stderr
+def test_a_request_is_read(text, asked, checkout_of_torchbench):
+    for inside in ("", "torchbenchmark", "torchbenchmark/models"):
+        done = _python(
+            "pr_request.py",
+            stdin=text,
+            environment={"CBS_TORCHBENCH": str(checkout_of_torchbench / inside)},
+        )
+        assert (done.returncode, done.stdout) == (0, asked), done.stderr
 
 
 @pytest.mark.parametrize(
@@ -80,6 +109,9 @@ def test_a_request_is_read(text, asked):
         "RUN_BENCHMARK: " + "A" * 101,
         "RUN_BENCHMARK: \N{CYRILLIC CAPITAL LETTER A}",
         "RUN_BENCHMARK: A\nRUN_BENCHMARK: B",
+        "RUN_BENCHMARK: A\nRUN_TORCHBENCH: milabench",
+        "RUN_BENCHMARK: userbenchmark/no-such",
+        "RUN_BENCHMARK: no-such",
     ],
 )
 def test_what_is_no_name_is_refused(text):
@@ -87,6 +119,35 @@ def test_what_is_no_name_is_refused(text):
     assert done.returncode == 1
     assert done.stdout == ""
     assert "RUN_BENCHMARK" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("RUN_TORCHBENCH:", "write RUN_TORCHBENCH: NAMES [BACKENDS]"),
+        ("RUN_TORCHBENCH: $(id)", "write RUN_TORCHBENCH: NAMES [BACKENDS]"),
+        ("RUN_TORCHBENCH: ../userbenchmark/nvfuser", "write RUN_TORCHBENCH: NAMES"),
+        ("RUN_TORCHBENCH: nvfusr", "no userbenchmark or model 'nvfusr'; did you mean nvfuser?"),
+        ("RUN_TORCHBENCH: what", "userbenchmarks are nvfuser, test-userbenchmark, comparative_"),
+        ("RUN_TORCHBENCH: what", "models are hf_Bert, yolov3"),
+        ("RUN_TORCHBENCH: hf_Bert, nvfuser", "nvfuser is a userbenchmark and the other names are"),
+    ],
+)
+def test_an_unknown_name_of_torchbench_is_refused_with_those_that_exist(
+    text, words, checkout_of_torchbench
+):
+    variables = {"CBS_TORCHBENCH": str(checkout_of_torchbench)}
+    done = _python("pr_request.py", stdin=text, environment=variables)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert words in done.stderr
+
+
+def test_models_of_torchbench_need_a_checkout(monkeypatch):
+    monkeypatch.delenv("CBS_TORCHBENCH", raising=False)
+    for name in ("hf_Bert", "ALL"):
+        done = _python("pr_request.py", stdin=f"RUN_TORCHBENCH: {name}")
+        assert done.returncode == 1
+        assert "CBS_TORCHBENCH names no folder with models" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["", "no request", "say `RUN_BENCHMARK: A` to run it"])
@@ -578,9 +639,66 @@ def test_a_script_races_in_the_environments_of_both_sides(proposal, environment,
     assert told == ["base", "head"]
 
 
+USERBENCHMARK = """
+from userbenchmark.utils import dump_output, get_output_json
+
+def run(args):
+    assert args == ["--flag"], args
+    dump_output("of-mine", get_output_json("of-mine", {{"time_ms": {time_ms}, "same": 1.0}}))
+"""
+
+
+def test_a_userbenchmark_of_the_repository_runs_as_each_side_has_it(proposal, environment):
+    who = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+    folder = proposal / "userbenchmark" / "of-mine"
+    folder.mkdir(parents=True)
+    for time_ms in (2, 6):
+        (folder / "__init__.py").write_text(USERBENCHMARK.format(time_ms=float(time_ms)))
+        for arguments in (("add", "."), ("commit", "--quiet", "--message", f"{time_ms}")):
+            done = _run("git", *who, *arguments, cwd=proposal)
+            assert done.returncode == 0, done.stderr
+    done = _race(
+        proposal,
+        environment,
+        PR_BODY="RUN_TORCHBENCH: of-mine test_numpy",
+        CBS_RUN_OPTIONS="--flag",
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    table = (proposal.parent / "out" / "table.md").read_text()
+    assert re.match(r"### Userbenchmark: of-mine, \w+ against \w+\n\n\| metric", table)
+    assert "| time_ms | 2 | 6 | +200.0% | +200.0% to +200.0% | worse |" in table
+    assert "| same | 1 | 1 | +0.0% | +0.0% to +0.0% | same |" in table
+    assert "6 runs of each side." in table
+    # A base without it has nothing to be compared with.
+    lone = _race(
+        proposal, environment, PR_BODY="RUN_BENCHMARK: of-mine test_numpy", BASE_SHA="main~2"
+    )
+    assert lone.returncode == 3
+    assert "the base has no userbenchmark of-mine" in lone.stderr
+
+
+def test_a_userbenchmark_of_torchbench_is_the_same_on_both_sides(proposal, environment, tmp_path):
+    folder = tmp_path / "benchmark" / "userbenchmark" / "of-mine"
+    folder.mkdir(parents=True)
+    (folder / "run.py").write_text(USERBENCHMARK.format(time_ms=2.0))
+    done = _race(
+        proposal,
+        environment,
+        PR_BODY="RUN_TORCHBENCH: of-mine test_numpy",
+        CBS_RUN_OPTIONS="--flag",
+        CBS_TORCHBENCH=str(tmp_path / "benchmark"),
+        CBS_USERBENCHMARK_RUNS="2",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = (proposal.parent / "out" / "table.md").read_text()
+    assert "| time_ms | 2 | 2 |" in table
+    assert "2 runs of each side. A change needs 6 runs of each side." in table
+
+
 @pytest.mark.parametrize(
     ("variables", "code", "message"),
     [
+        ({"PR_BODY": "RUN_TORCHBENCH: no_such"}, 1, "no userbenchmark or model 'no_such'"),
         ({"PR_BODY": "nothing"}, 3, "has no RUN_BENCHMARK"),
         ({"PR_BODY": "RUN_BENCHMARK: $(id)"}, 1, "write RUN_BENCHMARK: NAME"),
         ({"PR_BODY": "RUN_BENCHMARK: X", "BASE_SHA": "gone"}, 1, "no commit gone in this checkout"),

@@ -1,4 +1,4 @@
-"""Why code of somebody cannot run here: packages that are missing, or of another version."""
+"""Why foreign code cannot run here: packages that are missing, or have another version."""
 
 import importlib
 import json
@@ -84,7 +84,7 @@ def test_the_nearest_requirements_file_that_lists_a_package_is_found(tmp_path):
 
 @pytest.fixture
 def tree(tmp_path):
-    """Makes a module of another checkout's `models`; returns what a case says of it."""
+    """Makes a module of another checkout's `models`; returns the parameters of its case."""
 
     def make(program):
         tree = Tree(folder=tmp_path / "models", module="pt.net.net_model")

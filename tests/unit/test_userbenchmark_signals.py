@@ -1,6 +1,7 @@
 """What counts as a change between two metrics files."""
 
 import json
+import random
 
 import attrs
 import pytest
@@ -9,7 +10,7 @@ from formats_support import write_results
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.formats.torchbench import document_of
 from comparative_benchmark.history import results_files
-from comparative_benchmark.userbenchmarks import evidence, signals
+from comparative_benchmark.userbenchmarks import evidence, several_runs, signals
 from comparative_benchmark.userbenchmarks.metrics import MetricsError
 
 KEY = "model=a, test=eval, device=cpu, bs=1, extra_args=[], metric="
@@ -154,3 +155,121 @@ def test_compare_refuses_what_is_damaged(tmp_path, capsys):
 def test_signals_are_values():
     signal = signals.Signal(metric="a", control=1.0, treatment=2.0, delta=1.0)
     assert attrs.evolve(signal, treatment=0.5, delta=-0.5).change == "-50.0%"
+
+
+def _runs(values, name="mine"):
+    """Documents of several runs, by the values of each metric."""
+    count = max(map(len, values.values()))
+    return [
+        document(name, **{key: each[turn] for key, each in values.items() if turn < len(each)})
+        for turn in range(count)
+    ]
+
+
+AROUND_1 = (1.0, 1.01, 0.99, 1.005, 0.995, 1.002)
+
+
+def _scaled(factor):
+    return [value * factor for value in AROUND_1]
+
+
+def test_several_runs_show_what_changed_beyond_their_spread():
+    old = {
+        "slower": _scaled(1),
+        "faster": _scaled(1),
+        "throughput": _scaled(1),
+        "noisy": [1.0, 2.0, 0.5, 1.5, 0.7, 1.2],
+        "small": _scaled(1),
+        "equal": [3.0] * 6,
+        "count": [0.0] * 6,
+        "zero": [0.0] * 6,
+        "broken": _scaled(1),
+        "mended": ["failed", *_scaled(1)[1:]],
+        "status": ["ok"] * 6,
+        "gone": [1.0] * 6,
+    }
+    new = {
+        **old,
+        "slower": _scaled(1.2),
+        "faster": _scaled(0.8),
+        "throughput": _scaled(0.8),
+        "noisy": [1.3, 2.5, 0.6, 1.9, 0.8, 1.6],
+        "small": _scaled(1.015),
+        "count": [2.0, 3.0, 2.0, 2.0, 4.0, 2.0],
+        "broken": [*_scaled(1)[1:], "failed"],
+        "mended": _scaled(1),
+        "added": [1.0] * 6,
+    }
+    del new["gone"]
+    found, rows = several_runs.compare_runs(_runs(old), _runs(new))
+    assert {item.metric: item.result for item in rows} == {
+        "slower": "worse",
+        "faster": "better",
+        "throughput": "worse",
+        "noisy": "unclear",
+        "small": "same",
+        "equal": "same",
+        "count": "worse",
+        "zero": "same",
+        "broken": "worse",
+        "mended": "better",
+        "status": "same",
+        "gone": "missing",
+        "added": "new",
+    }
+    assert {item.metric for item in found.regressions} == {
+        *("slower", "throughput", "count", "broken")
+    }
+    deltas = {item.metric: item.delta for item in found.found}
+    assert deltas["slower"] == pytest.approx(0.2)
+    assert deltas["count"] == "0 -> 2"
+    assert found.control_only == {"gone": 1.0}
+
+
+def test_fewer_than_six_runs_decide_nothing():
+    old, new = ({"a": _scaled(factor)[:5], "count": [factor] * 5} for factor in (0.0, 2.0))
+    _, rows = several_runs.compare_runs(
+        _runs({**old, "a": _scaled(1)[:5]}), _runs({**new, "a": _scaled(9)[:5]})
+    )
+    assert {item.result for item in rows} == {"unclear"}
+    assert "A change needs 6 runs of each side." in several_runs.as_markdown("#", rows, 5)
+    _, [lone] = several_runs.compare_runs(_runs({"a": [1.0]}), _runs({"a": [9.0]}))
+    assert lone.result == "unclear"
+
+
+def test_equal_sides_with_many_metrics_rarely_have_a_change():
+    """Holm's correction is over all metrics: a table of 40 has one by chance in 5 % of cases."""
+    draw = random.Random(1)
+
+    def side():
+        return _runs({f"m{i}": [draw.lognormvariate(0, 0.1) for _ in range(6)] for i in range(40)})
+
+    changed = sum(bool(several_runs.compare_runs(side(), side())[0].found) for _ in range(100))
+    assert changed <= 15
+
+
+def test_folders_of_runs_are_compared_by_the_command_line(tmp_path, capsys):
+    for folder, factor in (("base", 1), ("head", 1.5)):
+        (tmp_path / folder).mkdir()
+        for turn, run in enumerate(_runs({"a|b": _scaled(factor)})):
+            (tmp_path / folder / f"metrics-2026010100000{turn}.json").write_text(json.dumps(run))
+    sides = [str(tmp_path / "base"), str(tmp_path / "head")]
+    table = tmp_path / "table.md"
+    assert cli.main(["userbenchmark", "compare", *sides, "--markdown", str(table)]) == 2
+    assert "worse     +50.0%  a|b: 1 -> 1.5" in capsys.readouterr().out
+    lines = table.read_text().splitlines()
+    assert lines[0] == "### Userbenchmark: mine"
+    assert lines[2].startswith("| metric | base | head | change |")
+    assert lines[4].startswith(r"| a\|b | 1 | 1.5 | +50.0% |")
+    assert lines[4].endswith("| worse |")
+    assert cli.main(["userbenchmark", "compare", sides[0], sides[0]]) == 0
+    (tmp_path / "none").mkdir()
+    assert cli.main(["userbenchmark", "compare", sides[0], str(tmp_path / "none")]) == 1
+    assert "contains no metrics-*.json" in capsys.readouterr().err
+    assert cli.main(["userbenchmark", "compare", "a", "--markdown", str(table)]) == 1
+    assert "--markdown requires two folders" in capsys.readouterr().err
+
+
+def test_runs_of_two_userbenchmarks_are_not_compared():
+    with pytest.raises(MetricsError, match="'mine' and 'other'"):
+        several_runs.compare_runs(_runs({"a": [1.0]}), _runs({"a": [1.0]}, "other"))
