@@ -42,6 +42,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(name: str, arguments: list[str]) -> int:
+    # A parser of the userbenchmark's arguments prints the first item as the program's name.
+    sys.argv[:] = ["run_benchmark.py", name, *arguments]
     run = _run_function(name)
     if run is None:
         return NO_RUN
