@@ -202,7 +202,11 @@ class Running:
         return found
 
     def _try_out(self) -> None:
-        """Finds out what an iteration calls, and whether it gives the same twice."""
+        """Finds out what an iteration calls, and whether it gives the same twice.
+
+        Raises:
+          UnsupportedError: only the first iteration computes anything.
+        """
         buffers = self._buffers()
         kept = [value.clone() for value in buffers]
         with calls.watching(self._candidates()) as seen:
@@ -218,8 +222,16 @@ class Running:
             first = [value.clone() for value in tensors.leaves(last if self.one_call else returned)]
             self._constant = [tensors.is_constant(value) for value in tensors.judged(tuple(first))]
             self.constant = bool(first) and all(self._constant)
+            called = sum(item.count for _, item in seen)
             returned = self._step()
+            is_called_again = sum(item.count for _, item in seen) > called
             second = tensors.leaves(found.last if self.one_call else returned)
+        again = tensors.leaves(returned)
+        if called and not is_called_again and _are_the_same_memory(given_back, again):
+            raise UnsupportedError(
+                "eval() calls its module in the first iteration only, and then returns the result "
+                "that it kept, so there is nothing to measure"
+            )
         if same(first, second):
             self._state = None
             return
@@ -307,6 +319,17 @@ def _are_among(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> 
     """Tells whether all are in others, in whatever shape."""
     flat = [value.reshape(-1) for value in others]
     return all(any(same([one.reshape(-1)], [other]) for other in flat) for one in some)
+
+
+def _are_the_same_memory(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+    """Tells whether tensors, of which there are some, lie in the same places; both are alive."""
+    return len(some) == len(others) > 0 and all(
+        one.layout is torch.strided
+        and other.layout is torch.strided
+        and one.numel() > 0
+        and one.data_ptr() == other.data_ptr()
+        for one, other in zip(some, others, strict=True)
+    )
 
 
 def same(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:

@@ -56,6 +56,24 @@ FOLDERS = {
         "        self.model, self.jit = torch.nn.Sequential(self.model, torch.nn.Dropout()), True\n"
         "        self.check_opt_vs_noopt_jit()\n        self.model.eval()\n        self.optimizer",
     ),
+    "keeps_its_result": CURRENT
+    + """
+    kept = None
+
+    def eval(self):
+        if self.kept is None:
+            self.kept = torch.tanh(self.model(self.x))
+        return (self.kept,)
+""",
+    # It writes to the same memory each time, and computes each time.
+    "keeps_its_memory": CURRENT.replace(
+        "self.optimizer =", "self.out = torch.empty(4, 6)\n        self.optimizer ="
+    )
+    + """
+    def eval(self):
+        self.out.copy_(torch.tanh(self.model(self.x)))
+        return (self.out,)
+""",
     "looks_up_what_is_gone": CURRENT
     + "    def eval(self):\n        return torch.nn.functional.cbs_gone(self.x)\n",
     # Nothing wider is there, so that a wider run would say that there is no rounding.
@@ -385,6 +403,7 @@ UNSUPPORTED = {
     ("wants_what_lacks_a_package", "eval"): "cbs_not_there, imported by package dance but not",
     ("wants_what_is_built_for_pytorch", "eval"): "version for .*pip install --no-deps torchtext",
     ("wants_another_version", "eval"): "needs another version of package numpy",
+    ("keeps_its_result", "eval"): "first iteration only, and then returns the result that it kept",
     ("looks_up_what_is_gone", "eval"): "another version of package torch: module 'torch.nn.func",
     ("detector", "eval"): "needs package detectron2, which is not on a package index",
     ("gated_and_large", "eval"): "memory: [0-9]+ GiB are needed",
@@ -397,6 +416,7 @@ RIGHT = (
     ("jit_without_default", "train", 0),
     ("maml", "eval", 0),
     ("demucs", "eval", 0),
+    ("keeps_its_memory", "eval", 0),
     ("called_with_a_number", "eval", 0),
     ("called_with_an_object", "eval", 0),
     ("makes_buffers", "train", 0),
