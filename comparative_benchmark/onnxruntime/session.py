@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ PROVIDERS: Mapping[str, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExec
 # Factors of float32 would be rounded to TF32.
 _PROVIDER_OPTIONS: Mapping[str, dict[str, str]] = {"cpu": {}, "cuda": {"use_tf32": "0"}}
 
+# How ONNX Runtime refuses files that are newer than itself.
+_LIMITS: Mapping[str, str] = {
+    "IR version": r"model IR version: (?P<own>\d+), max supported IR version: (?P<limit>\d+)",
+    "opset": r"Opset (?P<own>\d+) is under development.* is till opset (?P<limit>\d+)",
+}
 # Element types by ONNX Runtime's names, with the numbers of ONNX (`TensorProto.DataType`).
 _TYPES: Mapping[str, tuple[np.dtype[Any], int]] = {
     "tensor(float)": (np.dtype(np.float32), 1),
@@ -79,6 +85,8 @@ def open_session(path: Path, device: str, chosen: ort.SessionOptions) -> ort.Inf
             enable_fallback=0,
         )
     except errors.Fail as error:
+        if newer := _newer(str(error)):
+            raise UnsupportedError(newer) from error
         if "fallback to CPU EP" not in str(error):
             raise
         raise UnsupportedError(
@@ -98,6 +106,18 @@ def open_session(path: Path, device: str, chosen: ort.SessionOptions) -> ort.Inf
             f"{wanted}, whose libraries could not be loaded"
         )
     return opened
+
+
+def _newer(message: str) -> str | None:
+    """Returns by how much a file is newer than ONNX Runtime, from its error; None if it is not."""
+    for what, pattern in _LIMITS.items():
+        if found := re.search(pattern, message, re.DOTALL):
+            return (
+                f"ONNX Runtime {ort.__version__} supports at most {what} {found['limit']}, and the "
+                f"file has {found['own']}; export it for that version, or install a newer "
+                "onnxruntime"
+            )
+    return None
 
 
 class Buffer:

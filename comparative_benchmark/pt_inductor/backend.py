@@ -29,6 +29,7 @@ from comparative_benchmark.backends.digests import of_set
 from comparative_benchmark.backends.foreign import ForeignModel
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
+from comparative_benchmark.backends.torch_export import refusing
 from comparative_benchmark.backends.torch_modules import to_numpy
 from comparative_benchmark.backends.training import StepParts, TrainingLoop
 from comparative_benchmark.pt_inductor import (
@@ -132,6 +133,10 @@ class PtInductor(Backend):
             self._model = None  # the package has weights of its own
             self._run = self._ahead.run
             return
+        if hasattr(self._model, "exportable") and not self._trains():
+            # Dynamo cannot look into TorchScript.
+            with self.context.phase("trace"), refusing("torch.export"):
+                self._run = self._model.exportable(self._inputs)
         options = [_CONFIG[option] for option in self.context.options if option in _CONFIG]
         config = {key: value for option in options for key, value in option.items()}
         if "freezing" in self.context.options:

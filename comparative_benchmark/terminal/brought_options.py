@@ -19,8 +19,8 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, saving: bool = False
         nargs="?",
         metavar="MODEL",
         help="model to run instead of -name: PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a "
-        "Hugging Face directory, hub:OWNER/NAME@REVISION or an exported program (.onnx, .mlir, "
-        ".pt2, .tflite, .jax_export, a SavedModel)",
+        "Hugging Face directory, hub:OWNER/NAME@REVISION, an exported program (.onnx, .mlir, .pt2, "
+        "TorchScript, .keras, .h5, .tflite, .jax_export, a SavedModel) or a folder of them",
     )
     add(
         "--input",
@@ -56,7 +56,8 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, saving: bool = False
     add(
         *spellings("--allow-code", "--allow-pickle"),
         action="store_true",
-        help="load pickled weights and .pt2 files that can run any code (alias: --allow-pickle)",
+        help="load pickled weights, and .pt2, TorchScript and Keras files that hold code (alias: "
+        "--allow-pickle)",
     )
     if saving:
         add(

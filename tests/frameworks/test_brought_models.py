@@ -525,13 +525,46 @@ def test_a_model_of_another_package_may_lack_a_float64_run(
     assert words in answer["without_float64"]
 
 
-@pytest.mark.parametrize("backends", ["tflite:native,tf_xla:graph", "tf_xla:graph,tflite:native"])
+# Each with its inputs; the order of backends must not decide who computes the truth.
+KERAS_KINDS = {
+    "sequential": """
+    return keras.Sequential([keras.layers.Dense(8, activation="gelu"), keras.layers.Dropout(0.3)])
+""",
+    "functional": """
+    one, other = keras.Input((16,), name="z"), keras.Input((16,), name="a")
+    hidden = keras.layers.BatchNormalization()(keras.layers.Concatenate()([one, other]))
+    return keras.Model([one, other], keras.layers.Dense(8)(hidden))
+""",
+    "subclassed": """
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.parts = [keras.layers.Dense(8), keras.layers.LayerNormalization()]
+
+        def call(self, x, training=False):
+            for part in self.parts:
+                x = part(x)
+            return x
+    return Net()
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "backends", "inputs"),
+    [
+        ("sequential", "tf_xla:graph,tflite:native", 1),
+        ("functional", "tflite:native,tf_xla:graph", 2),
+        ("subclassed", "tflite:native,tf_xla:graph", 1),
+    ],
+)
 def test_a_keras_model_is_converted_to_tflite_and_judged_by_tensorflow(
-    brought_run, tmp_path, backends
+    brought_run, tmp_path, kind, backends, inputs
 ):
     need("tensorflow")
-    (tmp_path / "net.py").write_text(KERAS)
-    run = brought_run("net.py", "--generate-artifacts", backend=backends)
+    (tmp_path / "net.py").write_text(f"import keras\n\ndef create_model():{KERAS_KINDS[kind]}")
+    given = ["--input", "f32[4,16]"] * inputs
+    run = brought_run("net.py", *given, "--generate-artifacts", backend=backends)
     assert set(run.statuses.values()) == {"ok"}, run.out + run.err
     for record in run.document["benchmarks"]:
         (metrics,) = record["metrics"].values()

@@ -49,7 +49,6 @@ CASES = [
     ("d1_float_call.py", (), PYTORCH, {"agreed"}),
     ("e1_fitted_in_factory.py", (), "pt_inductor:eager,onnxruntime", {"ok"}),
     ("e2_forces.py", (), "pt_inductor:eager,onnxruntime", JUDGED | LACKING),
-    ("g1_zipmap.onnx", (), "onnxruntime", {"'prob' comes from ZipMap"}),
     ("h1_keras_to_tflite.py", (), "tflite:native,tf_xla:graph", {"ok"}),
     ("h1_keras_to_tflite.py", (), "tf_xla:graph,tflite:native", {"ok"}),
     ("f1_keyword_inputs.py", (), PYTORCH, {"ok"}),
@@ -77,7 +76,6 @@ SAMPLE = {
 # Words of reasons that say more than a status.
 TOLD = (
     "truth in doubt",
-    "'prob' comes from ZipMap",
     "a B that contains itself",
     "mode is a string",
 )

@@ -1,11 +1,14 @@
 """Exported programs run on what takes them, proved or agreed; what cannot be judged says why."""
 
 import json
+import shutil
 
 import pytest
 from agreement_support import need
 from framework_process import run_script
 from tests_support import run_cbs
+
+from openxla.benchmark import brought
 
 pytestmark = pytest.mark.frameworks
 
@@ -21,12 +24,12 @@ folder = sys.argv[1]
 def weight(name, *sizes):
     return n.from_array((random.randn(*sizes) / 4).astype("float32"), name)
 
-def save(name, nodes, output, weights=(), opset=20, domain=None):
+def save(name, nodes, output, weights=(), opset=20, domain=None, ir=10):
     ins = [h.make_tensor_value_info("x", T.FLOAT, ["batch", 16])]
     outs = [h.make_tensor_value_info("y", *output)]
     opsets = [h.make_opsetid("", opset), *([h.make_opsetid(domain, 1)] if domain else [])]
     graph = h.make_graph(nodes, "g", ins, outs, list(weights))
-    onnx.save(h.make_model(graph, opset_imports=opsets, ir_version=10), f"{folder}/{name}.onnx")
+    onnx.save(h.make_model(graph, opset_imports=opsets, ir_version=ir), f"{folder}/{name}.onnx")
 
 row = (T.FLOAT, ["batch", 16])
 ones = n.from_array(np.ones(32, "float32"), "s")
@@ -42,6 +45,7 @@ save("contrib", [
 ], (T.FLOAT, ["batch", 32]), [weight("w", 16, 32)], domain="com.microsoft")
 save("dynamic", [h.make_node("NonZero", ["x"], ["y"])], (T.INT64, [2, "found"]))
 save("draws", [h.make_node("RandomNormalLike", ["x"], ["y"])], row)
+save("future", [h.make_node("Relu", ["x"], ["y"])], row, ir=99)
 save("newer", [h.make_node("Relu", ["x"], ["y"])], row, opset=99)
 save("foreign", [h.make_node("Foo", ["x"], ["y"], domain="my.own")], row, domain="my.own")
 """
@@ -381,3 +385,215 @@ def test_a_tflite_file_is_agreed_on_two_runtimes(files_of, program_run):
     assert run.code == 0, run.out + run.err
     assert set(measured(run)) == {"tflite:native", "openvino:latency"}
     assert "with an output that agrees with a plain run (no float64 run exists)" in run.out
+
+
+TORCHSCRIPT = """
+import sys
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3)
+        self.norm = torch.nn.BatchNorm2d(4)
+        self.register_buffer("shift", torch.arange(4.0))
+
+    def forward(self, x, scale: float = 2.0):
+        y = torch.relu(self.norm(self.conv(x))).mean((2, 3)).to(torch.float32)
+        return {"y": y * scale + torch.zeros(y.shape[0], 4), "z": y + self.shift.to(torch.float32)}
+
+class Branches(torch.nn.Module):
+    def forward(self, x):
+        if bool(x.sum() > 0):
+            return torch.tanh(x)
+        return torch.sin(x)
+
+class Draws(torch.nn.Module):
+    def forward(self, x):
+        return x + torch.rand_like(x)
+
+folder = sys.argv[1]
+torch.manual_seed(0)
+net, x = Net().eval(), torch.randn(2, 3, 8, 8)
+torch.jit.script(net).save(f"{folder}/script.pt")
+torch.jit.trace(net, x, strict=False).save(f"{folder}/trace.pth")
+for name, module in (("branches", Branches()), ("draws", Draws())):
+    torch.jit.script(module).save(f"{folder}/{name}.pt")
+from torch.utils import bundled_inputs
+given = [(bundled_inputs.bundle_randn(2, 3, 8, 8), 2.0)]
+bundled_inputs.bundle_inputs(torch.jit.script(net), given).save(f"{folder}/bundled.pt")
+whole = open(f"{folder}/script.pt", "rb").read()
+open(f"{folder}/cut.torchscript", "wb").write(whole[: len(whole) // 2])
+torch.save(net, f"{folder}/whole.pt")
+torch.save({"model": net.state_dict(), "epoch": 3, "rate": torch.tensor(0.1)}, f"{folder}/state.pt")
+torch.save(net.state_dict(), f"{folder}/old.pt", _use_new_zipfile_serialization=False)
+"""
+# TorchScript compiles source, which must be in a file.
+FROM_A_FILE = """
+import pathlib, runpy, sys
+path = pathlib.Path(sys.argv[1], "networks.py")
+path.write_text({source!r})
+runpy.run_path(str(path), run_name="networks")
+"""
+# Compares what exporters and Dynamo get with what the interpreter computes, and a module in float64
+# with the module that the archive was made of.
+SAME_OPERATORS = """
+import sys
+import numpy as np
+import torch
+from openxla.benchmark import brought
+name, folder = sys.argv[1:]
+wanted = brought.Wanted(inputs=("f32[2,3,8,8]",))
+(case,) = brought.found(f"{folder}/{name}", wanted).cases
+parameters = dict(case.model.model_parameters)
+from openxla.benchmark.brought import in_torchscript
+program = in_torchscript.create_model(**parameters)
+inputs = tuple(program.preprocess(program.generate_default_inputs()))
+own = program.outputs_of(inputs, seed=0)
+with torch.no_grad():
+    graph = program.exportable(tuple(map(torch.from_numpy, inputs)))
+    found = graph(*map(torch.from_numpy, inputs))
+for one, other in zip(own, found, strict=True):
+    np.testing.assert_allclose(one, other.numpy(), rtol=1e-6)
+assert len(list(graph.parameters())) >= 6
+state = torch.load(f"{folder}/state.pt")["model"]
+wide = torch.nn.Conv2d(3, 4, 3).double(), torch.nn.BatchNorm2d(4).double().eval()
+for part, name in zip(wide, ("conv.", "norm."), strict=True):
+    part.load_state_dict({k[len(name):]: v for k, v in state.items() if k.startswith(name)})
+with torch.no_grad():
+    y = torch.relu(wide[1](wide[0](torch.from_numpy(inputs[0]).double()))).mean((2, 3))
+truth, _ = program.truth_and_reference(inputs)
+np.testing.assert_allclose(truth[0], (y * 2).numpy(), rtol=1e-12)
+"""
+
+
+def test_torchscript_is_widened_and_what_is_none_says_why(files_of, prepared, environment):
+    folder = files_of(FROM_A_FILE.format(source=TORCHSCRIPT), "torch")
+    for name, inputs in (
+        ("script.pt", "f32[2,3,8,8]"),
+        ("trace.pth", "f32[2,3,8,8]"),
+        ("branches.pt", "f32[2,8]"),
+        ("bundled.pt", ""),
+    ):
+        answer = prepared(name, inputs, framework="torch")
+        assert answer["type"] != "error", answer
+        assert answer["without_float64"] is None, name
+        if name != "branches.pt":
+            assert answer["truth_check"]["routes"] == ["PyTorch", "PyTorch's decompositions"]
+    for name in ("script.pt", "trace.pth"):
+        run_script(SAME_OPERATORS, [name, str(folder)], environment, framework="torch")
+    for name, given, words in (
+        ("draws.pt", "f32[2,8]", "it draws random numbers"),
+        ("script.pt", "f32[2,4,8,8]", "f32[2,4,8,8]: RuntimeError: Given groups=1"),
+        ("script.pt", "f16[2,3,8,8]", "RuntimeError: "),
+    ):
+        answer = prepared(name, given, framework="torch")
+        assert answer["type"] == "error", name
+        assert words in answer["message"]
+        assert "interpreter" not in answer["message"]
+
+
+def test_files_of_torch_save_are_told_apart(files_of):
+    folder = files_of(FROM_A_FILE.format(source=TORCHSCRIPT), "torch")
+    for name, words in (
+        ("whole.pt", ", which runs code when loaded"),
+        ("state.pt", "is a pickle of weights alone"),
+        ("old.pt", "is a pickle of weights alone"),
+        ("cut.torchscript", "is not a whole TorchScript archive"),
+    ):
+        with pytest.raises(brought.BroughtError, match=words):
+            brought.found(name, brought.Wanted(folder=folder, inputs=("f32[2]",)))
+
+
+def test_torchscript_runs_in_pytorch_and_through_its_exporters(files_of, program_run):
+    need("onnxruntime")
+    files_of(FROM_A_FILE.format(source=TORCHSCRIPT), "torch")
+    competitors = ("pt_inductor:eager", "pt_inductor:inductor", "onnxruntime:default")
+    inputs = ("--input", "f32[batch,3,8,8]", "--batch", "2")
+    assert_proved(program_run("trace.pth", *inputs, backend=",".join(competitors)), *competitors)
+    run = program_run("branches.pt", "--input", "f32[2,8]", backend=",".join(competitors[:2]))
+    assert run.statuses["BRANCHES_FP32_PT pt_inductor:eager"] == "ok", run.out + run.err
+    assert run.statuses["BRANCHES_FP32_PT pt_inductor:inductor"] == "unsupported"
+    assert "Could not guard on data-dependent expression" in run.out
+
+
+KERAS = """
+import sys
+import keras
+
+folder = sys.argv[1]
+keras.utils.set_random_seed(0)
+layers = [
+    keras.layers.Conv2D(4, 3, activation="gelu"),
+    keras.layers.BatchNormalization(),
+    keras.layers.GlobalAveragePooling2D(),
+    keras.layers.Dropout(0.3),
+    keras.layers.Dense(5),
+]
+sequential = keras.Sequential([keras.Input((8, 8, 3)), *layers])
+sequential.save(f"{folder}/sequential.keras")
+sequential.save(f"{folder}/sequential.h5")
+sequential.save_weights(f"{folder}/sequential.weights.h5")
+ids, x = keras.Input((6,), dtype="int32", name="tokens"), keras.Input((6, 8), name="features")
+hidden = keras.layers.LayerNormalization()(keras.layers.Embedding(20, 8)(ids) + x)
+outputs = {"all": hidden, "last": keras.layers.LSTM(4)(hidden)}
+keras.Model({"tokens": ids, "features": x}, outputs).save(f"{folder}/named.keras")
+keras.Model([x, ids], outputs).save(f"{folder}/listed.keras")
+twice = keras.layers.Lambda(lambda value: value * 2, name="twice")
+keras.Model(x, twice(x)).save(f"{folder}/lambda.keras")
+keras.config.set_dtype_policy("mixed_bfloat16")
+keras.Sequential([keras.Input((8,)), keras.layers.Dense(4)]).save(f"{folder}/mixed.keras")
+keras.config.set_dtype_policy("float32")
+whole = open(f"{folder}/sequential.keras", "rb").read()
+open(f"{folder}/cut.keras", "wb").write(whole[: len(whole) // 2])
+"""
+
+
+def test_keras_files_are_widened_and_what_is_none_says_why(files_of, prepared):
+    folder = files_of(KERAS, "tensorflow")
+    for name, inputs in (
+        ("sequential.keras", ""),
+        ("sequential.h5", ""),
+        ("named.keras", "f32[2,6,8]; i32[2,6]<20"),
+        ("mixed.keras", ""),
+    ):
+        answer = prepared(name, inputs, framework="tensorflow")
+        assert answer["type"] != "error", answer
+        assert answer["without_float64"] is None, name
+        assert answer["truth_check"]["routes"] == ["TensorFlow", "TensorFlow by XLA"]
+    answer = prepared("named.keras", "f32[2,6]", framework="tensorflow")
+    takes = "named.keras takes features f32[?,6,8], tokens i32[?,6]"
+    assert takes in answer["message"]
+    for name, words in (
+        ("lambda.keras", "the layer 'twice' is a Lambda, which is code"),
+        ("cut.keras", "is not a whole Keras file"),
+        ("sequential.weights.h5", "holds only weights"),
+    ):
+        with pytest.raises(brought.BroughtError, match=words):
+            brought.found(name, brought.Wanted(folder=folder))
+
+
+def test_keras_files_run_in_tensorflow_and_converted(files_of, program_run):
+    for package in ("ai_edge_litert", "openvino"):
+        need(package)
+    files_of(KERAS, "tensorflow")
+    competitors = ("tf_xla:graph", "tflite:native", "openvino:latency")
+    assert_proved(program_run("listed.keras", backend=",".join(competitors)), *competitors)
+    run = program_run("lambda.keras", "--allow-code", backend="tf_xla:graph")
+    assert set(run.statuses.values()) == {"ok"}, run.out + run.err
+
+
+@pytest.mark.usefixtures("onnx_files")
+def test_a_folder_of_onnx_files_runs_each_file(tmp_path, program_run):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    for name in ("net", "future"):
+        shutil.copy(tmp_path / f"{name}.onnx", folder)
+    (folder / "broken.onnx").write_bytes(b"\x08")
+    run = program_run("models", "--input", "f32[2,16]", backend="onnxruntime")
+    assert run.statuses == {
+        "NET_FP32_ONNX onnxruntime:default": "ok",
+        "FUTURE_FP32_ONNX onnxruntime:default": "unsupported",
+    }
+    assert "broken.onnx is left out: " in run.out + run.err
+    assert "supports at most IR version 1" in run.out

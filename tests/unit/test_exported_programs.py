@@ -207,5 +207,5 @@ def test_types_come_from_the_weights(tmp_path):
 
 def test_programs_are_models_and_others_are_named(tmp_path):
     assert is_model("net.onnx", tmp_path)
-    with pytest.raises(BroughtError, match="unsupported kind of exported program; supported are"):
+    with pytest.raises(BroughtError, match="is compiled by IREE for one device; pass"):
         found("net.vmfb", Wanted(folder=tmp_path))

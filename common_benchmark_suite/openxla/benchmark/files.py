@@ -1,15 +1,40 @@
 """Files and directories that appear whole or not at all; digests and second names of files."""
 
 import hashlib
+import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from openxla.benchmark.text import encodable
+from openxla.benchmark.text import encodable, one_line
 
 UNFINISHED = ".unfinished-"
+_AGAIN = "download it again"
+# How pointers and error messages begin.
+_POINTERS = (
+    (rb"version https?://(git-lfs|git-media|hawser)", "a Git LFS pointer; run `git lfs pull`"),
+    (rb"/annex/objects/|(\.\./)*\.git/annex/", "a git-annex pointer; run `git annex get`"),
+    (rb"\s*<(!doctype html|html|head|body)\b", f"an HTML page; {_AGAIN}"),
+    (rb"\s*(<\?xml[^>]*\?>)?\s*<(Error|ErrorResponse)>", f"an error message in XML; {_AGAIN}"),
+    (
+        (
+            rb"\s*([45]\d\d\b[\s:]|(entry |file |repository )?not found|access denied"
+            rb"|forbidden|unauthorized|invalid (username|credentials))"
+        ),
+        f"an error message of a server; {_AGAIN}",
+    ),
+)
+_PACKERS = (
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+)
+_LONGEST_MESSAGE = 2**16
+_ZEROS = 512
 
 
 @contextmanager
@@ -86,6 +111,44 @@ def sha256_of(path: Path) -> str:
     """Returns the sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def substitute_of(path: Path) -> str | None:
+    """Returns what a file holds instead of its content; None if it may be the content.
+
+    Downloads fail in these ways: they leave a pointer, an error message, zeros or nothing. The
+    result continues a sentence that begins with the file's name.
+    """
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        head = file.read(_LONGEST_MESSAGE)
+    if not size:
+        return f"is empty; {_AGAIN}"
+    if size >= _ZEROS and not any(head[:_ZEROS]):
+        return f"begins with {_ZEROS} zeros, so it is not complete; {_AGAIN}"
+    for magic, name in _PACKERS:
+        if head.startswith(magic):
+            return f"is compressed with {name}; unpack it"
+    text = head.removeprefix(b"\xef\xbb\xbf")
+    for pattern, meaning in _POINTERS:
+        if re.match(pattern, text, re.IGNORECASE) and b"\0" not in text[:_ZEROS]:
+            return f"is {meaning}"
+    if size < _LONGEST_MESSAGE and (said := _error_in_json(text)):
+        return f"is an error message in JSON ({one_line(said, 80)}); {_AGAIN}"
+    return None
+
+
+def _error_in_json(text: bytes) -> str | None:
+    if not text.lstrip().startswith(b"{"):
+        return None
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    # Configurations have many keys, and may name an error among them.
+    keys = ("error", "errors", "message", "detail", "error_description")
+    named = [content[key] for key in keys if key in content] if len(content) <= 6 else []
+    return str(named[0]) if named and "model_type" not in content else None
 
 
 def link(source: Path, target: Path) -> None:

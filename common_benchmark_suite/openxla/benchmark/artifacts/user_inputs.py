@@ -9,6 +9,7 @@ import numpy as np
 
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.def_types import BenchmarkCase, ModelTestData, TensorSpec
+from openxla.benchmark.files import substitute_of
 from openxla.benchmark.models.preprocessing import element_type_of
 from openxla.benchmark.workloads import workload_of
 
@@ -69,6 +70,8 @@ def read(directory: Path) -> UserInputs:
     """
     digest, specs = hashlib.sha256(), []
     for path in files_of(directory):
+        if instead := substitute_of(path):
+            raise UserInputError(f"{path} is not an array: it {instead}")
         try:
             value = arrays.load(path, memory_map=True)
         except (ValueError, OSError) as error:

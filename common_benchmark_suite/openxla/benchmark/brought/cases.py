@@ -10,7 +10,7 @@ import attrs
 from openxla.benchmark import bounded
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.brought import hub, hugging_face, own_modules, programs
-from openxla.benchmark.brought.places import OwnModule, place_of
+from openxla.benchmark.brought.places import OwnModule, ProgramFolder, folder_of_programs, place_of
 from openxla.benchmark.brought.programs import ProgramFile
 from openxla.benchmark.brought.variants import framework_of
 from openxla.benchmark.brought.wanted import BroughtError, Found, Wanted
@@ -31,6 +31,8 @@ def found_bounded(text: str, wanted: Wanted) -> Found:
         _given_inputs(wanted)
         got = hub.fetched(text, allow_code=wanted.allow_code)
         return _bounded(text, got.directory, found_on_hub, text, wanted, got)
+    if programs_there := folder_of_programs(wanted.folder / text):
+        return _of_each(programs_there, wanted, found_bounded)
     return _bounded(text, wanted.folder / text, found, text, wanted)
 
 
@@ -46,13 +48,14 @@ def _bounded(text: str, path: Path, function: Callable[..., Found], *arguments: 
 
 def _stored_bytes(path: Path) -> int:
     """Returns the size on disk of what is hashed: a folder, or a file with its neighbours."""
-    folder, files = (
-        (path, path.rglob("*")) if path.is_dir() else (path.parent, path.parent.glob("*"))
-    )
     total = 0
-    for file in itertools.islice(files, _MOST_FILES) if folder.is_dir() else ():
-        with contextlib.suppress(OSError):
-            total += file.lstat().st_blocks * 512
+    with contextlib.suppress(OSError):  # e.g. a name that is too long
+        folder, files = (
+            (path, path.rglob("*")) if path.is_dir() else (path.parent, path.parent.glob("*"))
+        )
+        for file in itertools.islice(files, _MOST_FILES) if folder.is_dir() else ():
+            with contextlib.suppress(OSError):
+                total += file.lstat().st_blocks * 512
     return total
 
 
@@ -70,7 +73,8 @@ def found(text: str, wanted: Wanted) -> Found:
 
     Args:
       text: `path/to/file.py`, `path/to/file.py:callable`, `package.module:callable`, a directory in
-        Hugging Face's format, one of the hub (`hub:owner/name@revision`), or an exported program.
+        Hugging Face's format, one of the hub (`hub:owner/name@revision`), an exported program, or a
+        folder of programs.
       wanted: how it is to be run.
 
     Raises:
@@ -80,6 +84,8 @@ def found(text: str, wanted: Wanted) -> Found:
         return found_on_hub(text, wanted, hub.fetched(text, allow_code=wanted.allow_code))
     given = _given_inputs(wanted)
     place = place_of(text, wanted.folder)
+    if isinstance(place, ProgramFolder):
+        return _of_each(place, wanted, found)
     if (named := _real_input(wanted)) and not isinstance(place, Path):
         raise BroughtError(f"{named} requires a Hugging Face directory, and {text} is not one")
     if isinstance(place, OwnModule):
@@ -89,6 +95,28 @@ def found(text: str, wanted: Wanted) -> Found:
     else:
         every = hugging_face.found(place, wanted, given)
     return _in_framework(text, every, wanted)
+
+
+def _of_each(folder: ProgramFolder, wanted: Wanted, find: Callable[[str, Wanted], Found]) -> Found:
+    """Returns the cases of all programs in a folder; what cannot be run is left out by a remark."""
+    _given_inputs(wanted)
+    cases: dict[str, BenchmarkCase] = {}
+    remarks = []
+    for file in folder.files:
+        try:
+            one = find(str(file), wanted)
+            if same := [case.name for case in one.cases if case.name in cases]:
+                raise BroughtError(f"another file is called {same[0]}, too; pass it by itself")
+        except BroughtError as error:
+            remarks.append(f"{file.name} is left out: {error}")
+            continue
+        cases |= {case.name: case for case in one.cases}
+        remarks += one.remarks
+    if not cases:
+        raise BroughtError(
+            f"{folder.path}: none of its {len(folder.files)} programs can be run: {remarks[0]}"
+        )
+    return Found(cases=list(cases.values()), remarks=remarks)
 
 
 def _in_framework(text: str, every: Found, wanted: Wanted) -> Found:

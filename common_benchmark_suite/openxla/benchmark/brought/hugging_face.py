@@ -10,6 +10,7 @@ from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.artifacts.user_inputs import UserInputs
 from openxla.benchmark.brought import pictures, texts
+from openxla.benchmark.brought.refusals import refuse_substitute
 from openxla.benchmark.brought.variants import Variant, model_name, variants
 from openxla.benchmark.brought.wanted import BroughtError, Found, Wanted
 from openxla.benchmark.comparative_suite import networks
@@ -77,6 +78,7 @@ def found(
     if wanted.inputs:
         raise BroughtError("directories do not accept --input; use --batch and --seq-len")
     _stays_inside(directory)
+    _refuse_substitutes(directory, wanted)
     try:
         config = directories.read_config(directory)
         is_pickled, digest = _weights(directory, allow_code=wanted.allow_code)
@@ -238,19 +240,34 @@ def _stays_inside(directory: Path) -> None:
             )
 
 
+def _refuse_substitutes(directory: Path, wanted: Wanted) -> None:
+    """Refuses a directory if a file that is read holds a pointer or an error message."""
+    names = [directories.CONFIG_FILE, directories.INDEX_FILE]
+    names += [directories.TOKENIZER_FILE] * (wanted.text is not None)
+    names += ["preprocessor_config.json"] * (wanted.image is not None)
+    for name in names:
+        if (directory / name).is_file():
+            refuse_substitute(directory / name)
+
+
 def _weights(directory: Path, *, allow_code: bool) -> tuple[bool, str]:
     """Returns whether the weights are pickled, and the digest of all that decides the model."""
     pickles = [directory / name for name in _PICKLES if (directory / name).is_file()]
     safe = (directories.WEIGHTS_FILE, directories.INDEX_FILE)
     if not any((directory / name).is_file() for name in safe) and pickles:
+        refuse_substitute(pickles[0])
         if not allow_code:
             raise BroughtError(
                 f"{pickles[0]} is a pickle, which can run code when loaded; save the model as "
                 "safetensors, or pass --allow-code if you trust it"
             )
         shards = sorted(directory.glob("pytorch_model*.bin"))
+        for shard in shards:
+            refuse_substitute(shard)
         return True, directories.digest_of(directory, shards)
     files = directories.weight_files(directory)
+    for file in files:
+        refuse_substitute(file)
     try:
         from openxla.benchmark.models.safetensors_file import SafetensorsFile
 

@@ -51,7 +51,6 @@ class OnnxModel(ProgramModel):
         """
         super().try_out(*inputs)
         bare = self._bare()
-        _check_outputs(bare)
         if drawing := onnx_float64.random_operators(bare):
             raise BroughtError(f"the program draws random numbers ({', '.join(drawing)})")
         static = _static(bare, inputs, self.path)
@@ -161,21 +160,6 @@ def _plain_run(
     raise BroughtError(
         f"the program cannot run on {forms}: {why}; ONNX Runtime also failed: {other}"
     ) from errors[-1]
-
-
-def _check_outputs(model: onnx.ModelProto) -> None:
-    """Raises BroughtError for an output that is not an array."""
-    made_by = {name: node.op_type for node in model.graph.node for name in node.output}
-    for value in model.graph.output:
-        if made_by.get(value.name) == "ZipMap":
-            raise BroughtError(
-                f"output {value.name!r} comes from ZipMap: it is a list of dictionaries, not an "
-                "array; convert the model again with options={'zipmap': False}"
-            )
-        kind = value.type.WhichOneof("value")
-        if kind not in (None, "tensor_type"):
-            word = kind.removesuffix("_type").replace("_", " ")
-            raise BroughtError(f"output {value.name!r} is a {word}, not an array")
 
 
 def _inputs_of(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:

@@ -23,7 +23,7 @@ from openxla.benchmark.brought.signature import Argument, Signature, element_typ
 from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.def_types import Parameters
 
-_TYPES = {
+TYPES = {
     tf.float64: "f64",
     tf.float32: "f32",
     tf.float16: "f16",
@@ -72,7 +72,7 @@ class SavedModelProgram(ProgramModel):
             arguments=tuple(
                 Argument(
                     name=name,
-                    element_type=element_type_or_refuse(name, _TYPES.get(spec.dtype), where),
+                    element_type=element_type_or_refuse(name, TYPES.get(spec.dtype), where),
                     sizes=tuple(spec.shape.as_list()),
                 )
                 for name, spec in self._specs.items()

@@ -34,7 +34,7 @@ from openxla.benchmark.models.preprocessing import numpy_dtype
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
-_TYPES = {
+TYPES = {
     torch.float64: "f64",
     torch.float32: "f32",
     torch.float16: "f16",
@@ -45,35 +45,19 @@ _TYPES = {
     torch.bool: "i1",
     torch.uint8: "u8",
 }
-_NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
+NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
 # With it `torch.load` runs no code of a file, whatever its caller says.
 _NO_PICKLES = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 
-class TorchProgram(torch.nn.Module, ProgramModel):
-    """An exported program; its outputs are the tensors in what it returns."""
+class RunnableProgram(torch.nn.Module, ProgramModel):
+    """A program that PyTorch runs; its outputs are the tensors in what it returns.
 
-    def __init__(self, parameters: Parameters) -> None:
-        torch.nn.Module.__init__(self)
-        ProgramModel.__init__(self, parameters)
-        self._check_archive()
-        try:
-            with _no_pickles(unless=parameters.get("pickled") is True):
-                exported = torch.export.load(self.path)
-        except Exception as error:
-            raise BroughtError(
-                f"{self.path} is not a valid torch.export program: {told(error)}"
-            ) from None
-        self._taken = _signature(exported, self.path.name)
-        self._spec, self._leaves = exported.call_spec.in_spec, _leaves_of(exported)
-        self._exported = exported
-        # It checks its inputs by guards, which exporters would meet as operations of the program.
-        self.module = exported.module(check_guards=False)
-        self.check_types(tensor.dtype for tensor in exported.state_dict.values())
+    Attributes:
+      module: that is called.
+    """
 
-    def signature(self) -> Signature:
-        """Returns what it takes."""
-        return self._taken
+    module: Any
 
     def forward(self, *inputs: Any) -> Any:
         """Runs the program."""
@@ -103,37 +87,90 @@ class TorchProgram(torch.nn.Module, ProgramModel):
         except NotWidenedError as error:
             self.without_float64 = f"the program has no float64 run: {error}"
         if truth is None or self.without_float64 is not None:
-            rough = copy.deepcopy(self.module)
+            rough = self.copied()
             _round(rough)
             return in_place_of_truth(own), self._arrays(rough, rounded(inputs))
         return truth, own
 
+    def copied(self) -> Any:
+        """Returns a copy of the program, whose weights can be changed."""
+        return copy.deepcopy(self.module)
+
+    def widened(self, module: Any) -> Any:
+        """Returns a copy of the program, or of what `simpler` gives, that computes in float64."""
+        wide = copy.deepcopy(module)
+        _widen(wide)
+        return wide
+
+    def simpler(self, inputs: Sequence[Array]) -> Any:
+        """Returns the program in simpler operators.
+
+        Raises:
+          Exception: an operator cannot be decomposed.
+        """
+        raise NotImplementedError
+
+    def _run(self, module: Any, inputs: Sequence[Any]) -> Any:
+        raise NotImplementedError
+
     def _check(self, inputs: Sequence[Array], truth: Sequence[Array]) -> TruthCheck:
         """Returns how the truth compares with one of simpler operators, if there is one."""
         second = None
-        with contextlib.suppress(Exception):  # an operator without decomposition, for one
-            simpler = self._exported.run_decompositions()
-            second = self._in_float64(simpler.module(check_guards=False), inputs)
+        with contextlib.suppress(Exception):
+            second = self._in_float64(self.simpler(inputs), inputs)
         routes = ("PyTorch", "PyTorch's decompositions")
         return checked(truth, second, routes=routes, where="the program")
 
     def _in_float64(self, module: Any, inputs: Sequence[Array]) -> list[Array]:
-        wide = copy.deepcopy(module)
         try:
-            _widen(wide)
+            wide = self.widened(module)
             with _Watch() as watch:
                 outputs = self._arrays(
                     wide, [v.astype(np.float64) if is_float(v) else v for v in inputs]
                 )
         except Exception as error:
-            raise NotWidenedError(told(error)) from error
+            raise NotWidenedError(self.reason_in(error)) from error
         if watch.narrow:
             raise NotWidenedError(f"{watch.narrow[0]} returns a narrower type")
         return outputs
 
+    def reason_in(self, error: Exception) -> str:
+        """Returns an error of the program in a line."""
+        return told(error)
+
     def _arrays(self, module: Any, inputs: Sequence[Array]) -> list[Array]:
         with torch.no_grad():
             return [as_array(value) for value in as_tuple(plain(self._run(module, inputs)))]
+
+
+class TorchProgram(RunnableProgram):
+    """A program of `torch.export`."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        torch.nn.Module.__init__(self)
+        ProgramModel.__init__(self, parameters)
+        self._check_archive()
+        try:
+            with _no_pickles(unless=parameters.get("pickled") is True):
+                exported = torch.export.load(self.path)
+        except Exception as error:
+            raise BroughtError(
+                f"{self.path} is not a valid torch.export program: {told(error)}"
+            ) from None
+        self._taken = _signature(exported, self.path.name)
+        self._spec, self._leaves = exported.call_spec.in_spec, _leaves_of(exported)
+        self._exported = exported
+        # It checks its inputs by guards, which exporters would meet as operations of the program.
+        self.module = exported.module(check_guards=False)
+        self.check_types(tensor.dtype for tensor in exported.state_dict.values())
+
+    def signature(self) -> Signature:
+        """Returns what it takes."""
+        return self._taken
+
+    def simpler(self, inputs: Sequence[Array]) -> Any:
+        """Returns the program after PyTorch's decompositions."""
+        return self._exported.run_decompositions().module(check_guards=False)
 
     def _run(self, module: Any, inputs: Sequence[Any]) -> Any:
         given = iter(map(as_tensor, inputs))
@@ -202,7 +239,7 @@ def _signature(exported: Any, where: str) -> Signature:
         arguments=tuple(
             Argument(
                 name=name,
-                element_type=element_type_or_refuse(name, _TYPES.get(value.dtype), where),
+                element_type=element_type_or_refuse(name, TYPES.get(value.dtype), where),
                 sizes=tuple(s if isinstance(s, int) else str(s) for s in value.shape),
             )
             for name, value in tensors
@@ -222,7 +259,7 @@ class _Watch(TorchDispatchMode):
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         found = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        if any(tensor.dtype in _NARROW for tensor in found):
+        if any(tensor.dtype in NARROW for tensor in found):
             self.narrow.append(str(func))
         return result
 
@@ -232,7 +269,7 @@ def _widen(module: torch.nn.Module) -> None:
     module.double()
     for part in module.modules():
         for name, value in list(vars(part).items()):
-            if isinstance(value, torch.Tensor) and value.dtype in _NARROW:
+            if isinstance(value, torch.Tensor) and value.dtype in NARROW:
                 setattr(part, name, value.double())
         if isinstance(part, torch.fx.GraphModule):
             for node in part.graph.nodes:
@@ -242,7 +279,7 @@ def _widen(module: torch.nn.Module) -> None:
 
 
 def _wide(value: Any) -> Any:
-    return torch.float64 if isinstance(value, torch.dtype) and value in _NARROW else value
+    return torch.float64 if isinstance(value, torch.dtype) and value in NARROW else value
 
 
 def _round(module: torch.nn.Module) -> None:
@@ -250,7 +287,7 @@ def _round(module: torch.nn.Module) -> None:
     random = torch.Generator().manual_seed(SEED)
     with torch.no_grad():
         for tensor in module.parameters():
-            if tensor.dtype in _NARROW:
+            if tensor.dtype in NARROW:
                 off = torch.rand(tensor.shape, generator=random, dtype=torch.float64) * 2 - 1
-                size = rounding_of(numpy_dtype(_TYPES[tensor.dtype]))
+                size = rounding_of(numpy_dtype(TYPES[tensor.dtype]))
                 tensor.copy_((tensor.double() * (1 + size * off)).to(tensor.dtype))

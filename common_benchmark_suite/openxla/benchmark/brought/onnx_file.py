@@ -15,7 +15,7 @@ from openxla.benchmark.brought import protobuf
 from openxla.benchmark.brought.protobuf import MalformedError, fields, text, view
 from openxla.benchmark.brought.signature import Argument, Signature, element_type_or_refuse
 from openxla.benchmark.brought.wanted import BroughtError
-from openxla.benchmark.files import sha256_of
+from openxla.benchmark.files import sha256_of, substitute_of
 
 _TYPES = {
     1: "f32",
@@ -31,8 +31,10 @@ _TYPES = {
 _FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}
 # Fields of the messages.
 _MODEL_GRAPH, _MODEL_OPSET, _MODEL_FUNCTION = 7, 8, 25
-_GRAPH_NODE, _GRAPH_WEIGHT, _GRAPH_INPUT, _GRAPH_SPARSE = 1, 5, 11, 15
+_GRAPH_NODE, _GRAPH_WEIGHT, _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_SPARSE = 1, 5, 11, 12, 15
 _NODE_INPUT, _NODE_OUTPUT, _NODE_KIND, _NODE_ATTRIBUTE = 1, 2, 4, 5
+# Kinds of values that are not arrays.
+_OTHER_VALUES = {4: "sequence", 5: "map", 8: "sparse tensor", 9: "optional value"}
 _TENSOR_SIZES, _TENSOR_TYPE, _TENSOR_NAME, _TENSOR_EXTERNAL = 1, 2, 8, 13
 
 
@@ -45,6 +47,7 @@ class _Seen:
     external: list[tuple[str, dict[str, str]]] = attrs.field(factory=list)
     lookups: list[tuple[str, str]] = attrs.field(factory=list)
     casts: dict[str, str] = attrs.field(factory=dict)
+    zipped: set[str] = attrs.field(factory=set)
 
 
 @attrs.frozen(kw_only=True)
@@ -99,6 +102,7 @@ def _read(path: Path, whole: memoryview) -> OnnxFile:
             has_graph = True
             _look_at(view(value), seen)
             inputs = [view(v) for n, v in fields(view(value)) if n == _GRAPH_INPUT]
+            _check_outputs(path, view(value), seen)
         elif number == _MODEL_OPSET:
             entry = dict(fields(view(value)))
             version = entry.get(2, 0)
@@ -120,6 +124,24 @@ def _read(path: Path, whole: memoryview) -> OnnxFile:
         data_files=tuple(sorted(set(_data_files(path, seen)))),
         opsets=opsets,
     )
+
+
+def _check_outputs(path: Path, graph: memoryview, seen: _Seen) -> None:
+    """Raises BroughtError for an output that is not an array."""
+    for item in (view(value) for number, value in fields(graph) if number == _GRAPH_OUTPUT):
+        parts = dict(fields(item))
+        name = text(parts[1]) if 1 in parts else ""
+        if name in seen.zipped:
+            raise BroughtError(
+                f"{path.name}: output {name!r} comes from ZipMap: it is a list of dictionaries, "
+                "not an array; convert the model again with options={'zipmap': False}"
+            )
+        kinds = [number for number, _ in fields(view(parts[2]))] if 2 in parts else []
+        if other := [_OTHER_VALUES[kind] for kind in kinds if kind in _OTHER_VALUES]:
+            raise BroughtError(
+                f"{path.name}: output {name!r} is a {other[0]}, not an array; export the model "
+                "with a separate output for each element"
+            )
 
 
 def _look_at(graph: memoryview, seen: _Seen) -> None:
@@ -145,6 +167,8 @@ def _look_at_nodes(owner: memoryview, field: int, seen: _Seen) -> None:
         results = [text(v) for n, v in node if n == _NODE_OUTPUT]
         if kind == "Gather" and len(operands) == 2:
             seen.lookups.append((operands[0], operands[1]))
+        elif kind == "ZipMap":
+            seen.zipped.update(results)
         elif kind in ("Cast", "Identity") and operands and results:
             seen.casts[results[0]] = operands[0]
         for attribute in (view(v) for n, v in node if n == _NODE_ATTRIBUTE):
@@ -244,6 +268,8 @@ def _data_files(path: Path, seen: _Seen) -> Iterator[Path]:
             raise BroughtError(f"{where}, which does not exist; copy it next to the .onnx file")
         if not file.resolve().is_relative_to(folder.resolve()):
             raise BroughtError(f"{where}, which links to a file outside the folder")
+        if instead := substitute_of(file):
+            raise BroughtError(f"{where}, which {instead}")
         end = int(external.get("offset") or 0) + int(external.get("length") or 0)
         if end > file.stat().st_size:
             raise BroughtError(

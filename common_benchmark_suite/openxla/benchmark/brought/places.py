@@ -1,30 +1,36 @@
 """From the text that names a model to the place where it is."""
 
+import contextlib
 import importlib.machinery
 import os
 import re
-import shlex
 import sys
 from pathlib import Path
 
 import attrs
 
+from openxla.benchmark import bounded
 from openxla.benchmark.brought.hub import PREFIX
 from openxla.benchmark.brought.outline import dotted_name
 from openxla.benchmark.brought.programs import KINDS, SAVED_MODEL, ProgramFile
+from openxla.benchmark.brought.refusals import (
+    NOTEBOOK,
+    PICKLES,
+    SENTENCES,
+    refusal_of,
+    refuse_substitute,
+)
+from openxla.benchmark.brought.torchscript_archive import is_torch_export, is_torchscript
 from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.models.architectures.directories import CONFIG_FILE
 from openxla.benchmark.nearest import did_you_mean
 
 _MODULE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
-# Exported programs that are not taken.
-_PROGRAMS = (".pb", ".hlo", ".vmfb", ".xml")
-_PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
-_WEIGHTS = (".safetensors", ".h5", ".npz", ".gguf", ".keras", ".msgpack")
-_NOTEBOOK = ".ipynb"
+# By which a directory with a configuration holds a network's weights.
+_HUGGING_FACE = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin*")
 _FORMS = (
-    "PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a Hugging Face directory or an exported "
-    f"program ({', '.join(KINDS)})"
+    "PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a Hugging Face directory, an exported "
+    f"program or a folder of them ({', '.join(KINDS)}, TorchScript)"
 )
 
 
@@ -71,6 +77,19 @@ class OwnModule:
         return f"{stem}:{self.callable}" if self.callable else stem
 
 
+@attrs.frozen(kw_only=True)
+class ProgramFolder:
+    """A folder of exported programs, each of which is a model.
+
+    Attributes:
+      path: of the folder.
+      files: the programs in it, by name.
+    """
+
+    path: Path
+    files: tuple[Path, ...]
+
+
 def is_model(text: str, folder: Path | None = None) -> bool:
     """Tells whether a text names a model that is brought, not cases of the catalogue.
 
@@ -81,13 +100,13 @@ def is_model(text: str, folder: Path | None = None) -> bool:
     if text.startswith(PREFIX):
         return True
     path, _, name = _parted(text)
-    known = (".py", _NOTEBOOK, *KINDS, *_PROGRAMS, *_PICKLES, *_WEIGHTS)
-    looks_so = text.endswith(known) or (bool(path.endswith(".py")) and bool(name))
+    known = (".py", *KINDS, *PICKLES, *SENTENCES, NOTEBOOK)
+    looks_so = text.lower().endswith(known) or (bool(path.endswith(".py")) and bool(name))
     return looks_so or bool(_MODULE.fullmatch(text)) or (folder or Path()).joinpath(text).is_dir()
 
 
-def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | Path:
-    """Returns the Python file, the exported program, or the directory, that a text names.
+def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | ProgramFolder | Path:
+    """Returns the Python file, the exported program or programs, or the directory of a text.
 
     Args:
       text: as the user typed it.
@@ -112,9 +131,14 @@ def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | Path:
         return _file(path, "")
     if found := _MODULE.fullmatch(text):
         return OwnModule(file=_module_file(found[1], folder), module=found[1], callable=found[2])
-    if path.suffix in KINDS:
-        return _program(path)
-    _refuse(text, path)
+    if path.suffix.lower() in KINDS:
+        return _program(text, path)
+    if path.suffix.lower() in PICKLES and path.is_file():
+        return _torch_program(text, path)
+    if path.is_file():
+        refuse_substitute(path, text)
+    if refusal := refusal_of(text, path):
+        raise BroughtError(refusal)
     if text.startswith("models/"):
         raise BroughtError(
             f"{text!r} is not a file or directory; select cases of the suite with -name"
@@ -130,9 +154,32 @@ def _parted(text: str) -> tuple[str, str, str]:
     return (f"{before}.py", ":", name) if colon else text.rpartition(":")
 
 
-def _directory(path: Path) -> Path | ProgramFile:
+def folder_of_programs(path: Path) -> ProgramFolder | None:
+    """Returns the programs in a folder that is nothing else; None without one."""
+    # Names may be too long, and folders unreadable: `place_of` refuses what is not found here.
+    with contextlib.suppress(OSError):
+        has_config = (path / CONFIG_FILE).is_file()
+        if not path.is_dir() or (path / "saved_model.pb").is_file():
+            return None
+        if has_config and any(any(path.glob(name)) for name in _HUGGING_FACE):
+            return None
+        names = sorted(entry.name for entry in os.scandir(path) if entry.is_file())
+        # An exporter writes the configuration next to the ONNX files.
+        ends = (".onnx",) if has_config else tuple(KINDS)
+        found = tuple(path / name for name in names if name.lower().endswith(ends))
+        return ProgramFolder(path=path, files=found) if found else None
+    return None
+
+
+def _directory(path: Path) -> Path | ProgramFile | ProgramFolder:
     if (path / "saved_model.pb").is_file():
+        for file in (path / "saved_model.pb", *sorted(path.glob("variables/*"))):
+            refuse_substitute(file)
         return ProgramFile(path=path.absolute(), kind=SAVED_MODEL)
+    if programs := folder_of_programs(path):
+        return programs
+    if refusal := refusal_of(str(path), path):
+        raise BroughtError(refusal)
     if not (path / CONFIG_FILE).is_file():
         raise BroughtError(
             f"{path} has neither {CONFIG_FILE} (Hugging Face) nor saved_model.pb; expected {_FORMS}"
@@ -143,33 +190,35 @@ def _directory(path: Path) -> Path | ProgramFile:
 def _file(path: Path, name: str) -> OwnModule:
     if not path.is_file():
         raise BroughtError(f"no such file: {path}{_near(path)}")
+    if path.stat().st_size:
+        refuse_substitute(path)
     return OwnModule(file=path.resolve(), module="", callable=name)
 
 
-def _program(path: Path) -> ProgramFile:
+def _program(text: str, path: Path) -> ProgramFile:
     if not path.is_file():
         raise BroughtError(f"no such file: {path}{_near(path)}")
-    return ProgramFile(path=path.absolute(), kind=KINDS[path.suffix])
+    refuse_substitute(path, text)
+    return ProgramFile(path=path.absolute(), kind=KINDS[path.suffix.lower()])
 
 
-def _refuse(text: str, path: Path) -> None:
-    if path.suffix == _NOTEBOOK:
-        script = shlex.quote(path.with_suffix(".py").name)
-        raise BroughtError(
-            f"{text} is a notebook; convert it with `jupyter nbconvert --to script "
-            f"{shlex.quote(text)}`, keep the cells that define the model, and pass {script}"
-        )
-    if path.suffix in _PROGRAMS:
-        raise BroughtError(
-            f"{text}: unsupported kind of exported program; supported are {', '.join(KINDS)}"
-        )
-    if path.suffix in _PICKLES:
-        raise BroughtError(
-            f"{text} is a pickle, which holds code or only weights; pass the file that makes the "
-            "module, PATH.py:CALLABLE"
-        )
-    if path.suffix in _WEIGHTS:
-        raise BroughtError(f"{text} holds only weights; pass the directory with its config.json")
+def _torch_program(text: str, path: Path) -> ProgramFile:
+    """Returns the program in a file that PyTorch may have written, by what the archive holds."""
+    refuse_substitute(path, text)
+    try:
+        suffix = bounded.call(_torch_suffix, text, path)
+    except bounded.TooCostlyError as error:
+        raise BroughtError(f"{text} cannot be read: {error}") from error
+    return ProgramFile(path=path.absolute(), kind=KINDS[suffix])
+
+
+def _torch_suffix(text: str, path: Path) -> str:
+    """Returns how the name of a file should end, by its content."""
+    if is_torchscript(path):
+        return ".torchscript"
+    if is_torch_export(path):
+        return ".pt2"
+    raise BroughtError(str(refusal_of(text, path)))
 
 
 def _module_file(name: str, folder: Path) -> Path:

@@ -8,8 +8,8 @@ import attrs
 
 from openxla.benchmark import testdata
 from openxla.benchmark.artifacts.user_inputs import UserInputs
-from openxla.benchmark.brought import onnx_file
-from openxla.benchmark.brought.signature import Signature
+from openxla.benchmark.brought import keras_file, onnx_file, torchscript_archive
+from openxla.benchmark.brought.signature import NamedInputs, Signature
 from openxla.benchmark.brought.specs import InputSpec, parse, recorded
 from openxla.benchmark.brought.variants import Variant, model_name, variants
 from openxla.benchmark.brought.wanted import BroughtError, Wanted
@@ -57,6 +57,12 @@ TORCH_EXPORT = Kind(
 SAVED_MODEL = Kind(
     name="SavedModel", framework=ModelFrameworkType.TF_V2, module=f"{_ROOM}.in_saved_model"
 )
+TORCHSCRIPT = Kind(
+    name="TorchScript",
+    framework=ModelFrameworkType.PYTORCH,
+    module=f"{_ROOM}.in_torchscript",
+)
+KERAS = Kind(name="Keras", framework=ModelFrameworkType.TF_V2, module=f"{_ROOM}.in_keras")
 TFLITE = Kind(name="TFLite", framework=ModelFrameworkType.TFLITE, module=f"{_ROOM}.in_tflite")
 # By the end of a file's name.
 KINDS: Mapping[str, Kind] = {
@@ -66,8 +72,14 @@ KINDS: Mapping[str, Kind] = {
     ".jax_export": JAX_EXPORT,
     ".pt2": TORCH_EXPORT,
     ".tflite": TFLITE,
+    ".keras": KERAS,
+    ".h5": KERAS,
+    ".hdf5": KERAS,
+    ".torchscript": TORCHSCRIPT,
 }
 ALL_KINDS = (*KINDS.values(), SAVED_MODEL)
+# Those whose files can hold code.
+_WITH_CODE = (TORCH_EXPORT, TORCHSCRIPT, KERAS)
 
 
 @attrs.frozen(kw_only=True)
@@ -88,7 +100,7 @@ class _Outline:
     """What is known of a program without a framework; signature and type None if nothing is."""
 
     digest: str
-    signature: Signature | None = None
+    signature: Signature | NamedInputs | None = None
     data_type: str | None = None
 
 
@@ -98,7 +110,9 @@ def digest_of(path: Path, kind: Kind) -> str:
     Raises:
       BroughtError: it is not whole.
     """
-    return _outline(path, kind).digest
+    if kind is ONNX:
+        return onnx_file.digest_of(path, onnx_file.read(path).data_files)
+    return _digest(path)
 
 
 def cases(program: ProgramFile, wanted: Wanted, given: UserInputs | None) -> list[BenchmarkCase]:
@@ -109,9 +123,9 @@ def cases(program: ProgramFile, wanted: Wanted, given: UserInputs | None) -> lis
     """
     if wanted.task is not None:
         raise BroughtError("--task requires a Hugging Face directory")
-    if wanted.allow_code and program.kind is not TORCH_EXPORT:
+    if wanted.allow_code and program.kind not in _WITH_CODE:
         raise BroughtError(f"--allow-code: loading a {program.kind.name} program runs no code")
-    found = _outline(program.path, program.kind)
+    found = _outline(program.path, program.kind, wanted)
     own = found.data_type or "fp32"
     if other := [name for name in wanted.data_types if found.data_type not in (None, name)]:
         raise BroughtError(
@@ -121,7 +135,7 @@ def cases(program: ProgramFile, wanted: Wanted, given: UserInputs | None) -> lis
     return [_case(program, found, wanted, given, item) for item in variants(wanted, own)]
 
 
-def _outline(path: Path, kind: Kind) -> _Outline:
+def _outline(path: Path, kind: Kind, wanted: Wanted) -> _Outline:
     if kind is ONNX:
         file = onnx_file.read(path)
         return _Outline(
@@ -129,12 +143,22 @@ def _outline(path: Path, kind: Kind) -> _Outline:
             signature=file.signature,
             data_type=file.data_type,
         )
+    if kind is TORCHSCRIPT:
+        script = torchscript_archive.read(path)
+        torchscript_archive.refuse_code(path.name, script.code, allowed=wanted.allow_code)
+        return _Outline(digest=_digest(path), signature=script.takes)
+    if kind is KERAS:
+        keras_file.check(path, allow_code=wanted.allow_code)
+    return _Outline(digest=_digest(path))
+
+
+def _digest(path: Path) -> str:
     if path.is_dir():
         files = sorted(item for item in path.rglob("*") if item.is_file())
         lines = [f"{item.relative_to(path)} {sha256_of(item)}" for item in files]
-        return _Outline(digest=hashlib.sha256("\n".join(lines).encode()).hexdigest())
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
     try:
-        return _Outline(digest=sha256_of(path))
+        return sha256_of(path)
     except OSError as error:
         raise BroughtError(f"{path} cannot be read: {error}") from error
 
@@ -182,7 +206,9 @@ def _case(
     return BenchmarkCase.build(model=model, input_data=_input_data(inputs, wanted, given))
 
 
-def _inputs(signature: Signature | None, wanted: Wanted, variant: Variant) -> tuple[InputSpec, ...]:
+def _inputs(
+    signature: Signature | NamedInputs | None, wanted: Wanted, variant: Variant
+) -> tuple[InputSpec, ...]:
     """Returns the inputs, all sizes numbers; none where only a worker can tell them."""
     if signature is not None:
         return signature.inputs(wanted.inputs, variant.batch_size, variant.seq_len)

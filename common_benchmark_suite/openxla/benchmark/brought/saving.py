@@ -144,7 +144,7 @@ def _named(
         return ascii(f"{hub.PREFIX}{name}"), _file_stem(name.partition("@")[0]), "HERE", None
     place = place_of(text, wanted.folder)
     if not isinstance(place, OwnModule):
-        path = place.path if isinstance(place, ProgramFile) else place
+        path = place if isinstance(place, Path) else place.path
         start, written, outside = _written(path, folder)
         stem = path.name.replace(".", "_") if isinstance(place, ProgramFile) else path.name
         return ascii(written), _file_stem(stem), start, outside

@@ -139,6 +139,70 @@ class Signature:
         )
 
 
+@attrs.frozen(kw_only=True)
+class NamedInputs:
+    """The inputs of a program that records only their names.
+
+    Attributes:
+      where: names the program in messages.
+      names: its inputs that are tensors, in order.
+      required: how many of them have no default.
+      shape: of the first input, if the program records it.
+      are_inside: whether the program contains arrays as its inputs.
+    """
+
+    where: str
+    names: tuple[str, ...]
+    required: int
+    shape: tuple[int, ...] | None = None
+    are_inside: bool = False
+
+    def inputs(
+        self, written: Sequence[str], batch: int | None, seq: int | None
+    ) -> tuple[InputSpec, ...]:
+        """Returns the inputs; none if the program runs on the arrays inside it.
+
+        Raises:
+          BroughtError: no inputs are given, or too few or too many.
+        """
+        given = self._in_order([parse(text) for text in written])
+        if not written and self.shape is not None:
+            given = [InputSpec(element_type="f32", sizes=self.shape)]
+        if given or not self.are_inside:
+            self.check(given)
+        used = {size for spec in given for size in spec.sizes}
+        for option, name, value in (("--batch", BATCH, batch), ("--seq-len", SEQ, seq)):
+            if value is not None and name not in used:
+                raise BroughtError(f"{option}: no --input has a size {name!r}: {self}")
+        return tuple(spec.filled(batch or 1, seq) for spec in given)
+
+    def _in_order(self, given: list[InputSpec]) -> list[InputSpec]:
+        """Returns inputs in the order of the arguments, without names."""
+        check_names(given)
+        named = {spec.name: attrs.evolve(spec, name="") for spec in given if spec.name}
+        if not named:
+            return given
+        if unknown := [name for name in named if name not in self.names]:
+            raise BroughtError(f"--input {unknown[0]}=...: no such input: {self}")
+        first = self.names[: len(named)]
+        if missing := [name for name in first if name not in named]:
+            raise BroughtError(f"--input: {missing[0]} is missing: {self}")
+        return [named[name] for name in first]
+
+    def __str__(self) -> str:
+        named = [*self.names[: self.required], *(f"[{n}]" for n in self.names[self.required :])]
+        return f"{self.where} takes {', '.join(named) or 'nothing'}"
+
+    def check(self, given: Sequence[InputSpec]) -> None:
+        """Raises BroughtError where inputs are too few or too many."""
+        if not self.required <= len(given) <= len(self.names):
+            example = f"e.g. --input 'f32[{BATCH},3,224,224]'"
+            raise BroughtError(
+                f"{self}, without types and sizes; pass --input once for each, {example}, got "
+                f"{len(given)}"
+            )
+
+
 def element_type_or_refuse(name: str, element_type: str | None, where: str) -> str:
     """Returns the type of an input; raises BroughtError where the suite has no such numbers."""
     if element_type is None:

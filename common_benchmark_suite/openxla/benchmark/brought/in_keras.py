@@ -1,0 +1,198 @@
+"""In a worker: a `.keras` or `.h5` file that Keras has saved."""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from openxla.benchmark.artifacts.truth_check import TruthCheck
+from openxla.benchmark.brought import keras_file
+from openxla.benchmark.brought.cross_check import checked
+from openxla.benchmark.brought.in_saved_model import TYPES
+from openxla.benchmark.brought.inputs import Array
+from openxla.benchmark.brought.loading import told
+from openxla.benchmark.brought.program_model import (
+    NotWidenedError,
+    ProgramModel,
+    in_place_of_truth,
+    rounded,
+)
+from openxla.benchmark.brought.signature import Argument, Signature, element_type_or_refuse
+from openxla.benchmark.brought.wanted import BroughtError
+from openxla.benchmark.def_types import Parameters
+
+_POLICIES = frozenset(
+    {"float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16", "float64"}
+)
+_NARROW = (tf.float32, tf.float16, tf.bfloat16)
+
+
+class KerasProgram(ProgramModel):
+    """A model that Keras saved; outputs are the leaves of what it returns.
+
+    Attributes:
+      layer: the model, as exporters look for it.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(parameters)
+        self._allows_code = parameters.get("pickled") is True
+        keras_file.check(self.path, allow_code=self._allows_code)
+        try:
+            self.layer = keras.saving.load_model(
+                str(self.path), compile=False, safe_mode=not self._allows_code
+            )
+        except Exception as error:
+            raise BroughtError(
+                f"{self.path} cannot be loaded by Keras {keras.__version__}: {told(error)}"
+            ) from None
+        self.check_types({_type_of(variable) for variable in self.layer.variables})
+
+    @property
+    def variables(self) -> tuple[Any, ...]:
+        """The weights of the model."""
+        return tuple(self.layer.variables)
+
+    def signature(self) -> Signature:
+        """Returns what it takes, by its own input specifications."""
+        where = self.path.name
+        try:
+            inputs = self.layer.inputs
+        except (AttributeError, ValueError):
+            inputs = None
+        if not inputs:
+            raise BroughtError(
+                f"{where} names no inputs; save a functional or sequential model, or call it "
+                "before it is saved"
+            )
+        arguments = []
+        for place, tensor in enumerate(inputs):
+            name = getattr(tensor, "name", None) or f"input_{place}"
+            kind = TYPES.get(tf.as_dtype(tensor.dtype))
+            arguments.append(
+                Argument(
+                    name=name,
+                    element_type=element_type_or_refuse(name, kind, where),
+                    sizes=tuple(tensor.shape),
+                )
+            )
+        return Signature(where=where, arguments=tuple(arguments))
+
+    def forward(self, *inputs: Any) -> Any:
+        """Runs the model, eagerly or as part of the `tf.function` that calls it."""
+        return _call(self.layer, inputs)
+
+    def try_out(self, *inputs: Array) -> None:
+        """Checks the inputs, and that nothing is drawn, changed or kept.
+
+        Raises:
+          BroughtError: the model takes others, or cannot be judged.
+        """
+        super().try_out(*inputs)
+        self.run_twice(inputs)
+
+    def outputs_of(self, inputs: Sequence[Array], *, seed: int) -> list[Array]:
+        """Returns the outputs of a run."""
+        tf.random.set_seed(seed)
+        return _arrays(self.forward(*inputs))
+
+    def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
+        """See `ProgramModel`; by TensorFlow on the CPU, operation by operation."""
+        with tf.device("CPU:0"):
+            own = _arrays(self.forward(*inputs))
+            self.without_float64, truth = None, None
+            try:
+                wide = self._in_float64()
+                values = [v.astype(np.float64) if v.dtype.kind == "f" else v for v in inputs]
+                _refuse_narrow(wide, values)
+                truth = _arrays(_call(wide, values))
+                self.note_check(_check(wide, values, truth))
+            except Exception as error:
+                why = str(error) if isinstance(error, NotWidenedError) else told(error)
+                self.without_float64 = f"the model has no float64 run: {why}"
+            if truth is None or self.without_float64 is not None:
+                return in_place_of_truth(own), _arrays(self.forward(*rounded(inputs)))
+        return truth, own
+
+    def _in_float64(self) -> Any:
+        """Returns the model in float64, on the weights as this one holds them."""
+        config = _widened(keras.saving.serialize_keras_object(self.layer))
+        wide = keras.saving.deserialize_keras_object(config, safe_mode=not self._allows_code)
+        ours, theirs = self.layer.variables, wide.variables
+        if [v.shape for v in ours] != [v.shape for v in theirs]:
+            raise NotWidenedError("made again, it has other variables")
+        for target, source in zip(theirs, ours, strict=True):
+            if _is_narrow(target):
+                raise NotWidenedError(f"the variable {target.path} stays in {_type_of(target)}")
+            target.assign(tf.cast(tf.convert_to_tensor(source), target.dtype))
+        return wide
+
+
+def create_model(**parameters: Any) -> KerasProgram:
+    """Returns the program of a file.
+
+    Raises:
+      BroughtError: it is not whole, or holds code.
+    """
+    return KerasProgram(parameters)
+
+
+def _call(model: Any, inputs: Sequence[Any]) -> Any:
+    tensors = [tf.convert_to_tensor(value) for value in inputs]
+    leaves = tuple(tf.nest.flatten(model(_arranged(model, tensors), training=False)))
+    return leaves[0] if len(leaves) == 1 else leaves
+
+
+def _arranged(model: Any, tensors: Sequence[Any]) -> Any:
+    """Returns the inputs of a model in the structure that it was made with."""
+    with contextlib.suppress(AttributeError, ValueError):  # not called yet
+        return keras.tree.pack_sequence_as(model.input, list(tensors))
+    return tensors[0] if len(tensors) == 1 else list(tensors)
+
+
+def _arrays(outputs: Any) -> list[Array]:
+    return [np.asarray(value) for value in tf.nest.flatten(outputs)]
+
+
+def _type_of(variable: Any) -> str:
+    return str(tf.as_dtype(variable.dtype).name)
+
+
+def _is_narrow(variable: Any) -> bool:
+    return tf.as_dtype(variable.dtype) in _NARROW
+
+
+def _widened(config: Any) -> Any:
+    """Returns a configuration whose data types are float64."""
+    if isinstance(config, dict):
+        return {key: _widened(value) for key, value in config.items() if key != "shared_object_id"}
+    if isinstance(config, list | tuple):
+        return type(config)(map(_widened, config))
+    return "float64" if isinstance(config, str) and config in _POLICIES else config
+
+
+def _refuse_narrow(model: Any, inputs: Sequence[Array]) -> None:
+    """Raises NotWidenedError where a model computes in a narrower type than its variables'."""
+    specs = [tf.TensorSpec(value.shape, value.dtype) for value in inputs]
+    concrete = tf.function(lambda *values: _call(model, values)).get_concrete_function(*specs)
+    graphs = [concrete.graph, *(f.graph for f in concrete.graph._functions.values())]  # noqa: SLF001
+    for graph in graphs:
+        for operation in getattr(graph, "get_operations", list)():
+            # A constant is rounded once, by less than half a spacing of the result.
+            is_constant = operation.type == "Const"
+            if not is_constant and any(tensor.dtype in _NARROW for tensor in operation.outputs):
+                raise NotWidenedError(f"{operation.name} returns a narrower type")
+
+
+def _check(model: Any, inputs: Sequence[Array], truth: Sequence[Array]) -> TruthCheck:
+    """Returns how TensorFlow's kernels compare with XLA's, if XLA takes the model."""
+    second = None
+    with contextlib.suppress(tf.errors.OpError, ValueError, TypeError):
+        compiled = tf.function(
+            lambda *values: _call(model, values), jit_compile=True, autograph=False
+        )
+        second = _arrays(compiled(*map(tf.convert_to_tensor, inputs)))
+    return checked(truth, second, routes=("TensorFlow", "TensorFlow by XLA"), where="the program")
