@@ -4,6 +4,7 @@ import contextlib
 import importlib.machinery
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
