@@ -9,6 +9,8 @@ import abc
 import functools
 import importlib
 import importlib.util
+import random
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 BACKENDS_GROUP = "comparative_benchmark.backends"
 # The least share of compiled code in the time of a row that names a compiler.
 LEAST_COMPILED = 0.95
+# Weights that a model draws are the same in every process.
+_SEED = 0
 
 Array = npt.NDArray[np.generic]
 Level = Literal["framework_level", "compiler_level"]
@@ -276,13 +280,28 @@ class ModelDefinition:
         Raises:
           AttributeError: the module does not offer it.
         """
+        # A module may draw weights while it is imported, or when a model is made.
+        _seed_generators()
         module = importlib.import_module(self.module_path)
         create = getattr(module, "create_model", None)
         if create is None:
             raise AttributeError(f"{module.__name__} has no function create_model(**parameters)")
         # A shape is a list in JSON, and the tuple that the definition has to the model.
         parameters = self.parameters.items()
+        _seed_generators()
         return create(**{k: tuple(v) if isinstance(v, list) else v for k, v in parameters})
+
+
+def _seed_generators() -> None:
+    """Seeds the generators that models draw weights from: each process must draw the same."""
+    random.seed(_SEED)
+    np.random.seed(_SEED)  # noqa: NPY002  # it is the user's code that draws
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(_SEED)
+    if (keras := sys.modules.get("keras")) is not None:
+        keras.utils.set_random_seed(_SEED)
+    elif (tensorflow := sys.modules.get("tensorflow")) is not None:
+        tensorflow.random.set_seed(_SEED)
 
 
 @attrs.define(kw_only=True)

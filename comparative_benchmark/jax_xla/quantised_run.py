@@ -1,6 +1,6 @@
-"""A plain run of a JAX function that rounds what a recipe rounds."""
+"""Plain runs of a JAX function that round what a recipe rounds, or move its constants."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -30,19 +30,39 @@ def run(closed: Any, held: Sequence[bool], arguments: Sequence[Any], rounding: R
     return _Run(rounding).outputs(closed.jaxpr, closed.consts, held, arguments)
 
 
+def run_moved(closed: Any, arguments: Sequence[Any], move: Callable[[Any], Any]) -> Any:
+    """Returns the outputs of a traced program whose constants are replaced, op by op.
+
+    Constants of a loop stay.
+
+    Args:
+      closed: with its constants, from `jax.make_jaxpr`.
+      arguments: in order.
+      move: returns what takes the place of a constant.
+    """
+    held = [False] * len(arguments)
+    return _Run(Rounding(), move).outputs(closed.jaxpr, closed.consts, held, arguments)
+
+
 class _Run:
-    def __init__(self, rounding: Rounding) -> None:
-        self._rounding = rounding
+    def __init__(self, rounding: Rounding, move: Callable[[Any], Any] | None = None) -> None:
+        self._rounding, self._move = rounding, move
 
     def outputs(
         self, program: Any, constants: Sequence[Any], held: Sequence[bool], given: Sequence[Any]
     ) -> list[Any]:
+        if self._move is not None:
+            constants = [self._move(value) for value in constants]
         values = dict(zip(program.constvars, constants, strict=True))
         values |= dict(zip(program.invars, given, strict=True))
         weights = {name for name, is_weight in zip(program.invars, held, strict=True) if is_weight}
 
         def read(name: Any) -> Any:
-            return name.val if isinstance(name, Literal) else values[name]
+            if not isinstance(name, Literal):
+                return values[name]
+            # Newer tracers leave arrays where they are used.
+            is_array = self._move is not None and np.ndim(name.val) > 0
+            return self._move(name.val) if self._move is not None and is_array else name.val
 
         for equation in program.eqns:
             found = [read(name) for name in equation.invars]
@@ -61,7 +81,7 @@ class _Run:
         if name not in _LOOPS and inner is not None:
             program, constants = getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
             return self.outputs(program, constants, held, found)
-        if name in _LOOPS and "dot_general" in str(equation):
+        if self._move is None and name in _LOOPS and "dot_general" in str(equation):
             raise UnsupportedError("a loop contains matrix products")
         if any(held):
             self._round_factors(equation, found, held)

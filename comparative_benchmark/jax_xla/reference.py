@@ -9,11 +9,12 @@ import numpy as np
 from comparative_benchmark.backends.api import Array
 from comparative_benchmark.backends.jax_models import split, widened
 from comparative_benchmark.jax_xla.cost import cost
-from comparative_benchmark.jax_xla.quantised_run import run
+from comparative_benchmark.jax_xla.quantised_run import run, run_moved
 from comparative_benchmark.recipes.rounding import Rounding
+from openxla.benchmark.brought.program_model import rounded
 from openxla.benchmark.models.shared_model import as_tuple
 
-__all__ = ["compute", "cost", "in_own_type", "quantised"]
+__all__ = ["compute", "cost", "in_own_type", "nearby", "quantised"]
 
 
 def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
@@ -46,6 +47,34 @@ def in_own_type(model: Any, inputs: Sequence[Array]) -> list[Array]:
     with jax.default_device(cpu), jax.disable_jit():
         values = apply(*jax.device_put((params, *inputs), cpu))
         return [np.asarray(value) for value in as_tuple(values)]
+
+
+def nearby(model: Any, inputs: Sequence[Array]) -> list[Array]:
+    """Returns the outputs of a run, op by op, on weights and inputs that are off by a spacing.
+
+    The weights are `params`, and the arrays that the model closes over.
+    """
+    apply, params = split(model)
+    cpu = jax.devices("cpu")[0]
+    moved: dict[int, tuple[Any, Any]] = {}
+
+    def move(value: Any) -> Any:
+        if not jax.numpy.issubdtype(value.dtype, jax.numpy.floating):
+            return value
+        # One array may be used in several places.
+        if id(value) not in moved:
+            (off,) = rounded([np.asarray(value)], spacings=1.0, seed=len(moved))
+            moved[id(value)] = value, jax.device_put(off, cpu)
+        return moved[id(value)][1]
+
+    with jax.default_device(cpu):
+        given = (jax.tree.map(move, params), *jax.device_put(rounded(inputs), cpu))
+        try:
+            traced = jax.make_jaxpr(lambda *values: as_tuple(apply(*values)))(*given)
+        except jax.errors.JAXTypeError:  # it looks at values: its inputs alone are moved
+            return in_own_type(model, rounded(inputs))
+        outputs = run_moved(traced, jax.tree.leaves(given), move)
+        return [np.asarray(value) for value in outputs]
 
 
 def quantised(model: Any, inputs: Sequence[Array], rounding: Rounding) -> list[Array]:

@@ -1,6 +1,7 @@
 """Definitions and models of another checkout of the OpenXLA suite run as they are."""
 
 import pytest
+from tests_support import python_path, run_cbs
 
 pytestmark = pytest.mark.frameworks
 
@@ -190,3 +191,120 @@ def test_models_of_two_frameworks_are_run_and_verified(tmp_path, run_in):
         "OWN_FP32_PT_BATCH4 pt_inductor:eager": "ok",
         "OWN_FP32_PT_BATCH4 onnxruntime:default": "ok",
     }, done.out
+
+
+# As step 1 of the OpenXLA suite's guide writes a model: weights are drawn without a seed, and tokens
+# cannot be put off. Deep enough that two right programs differ by more than a rounding.
+GUIDE = """
+import numpy as np
+from openxla.benchmark.models import model_interfaces
+{imports}
+
+DEPTH = 24
+
+class NewBaseModel(model_interfaces.InferenceModel):
+  def __init__(self, batch_size: int):
+    self.batch_size = batch_size
+    self.model = Model()
+
+  def generate_default_inputs(self):
+    return "The quick brown fox jumps over a lazy dog"
+
+  def preprocess(self, input_text):
+    tokens = np.array([[ord(letter) for letter in input_text]], np.int32)
+    return {convert}(tokens.repeat(self.batch_size, axis=0))
+
+  def forward(self, batch_tokenized_input):
+    return self.model.forward(batch_tokenized_input)
+
+  def postprocess(self, output):
+    # No-op.
+    return output
+
+{model}
+def create_model(batch_size: int, data_type: str):
+  return NewBaseModel(batch_size)
+"""
+GUIDE_PYTORCH = """
+class Model(torch.nn.Module):
+  def __init__(self):
+    super().__init__()
+    self.emb = torch.nn.Embedding(128, 64)
+    self.layers = torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(DEPTH))
+  def forward(self, x):
+    x = self.emb(x)
+    for layer in self.layers:
+      x = x + 3 * torch.tanh(layer(x))
+    return x
+"""
+GUIDE_JAX = """
+class Model:
+  def __init__(self):
+    self.emb, *self.layers = jax.random.normal(jax.random.key(0), (DEPTH + 1, 128, 128)) / 8
+  def forward(self, x):
+    x = self.emb[x]
+    for layer in self.layers:
+      x = x + jnp.tanh(x @ layer)
+    return x
+"""
+GUIDE_TENSORFLOW = """
+class Model:
+  def __init__(self):
+    self.emb = tf.keras.layers.Embedding(128, 64, embeddings_initializer="random_normal")
+    self.layers = [tf.keras.layers.Dense(64, activation="tanh") for _ in range(DEPTH)]
+    self.head = tf.random.normal((64, 64))
+  def forward(self, x):
+    x = self.emb(x)
+    for layer in self.layers:
+      x = x + 3 * layer(x)
+    return x @ self.head
+"""
+GUIDE_SUITE = """
+from openxla.benchmark import def_types, testdata
+
+ALL_BENCHMARKS = []
+for label, framework, module in (
+    ("PT", "PYTORCH", "in_pytorch"), ("JAX", "JAX", "in_jax"), ("TF", "TF_V2", "in_tensorflow")):
+  IMPL = def_types.ModelImplementation(
+      name=f"NEWBASE_{label}", tags=["example"],
+      framework_type=def_types.ModelFrameworkType[framework],
+      module_path=f"guide_models.{module}")
+  MODEL = def_types.Model(
+      name=f"NEWBASE_FP32_{label}_BATCH4", tags=["batch-4", "example"], model_impl=IMPL,
+      model_parameters={"batch_size": 4, "data_type": "fp32"})
+  ALL_BENCHMARKS.append(def_types.BenchmarkCase.build(
+      model=MODEL, input_data=testdata.INPUT_DATA_MODEL_DEFAULT))
+"""
+
+
+def test_a_model_as_the_guide_writes_it_runs_in_every_framework(tmp_path, environment):
+    package = tmp_path / "guide_models"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    for module, imports, convert, model in (
+        ("in_pytorch", "import torch", "torch.from_numpy", GUIDE_PYTORCH),
+        ("in_jax", "import jax, jax.numpy as jnp", "jnp.asarray", GUIDE_JAX),
+        ("in_tensorflow", "import tensorflow as tf", "tf.constant", GUIDE_TENSORFLOW),
+    ):
+        text = GUIDE.format(imports=imports, convert=convert, model=model)
+        (package / f"{module}.py").write_text(text)
+    (package / "suite.py").write_text(GUIDE_SUITE)
+    done = run_cbs(
+        *("--suite", "guide_models.suite", "-name", "models/NEWBASE.+", "-w", "1", "-iter", "2"),
+        *("--backend", "pt_inductor:eager,jax_xla,tf_xla:xla"),
+        directory=tmp_path,
+        environment={**environment, "PYTHONPATH": python_path(tmp_path)},
+    )
+    assert done.code == 0, done.out + done.err
+    assert done.statuses == {
+        "NEWBASE_FP32_PT_BATCH4 pt_inductor:eager": "ok",
+        "NEWBASE_FP32_JAX_BATCH4 jax_xla:xla": "ok",
+        "NEWBASE_FP32_TF_BATCH4 tf_xla:xla": "ok",
+    }
+    agreed = {
+        r["definition"]["model"]: r["metrics"]["framework_level"].get("without_float64")
+        for r in done.document["benchmarks"]
+    }
+    assert agreed["NEWBASE_FP32_PT_BATCH4"] is None
+    assert "define `params` and `apply(params, *inputs)`" in agreed["NEWBASE_FP32_JAX_BATCH4"]
+    assert "needs a method as_float64()" in agreed["NEWBASE_FP32_TF_BATCH4"]
