@@ -193,7 +193,7 @@ def test_models_of_two_frameworks_are_run_and_verified(tmp_path, run_in):
     }, done.out
 
 
-# As step 1 of the OpenXLA suite's guide writes a model: weights are drawn without a seed, and tokens
+# As step 1 of the OpenXLA guide writes a model: weights are drawn without a seed, and tokens
 # cannot be put off. Deep enough that two right programs differ by more than a rounding.
 GUIDE = """
 import numpy as np
