@@ -7,7 +7,7 @@ import shutil
 from comparative_benchmark.artifacts import inventory, rehashing
 from comparative_benchmark.artifacts.screen import Screen
 from comparative_benchmark.terminal.options import EXIT_OK, EXIT_WRONG, UsageError
-from openxla.benchmark.artifacts import lock_file
+from openxla.benchmark.artifacts import lock_file, published_urls
 from openxla.benchmark.artifacts.cache import Cache, Usage
 from openxla.benchmark.artifacts.progress import human_bytes
 
@@ -133,6 +133,7 @@ def rm(options: argparse.Namespace) -> int:
     for name in dict.fromkeys(options.models):
         digests = {sha for model in found if model.model == name for sha in model.digests - {""}}
         cache.remove_model(name)
+        published_urls.forget(cache, {m.manifest_sha256 for m in found if m.model == name})
         freed = cache.discard(digests)
         screen.print(f"removed  {name}  {_said(freed)} freed")
         kept = len([sha256 for sha256 in digests if cache.object_path(sha256).exists()])

@@ -1,4 +1,7 @@
-"""What lock files name, brought here before a run: inputs, truth, checkpoints, exported programs.
+"""What is published, brought here before a run: inputs, truth, checkpoints, exported programs.
+
+Lock files name it; a model that none of them names may have an `artifacts_dir_url`. What is there
+when this machine first looks stays locked for this machine (see `published_urls`).
 
 All that the trials of a run need is fetched at once, in parallel. What cannot be had costs the
 trials of its workload alone, which end with the reason; nothing is made in the place of what is
@@ -6,14 +9,14 @@ locked.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
 from comparative_benchmark.runs.programs import program_of, types_for
 from comparative_benchmark.runs.published_program import Program
 from comparative_benchmark.runs.trial import Trial
-from openxla.benchmark.artifacts import installing, lock_file
+from openxla.benchmark.artifacts import installing, lock_file, published_urls
 from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.artifacts.cache import Cache
 from openxla.benchmark.artifacts.fetch import FetchedModel, FetchError, FetchOptions, Source, fetch
@@ -27,6 +30,7 @@ from openxla.benchmark.def_types import BenchmarkCase
 _SAY_EVERY_S = 10.0
 # A server that is down is down for all models: a run must not wait long to find that out.
 _ATTEMPTS = 3
+_WAYS_OUT = "run with --no-download to use what is here, or with --generate-artifacts to make them"
 
 
 class Fetching:
@@ -41,7 +45,6 @@ class Fetching:
 
     Attributes:
       locks: by model.
-      locked: sha256 of their manifests.
     """
 
     def __init__(
@@ -54,13 +57,47 @@ class Fetching:
         cache: Cache | None = None,
     ) -> None:
         self.locks = lock_file.read_all() if locks is None else dict(locks)
-        self.locked = frozenset(lock.manifest_sha256 for lock in self.locks.values())
+        # Of models that a URL names, and why nothing is there for others.
+        self._urls: dict[str, str] = {}
+        self._nowhere: dict[str, str] = {}
         self._announce = announce
         self._only_local = only_local
         self._programs = programs
         self._cache = cache or Cache()
         self._fetched: dict[str, FetchedModel] = {}
         self._errors: dict[str, str] = {}
+
+    @property
+    def locked(self) -> frozenset[str]:
+        """The sha256 of all manifests that are locked."""
+        return frozenset(lock.manifest_sha256 for lock in self.locks.values())
+
+    def lock_urls(self, cases: Iterable[BenchmarkCase]) -> None:
+        """Locks what the definitions of models name by a URL, where no lock file names it.
+
+        What cannot be had costs the trials of its model. Where nothing may be transferred, only
+        what was locked earlier is.
+        """
+        urls = {
+            case.model.name: published_urls.written(url)
+            for case in cases
+            if (url := case.model.artifacts_dir_url) and case.input_data.content_sha256 is None
+            if case.model.name not in self.locks
+        }
+        found, errors = published_urls.locked(
+            urls, cache=self._cache, only_local=self._only_local, attempts=_ATTEMPTS
+        )
+        self.locks |= found
+        self._urls = {model: urls[model] for model in found}
+        self._nowhere = {
+            model: f"the artifacts of {model}, published at {urls[model]}, cannot be had: "
+            f"{reason}. Correct the artifacts_dir_url of the model, {_WAYS_OUT}"
+            for model, reason in errors.items()
+        }
+
+    def why_not_published(self, case: BenchmarkCase) -> str | None:
+        """Returns why nothing can be had from where a definition says that it is published."""
+        return None if case.input_data.content_sha256 else self._nowhere.get(case.model.name)
 
     def is_locked(self, case: BenchmarkCase) -> bool:
         """Returns whether a case's artifacts are published; a user's own inputs never are."""
@@ -122,8 +159,9 @@ class Fetching:
         url = self.locks[case.model.name].url
         installed = installing.install_workload(found, url=url, case=case, workload=trial.workload)
         if installed is None:
+            state = "published" if case.model.name in self._urls else "locked"
             self._announce(
-                f"{trial.workload.label}: nothing that is locked at {url} is of these inputs and "
+                f"{trial.workload.label}: nothing that is {state} at {url} is of these inputs and "
                 "of the versions that are installed here"
             )
         return installed
@@ -153,10 +191,10 @@ class Fetching:
         if not self.is_locked(case):
             return None
         if reason := self._errors.get(model):
+            state = "published" if model in self._urls else "locked"
             raise ArtifactError(
-                f"the artifacts of {model}, locked at {self.locks[model].url}, cannot be had: "
-                f"{reason}. Run with --no-download to use what is here, or with "
-                "--generate-artifacts to make them"
+                f"the artifacts of {model}, {state} at {self.locks[model].url}, cannot be had: "
+                f"{reason}. {_WAYS_OUT[0].upper()}{_WAYS_OUT[1:]}"
             )
         return self._fetched.get(model)
 

@@ -85,6 +85,13 @@ class Preparation:
             temporary_folder("prepare") as folder,
             SessionPool(folder=Path(folder), log_dir=self._settings.log_dir) as self._pool,
         ):
+            if self._settings.use_locks and not self._settings.generate_artifacts:
+                self._fetching.lock_urls(trial.case for trial in trials)
+                for trial in trials:
+                    if reason := self._fetching.why_not_published(trial.case):
+                        self.failures[trial.case.name] = SessionEnded(
+                            Status.FAILED, "artifacts", reason
+                        )
             # What is locked comes first: it serves the models of other frameworks, too.
             ordered = sorted(
                 _by_reference(trials), key=lambda trial: not self._fetching.is_locked(trial.case)
@@ -105,6 +112,9 @@ class Preparation:
         Raises:
           SessionEnded: there is none, or it cannot be had.
         """
+        if trial.case.name in self.failures and self._fetching.why_not_published(trial.case):
+            # Nor is it judged by what another model of its workload has.
+            raise self.failures[trial.case.name]
         try:
             program = self._fetching.program(trial)
         except ArtifactError as error:

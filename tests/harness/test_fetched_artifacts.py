@@ -338,3 +338,110 @@ def test_a_published_workload_is_found_in_process(machine, lock, case, monkeypat
     found = workload_store.find(workload_of(case), locked={lock.manifest_sha256})
     assert found is not None
     assert found.origin["url"] == lock.url
+
+
+NAMED = """
+import attrs
+from cbs_test_plugin import suite
+from openxla.benchmark import def_types
+
+ALL_BENCHMARKS = [
+    attrs.evolve(case, model=attrs.evolve(case.model, artifacts_dir_url={urls!r}[case.model.name]))
+    for case in suite.ALL_BENCHMARKS if case.model.name in {urls!r}
+]
+"""
+
+
+@pytest.fixture
+def named(machine, tmp_path):
+    """Runs models whose definitions name these URLs."""
+
+    def run(urls, *arguments):
+        (tmp_path / "suite").mkdir(exist_ok=True)
+        (tmp_path / "suite" / "named_suite.py").write_text(NAMED.format(urls=urls))
+        machine.environment["PYTHONPATH"] = python_path(tmp_path / "suite")
+        names = "|".join(urls)
+        return machine.run(
+            *("--suite", "named_suite", "-name", f"models/({names})/.+", "--backend"),
+            *("test_numpy", "-w", "1", "-iter", "3", "--run-in-process", *arguments),
+        )
+
+    return run
+
+
+def test_what_a_definition_names_is_used_and_asked_for_once(machine, server, publish, named):
+    url = publish().url
+    run = named({MODEL: f"{url}/"})
+    assert run.code == 0, run.err
+    assert "inputs and truth of" not in run.err
+    assert record_of(run)[1]["artifact_source"]["url"] == url
+    # Also if something else is published there meanwhile: these bytes are what was measured on.
+    server.put(f"{MODEL}/manifest.json", b"{}")
+    server.requests.clear()
+    again = named({MODEL: url})
+    assert record_of(again)[1]["artifact_source"] == record_of(run)[1]["artifact_source"]
+    assert named({MODEL: url}, "--no-download").code == 0
+    assert server.requests == []
+    # Until it is removed here.
+    done = subprocess.run(
+        [sys.executable, "-m", "comparative_benchmark", "artifacts", "rm", MODEL],
+        env=machine.environment,
+        check=False,
+    )
+    assert done.returncode == 0
+    refused(named({MODEL: url}), f"{url}/manifest.json", "manifest_version", "artifacts_dir_url")
+
+
+def test_a_url_that_leads_nowhere_is_refused_in_a_line(named):
+    with fault_server() as closed:
+        dead = closed.url
+    other = "TOY_FLOODS"
+    run = named({MODEL: f"{dead}/{MODEL}", other: f"{dead}/{other}"})
+    assert set(run.statuses.values()) == {"failed"}
+    assert "inputs and truth of" not in run.err
+    refused(run, f"{dead}/{other}", "gave up after 3 attempts", "--generate-artifacts")
+    # All are told of the one that was asked for.
+    reasons = [record["reason"] for record in run.document["benchmarks"]]
+    assert all(f"{dead}/{other}/manifest.json" in reason for reason in reasons) or all(
+        f"{dead}/{MODEL}/manifest.json" in reason for reason in reasons
+    )
+    made = named({MODEL: f"{dead}/{MODEL}"}, "--generate-artifacts")
+    assert made.code == 0
+    # What is here is taken only if the user says so.
+    refused(named({MODEL: f"{dead}/{MODEL}"}), "--no-download to use what is here")
+    assert named({MODEL: f"{dead}/{MODEL}"}, "--no-download").code == 0
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("no/such/folder", "manifest.json names the digest of each file"),
+        (MODEL, "what is there is TOY_NONE"),
+        ("../%", "HTTP 404"),
+        ("a b", "contains spaces"),
+        ("x?y=1", "cannot have a query"),
+    ],
+)
+def test_a_url_of_something_else_costs_its_own_model(server, publish, named, place, words):
+    right = publish().url
+    other = "TOY_FLOODS"
+    run = named({MODEL: right, other: f"{server.url}/{place}"})
+    found = {record["definition"]["model"]: record for record in run.document["benchmarks"]}
+    assert found[MODEL]["status"] == "ok", run.err
+    assert found[other]["status"] == "failed"
+    assert words in found[other]["reason"]
+    assert "\n" not in found[other]["reason"]
+
+
+def test_a_lock_file_comes_before_a_url(server, lock, named):
+    server.requests.clear()
+    run = named({MODEL: f"{server.url}/elsewhere"})
+    assert record_of(run)[1]["artifact_source"]["url"] == lock.url
+    assert not any("elsewhere" in path for path, _ in server.requests)
+
+
+def test_a_url_may_be_a_directory(publish, named, tmp_path):
+    publish()
+    run = named({MODEL: str(tmp_path / "publication")})
+    assert run.code == 0, run.err
+    assert record_of(run)[1]["artifact_source"]["url"] == str(tmp_path / "publication")

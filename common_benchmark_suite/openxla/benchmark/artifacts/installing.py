@@ -120,8 +120,8 @@ def _manifest_of(
             others.append(found.workload["digest"])
     if others:
         raise ArtifactError(
-            f"{where} is locked, but contains workload {workload.label}-{others[0][:12]} instead "
-            f"of {workload.id}: the definitions have changed since; {_REPAIR}"
+            f"{where} contains workload {workload.label}-{others[0][:12]} instead of "
+            f"{workload.id}: the definitions have changed since; {_REPAIR}"
         )
     return None
 
@@ -236,7 +236,7 @@ def _checked_digests(case: BenchmarkCase, manifest: Path, where: str) -> Mapping
     if differing:
         key = differing[0]
         raise ArtifactError(
-            f"{where} is locked, but contains another checkpoint: its {key} is "
+            f"{where} contains another checkpoint: its {key} is "
             f"{found.get(key)!r}, but {case.model.name} has {due[key]!r}; {_REPAIR}"
         )
     return digests

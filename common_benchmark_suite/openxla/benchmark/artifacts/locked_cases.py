@@ -11,7 +11,7 @@ from openxla.benchmark.root import locks_dir
 def with_urls(cases: Sequence[BenchmarkCase]) -> list[BenchmarkCase]:
     """Returns cases whose models have the `artifacts_dir_url` that is locked for them.
 
-    A model that is not locked keeps the URL of its definition; nothing is ever fetched by that.
+    A model that is not locked keeps the URL of its definition (see `published_urls`).
 
     Raises:
       DefinitionError: a lock file is damaged; the message names it.
