@@ -1,6 +1,12 @@
-"""The two functions of torchao's benchmarking guide that its users call."""
+"""The two functions of torchao's benchmarking guide, which its users call and extend.
+
+Write a branch of your own where the comments are. The YAML may then name it, and so may
+`cbs run --backend pt_inductor:inductor+NAME`. Workers import this file; define your models in it.
+"""
 
 from typing import Any
+
+import torch
 
 from comparative_benchmark import recipes
 from comparative_benchmark.backends.api import load_object
@@ -24,6 +30,7 @@ def string_to_config(quantization: str | None, sparsity: str | None, **kwargs: A
     named = [name for name in (quantization, sparsity) if name and name != BASELINE]
     if not named:
         return None
+    # Your recipes: `elif quantization == "my_new_quantization": return MyNewQuantizationConfig()`
     for name in named:
         recipes.parse(name)  # an unknown one is told, not left out
     chosen = recipes.chosen_among(named)
@@ -37,7 +44,7 @@ def create_model_and_input_data(
     m: int,
     k: int,
     n: int,
-    high_precision_dtype: Any = "torch.bfloat16",
+    high_precision_dtype: Any = torch.bfloat16,
     device: str = "cuda",
     activation: str = "relu",
 ) -> tuple[Any, Any]:
@@ -56,13 +63,24 @@ def create_model_and_input_data(
       DefinitionError: no such layer, or none of that shape.
     """
     name = f"ln_linear_{activation}" if model_type == "ln_linear" else model_type
-    operator, data_type = operators.get(name), data_type_of(str(high_precision_dtype))
+    if name in operators.operators():
+        model, input_data = _layer(name, (m, k, n), str(high_precision_dtype), device)
+    # Your models: `elif model_type == "my_custom_model":`, which sets `model` and `input_data`.
+    else:
+        raise operators.unknown(name)
+    return model, input_data
+
+
+def _layer(
+    name: str, shape: tuple[int, int, int], data_type: str, device: str
+) -> tuple[Any, torch.Tensor]:
+    operator = operators.get(name)
     if not isinstance(operator, Layer):
         raise TypeError(f"{name} has no weights, so no recipe applies to it")
     from openxla.benchmark.models.pt.tensors import as_tensor
     from openxla.benchmark.operators.in_torch import create_model
 
-    sizes = dict(zip("mkn", operator.shape(m, k, n), strict=True))
-    model = create_model(model_name=name, data_type=data_type, **sizes)
+    sizes = dict(zip("mkn", operator.shape(*shape), strict=True))
+    model = create_model(model_name=name, data_type=data_type_of(data_type), **sizes)
     (inputs,) = model.preprocess(model.generate_default_inputs())
     return model.layer.to(device), as_tensor(inputs).to(device)

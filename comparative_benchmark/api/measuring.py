@@ -9,7 +9,8 @@ import attrs
 
 from comparative_benchmark.api import foreign
 from comparative_benchmark.api.selection import Selection
-from comparative_benchmark.backends.api import UnknownBackendError, get_backend
+from comparative_benchmark.backends.api import UnknownBackendError, get_backend, origin_of
+from comparative_benchmark.machine import nvml
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import DEFAULT_BASELINE
 from comparative_benchmark.results.record import Result, Status
@@ -129,13 +130,47 @@ def plan_run(
         raise UsageError("nothing to run: no selected backend supports a selected case")
     if settings.in_process:
         _check_one_process(plan.trials)
+    trials = _with_device(chosen.admitted(plan.trials, settings))
     return PlannedRun(
-        trials=chosen.admitted(plan.trials, settings),
+        trials=trials,
         selection=chosen,
         settings=settings,
         baseline=baseline,
         absent=absent,
     )
+
+
+def _with_device(trials: Sequence[Trial]) -> list[Trial]:
+    """Returns the trials; those for a GPU that is not there are refused before anything is made.
+
+    Backends of other packages may know GPUs that are unknown here.
+    """
+
+    def lacks_gpu(trial: Trial) -> bool:
+        # What is not installed has a reason of its own.
+        competitor = trial.competitor
+        origin = origin_of(competitor.backend)
+        return (
+            trial.refused is None
+            and trial.device.accelerator_type == "gpu"
+            and origin is not None
+            and origin.built_in
+            and competitor.compiler.accelerator in (None, "gpu")
+            and competitor.is_installed
+        )
+
+    if not any(map(lacks_gpu, trials)) or (reason := nvml.why_no_gpu()) is None:
+        return list(trials)
+    return [
+        attrs.evolve(
+            trial,
+            refused=f"{trial.device.name}: {reason}; check `nvidia-smi`, or choose another device, "
+            "such as -device host-cpu",
+        )
+        if lacks_gpu(trial)
+        else trial
+        for trial in trials
+    ]
 
 
 def measure(
@@ -162,9 +197,10 @@ def measure(
     planned = plan_run(options, observer.say, selection=selection)
     for line in planned.selection.before(planned.trials, planned.settings):
         observer.say(line)
-    if outlook := _outlook(planned.trials, planned.settings):
+    tried = [trial for trial in planned.trials if trial.refused is None]
+    if outlook := _outlook(tried, planned.settings):
         observer.say(outlook)
-    if isinstance(planned.settings.sampling, SamplingRule):
+    if tried and isinstance(planned.settings.sampling, SamplingRule):
         wait_for_quiet(observer.say, ask=ask)
     try:
         results = runner.execute(

@@ -4,9 +4,14 @@ nvidia-smi would tell the same, but starting it takes far longer than a block.
 """
 
 import ctypes
+import os
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+# Of AMD's driver, of Windows below Linux, and of NVIDIA's boards without PCI.
+_OTHER_NODES = ("dev/kfd", "dev/dxg", "dev/nvhost*", "dev/nvgpu*", "dev/nvmap")
+_NODES = ("dev/nvidia*", "proc/driver/nvidia", *_OTHER_NODES)
 _SUCCESS, _TOO_SMALL = 0, 7
 _CLOCK_SM = 1
 # The newer name first; drivers before 535 have the older one alone.
@@ -54,6 +59,23 @@ def library() -> Any:
     except OSError:
         return None
     return found if found.nvmlInit_v2() == _SUCCESS else None
+
+
+def why_no_gpu() -> str | None:
+    """Returns why no framework can use a GPU of this machine; None if one may be there.
+
+    Only what is certain counts: a driver that is unknown here may have nodes of its own.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and visible.strip() in ("", "-1"):
+        return f"CUDA_VISIBLE_DEVICES={visible!r} hides all GPUs"
+    if not any(next(Path("/").glob(node), None) for node in _NODES):
+        return "this machine has no GPU: no driver has a device in /dev"
+    nvml = library()
+    others = any(next(Path("/").glob(node), None) for node in _OTHER_NODES)
+    if nvml is not None and not others and count(nvml) == 0:
+        return "the NVIDIA driver finds no GPU"
+    return None
 
 
 def count(nvml: Any) -> int:

@@ -7,6 +7,7 @@ that is looked up, nothing that is evaluated. What cannot be is told with line a
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import attrs
 import yaml
@@ -14,12 +15,14 @@ import yaml
 from comparative_benchmark import recipes
 from comparative_benchmark.micro import shapes
 from comparative_benchmark.micro.shapes import Shape
+from comparative_benchmark.recipes import own
 from comparative_benchmark.terminal.options import UsageError
 from comparative_benchmark.terminal.yaml_file import YamlFile
 from openxla.benchmark import brought, operators
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 from openxla.benchmark.nearest import choices
+from openxla.benchmark.operators import guide_functions
 from openxla.benchmark.operators.definition import Layer
 
 BASELINE = "baseline"
@@ -66,6 +69,7 @@ class ModelEntry:
       device: as `-device` has it.
       training: whether it runs forward and backward, as `benchmark_mode` says.
       case: of a whole model, which `model_type` then names; None of a layer.
+      own: whether it is a model of `create_model_and_input_data()` that nothing else knows.
     """
 
     name: str
@@ -79,6 +83,7 @@ class ModelEntry:
     memory_profiler: bool
     case: BenchmarkCase | None = None
     training: bool = False
+    own: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -143,6 +148,11 @@ class _Reader:
         mode = self._choice(fields.get("benchmark_mode"), _MODES, "inference")
         if mode == TRAINING and any(model.case for model, _ in models):
             self._fail(fields["benchmark_mode"], "whole models are measured forward only")
+        if mode == TRAINING and any(model.own for model, _ in models):
+            self._fail(
+                fields["benchmark_mode"],
+                "models of create_model_and_input_data() are measured forward only",
+            )
         return Config(
             mode=mode,
             # What others are compared with is measured whether it is named or not.
@@ -179,10 +189,9 @@ class _Reader:
         kind = "ln_linear_relu" if kind == "ln_linear" else kind
         case = self._whole_model(fields, kind)
         layers = [n for n, item in operators.operators().items() if isinstance(item, Layer)]
-        if case is None and kind not in layers:
-            self._fail(
-                fields["model_type"], f"unknown model type {kind!r}; {choices(kind, layers)}"
-            )
+        is_own = case is None and kind not in layers
+        if is_own and not guide_functions.may_be(kind):
+            self._unknown_model(fields["model_type"], kind, layers)
         if case is None and "matrix_shapes" not in fields:
             self._fail(node, "'matrix_shapes' is missing")
         compiles = self._flag(fields.get("use_torch_compile"), default=True)
@@ -204,10 +213,26 @@ class _Reader:
             profiler=self._flag(fields.get("enable_profiler"), default=False),
             memory_profiler=self._flag(fields.get("enable_memory_profiler"), default=False),
             case=case,
+            own=is_own,
         )
         if not found.shapes:
             self._fail(fields["matrix_shapes"], "no shape to measure")
+        if is_own:
+            shape = min((s for _, s in found.shapes if s), key=lambda s: s.m * s.k * s.n)
+            sizes = (shape.m, shape.k, shape.n)
+            if reason := guide_functions.why_no_model(kind, sizes, found.data_type):
+                self._unknown_model(fields["model_type"], kind, layers, reason)
         return found, "use_torch_compile" in fields
+
+    def _unknown_model(
+        self, node: yaml.Node, kind: str, layers: Sequence[str], reason: str | None = None
+    ) -> NoReturn:
+        told = guide_functions.told(reason) if reason else ""
+        self._fail(
+            node,
+            f"unknown model type {kind!r}; {choices(kind, layers)}; {told}"
+            f"{guide_functions.MODEL_HINT}",
+        )
 
     def _whole_model(self, fields: dict[str, yaml.Node], kind: str) -> BenchmarkCase | None:
         """Returns the case of a model of the suite, or of the user's own; None of a layer."""
@@ -304,7 +329,9 @@ class _Reader:
                 try:
                     recipes.parse(name)
                 except recipes.RecipeError as error:
-                    self._fail(item, str(error))
+                    if reason := own.why_none(name):
+                        told = guide_functions.told(reason)
+                        self._fail(item, f"{error}; {told}{guide_functions.RECIPE_HINT}")
             found.append(name if name not in ("None", "null", "") else BASELINE)
         return found
 

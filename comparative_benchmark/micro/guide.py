@@ -17,6 +17,7 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import ProfileRecord, Result, Status
 from openxla.benchmark.comparative_suite.operator_cases import cases, model_name
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
+from openxla.benchmark.operators import guide_functions
 
 BACKEND, EAGER = "pt_inductor", "eager"
 # Sparsities, and what torchao applies them together with.
@@ -39,13 +40,15 @@ _SPEEDUPS = ("eager speedup on baseline", "compile speedup on baseline")
 COLUMNS = (
     *(*_SHARED, *_TIMES, *_SPEEDUPS, "eager vs compile speedup", "profiler_json_path"),
     *("memory_profile_path", "memory_visualization_path", "memory_stats"),
-    # Not of the guide: whether there is a number, how good it is, and what is left of the weights.
-    *("status", "reason", "sqnr_db", "weights_mb"),
+    # Not of the guide: whether there is a number, how good it is, what is left of the weights, and
+    # what other processes took.
+    *("status", "reason", "sqnr_db", "weights_mb", "disturbed"),
 )
 FIRST_COLUMNS = (
     *(*_SHARED[:7], "use_torch_compile", *_SHARED[7:], "baseline_inference_time_in_ms"),
     *("model_inference_time_in_ms", "speedup", "profiler_json_path", "memory_profile_path"),
     *("memory_visualization_path", "memory_stats", "status", "reason", "sqnr_db", "weights_mb"),
+    "disturbed",
 )
 _NAMES = {"fp32": "torch.float32", "fp16": "torch.float16", "bf16": "torch.bfloat16"}
 
@@ -117,6 +120,9 @@ def cases_of(model: ModelEntry) -> list[BenchmarkCase]:
     """Returns the cases of a model, in PyTorch."""
     if model.case is not None:
         return [model.case]
+    if model.own:
+        shapes = dict.fromkeys(shape for _, shape in model.shapes if shape)
+        return [guide_functions.case(model.model_type, s, model.data_type) for s in shapes]
     return cases(
         [model.model_type],
         [shape for _, shape in model.shapes if shape],
@@ -162,6 +168,7 @@ class Table:
                 "model_inference_time_in_ms": times[3] if row.model.compiler else times[1],
                 "speedup": _ratio(*(times[2:] if row.model.compiler else times[:2])),
                 **_ending(row, found, ended),
+                "disturbed": _disturbed(found),
                 "sqnr_db": next((value for value in sqnr if value is not None), None),
                 "memory_stats": _peak_mb(found[3] or found[1]),
                 "weights_mb": _held_mb(found[1] or found[3]),
@@ -213,9 +220,18 @@ def _ending(
     if ended:
         return {"status": ended.status.value, "reason": ended.reason or ""}
     wanted = found if row.model.compiler else found[:2]
-    if not all(wanted):
+    measured = [result for result in wanted if result]
+    if len(measured) < len(wanted):
         return {"status": "left_out", "reason": "the budget was too short; continue with --resume"}
-    return {"status": "ok", "reason": ""}
+    words = [result.word for result in measured]
+    return {"status": next((word for word in words if word != Status.OK), "ok"), "reason": ""}
+
+
+def _disturbed(found: Sequence[Result | None]) -> str:
+    """Returns what disturbed the trials that a row's numbers are of; empty if nothing did."""
+    contentions = (result.measured.contention for result in found if result and _is_ok(result))
+    reasons = [c.reasons[0] for c in contentions if c and c.contended and c.reasons]
+    return "; ".join(dict.fromkeys(reasons))
 
 
 def _is_ok(result: Result) -> bool:
@@ -277,6 +293,8 @@ def _model_name(row: Row) -> str:
         assert row.model.case is not None
         return row.model.case.model.name
     model, pytorch = row.model, ModelFrameworkType.PYTORCH
+    if model.own:
+        return guide_functions.model_name(model.model_type, row.shape, model.data_type)
     return model_name(
         model.model_type, model.data_type, pytorch, row.shape, backward=model.training
     )
@@ -322,7 +340,13 @@ def _records(line: Mapping[str, Any], arch: str) -> Iterator[dict[str, Any]]:
                 "name": "micro-benchmark api",
                 "mode": line["mode"],
                 "dtype": "-".join(filter(None, (line["quantization"], line["sparsity"]))),
-                "extra_info": {"device": line["device"], "arch": arch},
+                "extra_info": {
+                    "device": line["device"],
+                    "arch": arch,
+                    # Not of the guide, as in the other table.
+                    "status": line["status"],
+                    "disturbed": line["disturbed"],
+                },
             },
             "model": {
                 # A whole model is called what the file calls it.

@@ -16,6 +16,8 @@ from comparative_benchmark.micro.options import DATA_TYPES
 from comparative_benchmark.micro.summary import by_competitor
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Result
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.terminal.options import (
     EXIT_FAILED,
     EXIT_OK,
@@ -123,11 +125,16 @@ def _race(
             cases=chosen,
             share_workers=not options.own_workers,
             refuse=why_too_large,
-            before=lambda trials, settings: [str(estimate(trials, settings))],
+            before=_outlook,
         ),
         after,
     )
     return code, found
+
+
+def _outlook(trials: Sequence[Trial], settings: RunSettings) -> list[str]:
+    found = estimate(trials, settings)
+    return [str(found)] if found.trials else []
 
 
 def _run_guide(options: argparse.Namespace) -> int:

@@ -33,6 +33,7 @@ from comparative_benchmark.backends.torch_export import refusing
 from comparative_benchmark.backends.torch_modules import to_numpy
 from comparative_benchmark.backends.training import StepParts, TrainingLoop
 from comparative_benchmark.pt_inductor import (
+    BACKEND,
     aot,
     cuda,
     dynamo,
@@ -40,7 +41,7 @@ from comparative_benchmark.pt_inductor import (
     profiler,
     torchao_recipes,
 )
-from comparative_benchmark.recipes import chosen_among
+from comparative_benchmark.recipes import chosen_among, own
 from openxla.benchmark.models.generation import GenerationModel
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
@@ -76,6 +77,7 @@ class PtInductor(Backend):
         self._inputs: tuple[torch.Tensor, ...] = ()
         self._model: Any = None
         self._run: Any = None
+        own.accept_among(context.options, BACKEND.compiler(context.compiler).options)
         self._recipe = chosen_among(context.options)
         self._applied: dict[str, Any] | None = None
         self._ahead: aot.AotProgram | None = None

@@ -4,7 +4,7 @@ torchao leaves a layer as it is where a recipe does not fit it, and says nothing
 looked at afterwards: the class of its weight, and the bytes that it holds.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
     linear = [part for root in modules.of(model) for part in _linear(root)]
     if not linear:
         raise UnsupportedError(f"{recipe.label} needs linear layers, but the model has none")
-    before = _weight_bytes(model)
+    before, states = _weight_bytes(model), _states(model)
     try:
         config, weight_class = load_object(recipe.apply_in("pt_inductor"))(**recipe.values)
         for module in modules.of(model):
@@ -48,6 +48,8 @@ def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
         raise UnsupportedError(
             f"torchao cannot apply {recipe.label}: {_first_line(error)}"
         ) from error
+    if weight_class is None:
+        return _changes(model, recipe, before, states)
     # A recipe changes the class of weights, or puts layers of another class in place of them.
     linear = [part for root in modules.of(model) for part in _linear(root)]
     classes = [type(part).__name__ for part in linear]
@@ -70,6 +72,45 @@ def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
         "bytes_before": before,
         "bytes_after": _weight_bytes(model),
     }
+
+
+def _changes(
+    model: Any, recipe: Chosen, bytes_before: int, before: dict[str, tuple[str, str, int, int]]
+) -> dict[str, Any]:
+    """Returns what a recipe did that does not say which weights it makes.
+
+    Raises:
+      NotAppliedError: every linear layer is as it was.
+    """
+    after = _states(model, of=before)
+    changed = [name for name, state in before.items() if after.get(name) != state]
+    if not changed:
+        raise NotAppliedError(f"{recipe.label} changed 0 of {len(before)} linear layers")
+    classes = [after[name][1] for name in changed if name in after]
+    return {
+        "name": recipe.label,
+        "layers": len(changed),
+        "linear": len(before),
+        "weight_class": max(set(classes), key=classes.count) if classes else "none",
+        "bytes_before": bytes_before,
+        "bytes_after": _weight_bytes(model),
+    }
+
+
+def _states(model: Any, of: Container[str] | None = None) -> dict[str, tuple[str, str, int, int]]:
+    """Returns, by name, what changes with a linear layer: its class, and its weights."""
+    found = {}
+    for place, root in enumerate(modules.of(model)):
+        for name, part in root.named_modules():
+            key = f"{place}.{name}"
+            if key in of if of is not None else isinstance(part, torch.nn.Linear):
+                weight = getattr(part, "weight", None)
+                stores = list(_plain(weight)) if isinstance(weight, torch.Tensor) else []
+                pointer = stores[0].data_ptr() if stores else 0
+                # torch has no other name for how often a tensor was written to.
+                version = stores[0]._version if stores else 0  # noqa: SLF001
+                found[key] = (type(part).__name__, type(weight).__name__, pointer, version)
+    return found
 
 
 def _linear(root: torch.nn.Module) -> Iterator[torch.nn.Linear]:

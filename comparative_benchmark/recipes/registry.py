@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import attrs
 
@@ -10,6 +11,8 @@ from openxla.benchmark.nearest import choices
 from openxla.benchmark.plugins import plugins
 
 GROUP = "comparative_benchmark.recipes"
+# By their whole name; see `accept`.
+_accepted: dict[str, "Recipe"] = {}
 
 
 class RecipeError(LookupError):
@@ -80,12 +83,12 @@ class Chosen:
     Attributes:
       label: as the user wrote it, e.g. `intx-4-64`.
       recipe: which.
-      values: of its parameters.
+      values: of its parameters; of one that is not registered, the label.
     """
 
     label: str
     recipe: Recipe
-    values: Mapping[str, int]
+    values: Mapping[str, Any]
 
     @property
     def min_sqnr_db(self) -> float:
@@ -125,12 +128,22 @@ def recipes() -> Mapping[str, Recipe]:
     return {name: found[name] for name in sorted(found)}
 
 
+def accept(label: str, recipe: Recipe) -> None:
+    """Takes a name, with its parameters, for a recipe that is not registered.
+
+    Who applies it gets the name as `label`.
+    """
+    _accepted[label] = recipe
+
+
 def parse(text: str) -> Chosen:
     """Returns the recipe that a name with parameters stands for; the whole of it must match.
 
     Raises:
       RecipeError: it stands for none.
     """
+    if text in _accepted:
+        return Chosen(label=text, recipe=_accepted[text], values={"label": text})
     name = text
     given: list[str] = []
     while name not in recipes():

@@ -14,7 +14,8 @@ from comparative_benchmark.backends.api import (
 )
 from comparative_benchmark.judge import quantized_verification
 from comparative_benchmark.judge.quantized_verification import MIN_SQNR
-from comparative_benchmark.recipes import Chosen, RecipeError, chosen_among, parse
+from comparative_benchmark.recipes import Chosen, RecipeError, chosen_among, own, parse
+from comparative_benchmark.recipes.registry import is_one
 from comparative_benchmark.recipes.rounding import ROUNDING_OF_PRECISION, Rounding
 from comparative_benchmark.results.record import ResultKey
 from comparative_benchmark.runs.environments import Environment
@@ -279,6 +280,9 @@ def _check_recipe(backend: BackendInfo, compiler: CompilerInfo, option: str) -> 
     try:
         parse(option).apply_in(backend.name)
     except RecipeError as error:
+        # As the last resort: that takes a process.
+        if backend.name == own.BACKEND and not is_one(option) and own.why_none(option) is None:
+            return
         raise UnknownBackendError(
             f"{backend.name}:{compiler.name} has no option {option!r}; choices are {known} and "
             f"recipes: {error}"

@@ -20,6 +20,8 @@ Plain: TypeAlias = "dict[str, Plain] | list[Plain] | str | int | float | bool | 
 _MOST_BYTES = 2**20
 # Files for people have a handful of levels; PyYAML's time grows with the square of the depth.
 _MOST_LEVELS = 20
+# A message may list all names that there are.
+_MOST_LETTERS = 1000
 # Python converts no integer of more than 4,300 digits.
 _LONGEST_NUMBER = 1000
 _INTEGER = re.compile(r"[-+]?[0-9]+")
@@ -81,7 +83,7 @@ class YamlFile:
         Raises:
           UsageError: always.
         """
-        raise UsageError(f"{self.place(node)}: {one_line(text, 500)}")
+        raise UsageError(f"{self.place(node)}: {one_line(text, _MOST_LETTERS)}")
 
     def place(self, node: Any) -> str:
         """Returns `file:line:column` of a node."""

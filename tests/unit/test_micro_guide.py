@@ -17,7 +17,7 @@ from msgspec import UNSET
 from comparative_benchmark.cli.command import main
 from comparative_benchmark.micro import guide
 from comparative_benchmark.micro.config import read
-from comparative_benchmark.results.record import Process, ProfileRecord, Status
+from comparative_benchmark.results.record import Contention, Process, ProfileRecord, Status
 from comparative_benchmark.runs.trial import parse_competitors
 from comparative_benchmark.terminal.options import UsageError
 
@@ -155,23 +155,26 @@ def test_a_table_that_cannot_be_written_is_told_before_anything_is_measured(tmp_
     assert "r.csv cannot be written: it is a directory" in capsys.readouterr().err
 
 
-def _result(model, compiler, status=Status.OK, median=1.0, recipe=None):
+def _result(model, compiler, status=Status.OK, median=1.0, recipe=None, *, disturbed=False):
     """What a results file holds of one trial, as far as the guide's table looks."""
     notes = {"recipe": {"bytes_after": 2_000_000}} if recipe else {}
     verification = attrs.make_class("V", ["sqnr_db"])(41.5 if recipe else None)
     made_of = ["median_latency_ms", "verification", "program", "processes", "device_memory_peak_mb"]
+    made_of.append("contention")
+    reasons = ("other processes used 0.4 of a CPU",) if disturbed else ()
+    contention = Contention(contended=disturbed, reasons=reasons)
     processes = [
         Process(host_memory_base_mb=300.0, host_memory_peak_mb=300.0 + own) for own in (9, 7, 5)
     ]
     measured = attrs.make_class("M", made_of)(
-        median, verification, attrs.make_class("P", ["notes"])(notes), processes, None
+        median, verification, attrs.make_class("P", ["notes"])(notes), processes, None, contention
     )
     definition = attrs.make_class("D", ["model", "backend", "compiler", "environment"])(
         model, "pt_inductor", compiler, None
     )
     profile = ProfileRecord(directory="profiles/x") if recipe else UNSET
-    made = attrs.make_class("R", ["status", "reason", "measured", "definition", "profile"])
-    return made(status, "no kernel", measured, definition, profile)
+    made = attrs.make_class("R", ["status", "reason", "measured", "definition", "profile", "word"])
+    return made(status, "no kernel", measured, definition, profile, status.value)
 
 
 def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
@@ -187,7 +190,7 @@ def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
         _result(name, "eager", median=4.0),
         _result(name, "eager+int8wo", median=2.0, recipe="int8wo"),
         _result(name, "inductor", median=1.0),
-        _result(name, "inductor+int8wo", median=2.0, recipe="int8wo"),
+        _result(name, "inductor+int8wo", median=2.0, recipe="int8wo", disturbed=True),
         _result(name, "eager+int8dq", Status.FAILED),
     ]
     table = guide.Table(found, guide.rows(found, model), results)
@@ -207,7 +210,10 @@ def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
 
     rows = list(csv.DictReader(io.StringIO(guide.csv_text(found, lines))))
     assert tuple(rows[0]) == guide.COLUMNS
-    assert ",".join(guide.COLUMNS) == f"{GUIDE_COLUMNS},status,reason,sqnr_db,weights_mb"
+    assert ",".join(guide.COLUMNS) == f"{GUIDE_COLUMNS},status,reason,sqnr_db,weights_mb,disturbed"
+    told = {(row["quantization"], row["sparsity"]): row["disturbed"] for row in rows}
+    assert told["int8wo", ""] == "other processes used 0.4 of a CPU"
+    assert told["baseline", ""] == ""
     older = attrs.evolve(found, first_generation=True)
     (first, *_) = csv.DictReader(io.StringIO(guide.csv_text(older, lines)))
     assert first["use_torch_compile"] == "True"
@@ -218,7 +224,12 @@ def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
             "name": "micro-benchmark api",
             "mode": "inference",
             "dtype": "int8wo",
-            "extra_info": {"device": "cpu", "arch": "a CPU"},
+            "extra_info": {
+                "device": "cpu",
+                "arch": "a CPU",
+                "status": "ok",
+                "disturbed": "other processes used 0.4 of a CPU",
+            },
         },
         "model": {
             "name": "64-128-64",

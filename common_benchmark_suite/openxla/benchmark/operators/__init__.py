@@ -7,6 +7,14 @@ as those of a model. A case of either is a case like any other: same artifacts, 
 float64, same races.
 """
 
-from openxla.benchmark.operators.definition import Argument, Layer, Operator, Values, get, operators
+from openxla.benchmark.operators.definition import (
+    Argument,
+    Layer,
+    Operator,
+    Values,
+    get,
+    operators,
+    unknown,
+)
 
-__all__ = ["Argument", "Layer", "Operator", "Values", "get", "operators"]
+__all__ = ["Argument", "Layer", "Operator", "Values", "get", "operators", "unknown"]

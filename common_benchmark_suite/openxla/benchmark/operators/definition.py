@@ -118,5 +118,10 @@ def get(name: str) -> Operator:
       DefinitionError: there is none.
     """
     if name not in operators():
-        raise DefinitionError(f"unknown operator {name!r}; {choices(name, operators())}")
+        raise unknown(name)
     return operators()[name]
+
+
+def unknown(name: str) -> DefinitionError:
+    """Returns what says that there is no operator of a name, and which there are."""
+    return DefinitionError(f"unknown operator {name!r}; {choices(name, operators())}")

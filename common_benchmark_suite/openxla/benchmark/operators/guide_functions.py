@@ -1,0 +1,234 @@
+"""The two functions of torchao's guide that users edit: `benchmarks/microbenchmarks/utils.py`.
+
+`string_to_config()` makes recipes, and `create_model_and_input_data()` makes models. A name that
+the suite does not know may be one of theirs. Only workers and child processes import that file.
+"""
+
+import ast
+import functools
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from openxla.benchmark import bounded, root, testdata
+from openxla.benchmark.def_types import (
+    BenchmarkCase,
+    DefinitionError,
+    Model,
+    ModelFrameworkType,
+    ModelImplementation,
+)
+from openxla.benchmark.models.model_interfaces import InferenceModel
+from openxla.benchmark.python_files import import_file
+from openxla.benchmark.text import one_line
+
+FILE = "benchmarks/microbenchmarks/utils.py"
+RECIPE_HINT = (
+    f"to add a recipe, write a branch in string_to_config() of {FILE} in the checkout, or a file "
+    "for the entry point comparative_benchmark.recipes"
+)
+MODEL_HINT = (
+    f"to add a model type, define it in {FILE} of the checkout, with a branch in "
+    "create_model_and_input_data() (that file takes the place of "
+    "torchao/testing/model_architectures.py), or write a file for the entry point "
+    "openxla.benchmark.operators"
+)
+_NO_BRANCH = "it has no branch for it"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+# What the file itself imports; where another module is imported, names may be there.
+_OWN_IMPORTS = ("typing", "comparative_benchmark", "openxla", "torch", "torchao")
+# Importing the frameworks takes seconds, and they reserve memory for their libraries.
+_DEADLINE_S, _MEMORY_BYTES = 120.0, 32 << 30
+_SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+def file() -> Path | None:
+    """Returns the file with the functions; None if the suite does not run from a checkout."""
+    checkout = root.checkout()
+    return checkout / FILE if checkout is not None and (checkout / FILE).is_file() else None
+
+
+def may_be(name: str) -> bool:
+    """Tells whether the functions may know a name; imports nothing."""
+    path = file()
+    return path is not None and _may_know(path, name)
+
+
+def told(reason: str) -> str:
+    """Returns why a function made nothing, for the middle of a message; empty if it does not know.
+
+    Args:
+      reason: from `why_no_recipe` or `why_no_model`.
+    """
+    return "" if reason == _NO_BRANCH else f"{reason}; "
+
+
+def why_no_recipe(name: str) -> str | None:
+    """Returns why `string_to_config()` makes no recipe of a name; None if it makes one."""
+    return _asked(name, _recipe_probe, name)
+
+
+def why_no_model(name: str, shape: Sequence[int], data_type: str) -> str | None:
+    """Returns why `create_model_and_input_data()` makes no model of a name; None if it does."""
+    return _asked(name, _model_probe, name, tuple(shape), data_type)
+
+
+def _asked(name: str, probe: Any, *arguments: Any) -> str | None:
+    path = file()
+    if path is None or not _may_know(path, name):
+        return _NO_BRANCH
+    try:
+        answer: str | None = bounded.call(
+            probe, *arguments, deadline_s=_DEADLINE_S, memory_bytes=_MEMORY_BYTES
+        )
+    except (bounded.TooCostlyError, DefinitionError) as error:
+        return one_line(str(error))
+    return answer
+
+
+def _may_know(path: Path, name: str) -> bool:
+    """Tells whether it is worth while to import the file: most unknown names are misspelt."""
+    if not _NAME.fullmatch(name):
+        return False
+    try:
+        nodes = list(ast.walk(ast.parse(path.read_bytes())))
+    except (SyntaxError, ValueError):
+        return True  # it is told what is wrong with it
+    texts = (node.value for node in nodes if isinstance(node, ast.Constant))
+    if any(isinstance(text, str) and name.partition("-")[0] in text for text in texts):
+        return True
+    imported = [
+        *(alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names),
+        *(str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)),
+    ]
+    return any(module.partition(".")[0] not in _OWN_IMPORTS for module in imported)
+
+
+@functools.cache
+def _module() -> ModuleType:
+    path = file()
+    if path is None:
+        raise DefinitionError(f"there is no {FILE}: the suite does not run from a checkout")
+    return import_file("cbs_guide_functions", path)
+
+
+def config_of(name: str) -> Any:
+    """Returns what `string_to_config()` makes of a name; None if it makes nothing."""
+    function = _module().string_to_config
+    for given in ((name, None), (None, name)):
+        try:
+            found = function(*given)
+        except LookupError:  # ours says that there is no such recipe
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _recipe_probe(name: str) -> str | None:
+    try:
+        found = config_of(name)
+    except Exception as error:
+        return f"string_to_config() raised {type(error).__name__}: {error}"
+    return None if found is not None else _NO_BRANCH
+
+
+def _model_probe(name: str, shape: tuple[int, int, int], data_type: str) -> str | None:
+    try:
+        _made(name, shape, data_type)
+    except DefinitionError:  # ours says that there is no such layer
+        return _NO_BRANCH
+    except Exception as error:
+        m, k, n = shape
+        return (
+            f"create_model_and_input_data({name!r}, {m}, {k}, {n}) raised "
+            f"{type(error).__name__}: {error}"
+        )
+    return None
+
+
+def _made(name: str, shape: tuple[int, int, int], data_type: str) -> tuple[Any, tuple[Any, ...]]:
+    import torch
+
+    m, k, n = shape
+    dtype = getattr(torch, _SHORT[data_type])
+    made = _module().create_model_and_input_data(name, m, k, n, dtype, "cpu")
+    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module)):
+        raise TypeError("expected a torch.nn.Module and its input")
+    inputs = made[1] if isinstance(made[1], tuple | list) else (made[1],)
+    return made[0], tuple(inputs)
+
+
+def case(name: str, shape: Any, data_type: str) -> BenchmarkCase:
+    """Returns the case of a model of the function, in PyTorch."""
+    path = file()
+    sizes = {letter: getattr(shape, letter) for letter in "mkn"}
+    model = Model(
+        name=model_name(name, shape, data_type),
+        model_impl=ModelImplementation(
+            name="GUIDE_FUNCTION_PT",
+            tags=["operator"],
+            framework_type=ModelFrameworkType.PYTORCH,
+            module_path=__name__,
+        ),
+        model_parameters={
+            "model_name": name,
+            "data_type": data_type,
+            **sizes,
+            # An edited file makes another model.
+            "functions_sha256": hashlib.sha256(path.read_bytes()).hexdigest() if path else None,
+        },
+    )
+    return BenchmarkCase.build(model=model, input_data=testdata.INPUT_DATA_MODEL_DEFAULT)
+
+
+def model_name(name: str, shape: Any, data_type: str) -> str:
+    """Returns e.g. `MY_CUSTOM_MODEL_BF16_PT_64X128X256`."""
+    sizes = f"{shape.m}X{shape.k}X{shape.n}"
+    return f"{name.upper()}_{data_type.upper()}_PT_{sizes}"
+
+
+def create_model(
+    *, model_name: str, data_type: str, m: int, k: int, n: int, functions_sha256: str
+) -> Any:
+    """Returns the model of the function, with its input.
+
+    Raises:
+      DefinitionError: the file has changed since the run was planned, or makes no such model.
+    """
+    path = file()
+    if path is None or hashlib.sha256(path.read_bytes()).hexdigest() != functions_sha256:
+        raise DefinitionError(f"{FILE} has changed since this run was planned")
+    made, inputs = _made(model_name, (m, k, n), data_type)
+    return _class()(made, inputs)
+
+
+@functools.cache
+def _class() -> Any:
+    import torch
+
+    from openxla.benchmark.models.pt.tensors import as_tensor
+
+    class GuideModel(torch.nn.Module, InferenceModel):
+        """A module of the user's, with the input that was made beside it."""
+
+        def __init__(self, layer: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+            super().__init__()
+            self.layer = layer.eval().requires_grad_(requires_grad=False)
+            self._example = inputs
+
+        def generate_default_inputs(self) -> Any:
+            return self._example
+
+        def preprocess(self, raw_input: Any) -> Any:
+            from openxla.benchmark.brought.in_torch import as_array
+
+            return tuple(as_array(value) for value in raw_input)
+
+        def forward(self, *inputs: Any) -> Any:
+            return self.layer(*map(as_tensor, inputs))
+
+    return GuideModel

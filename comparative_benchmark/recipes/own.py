@@ -1,0 +1,60 @@
+"""Recipes that a user writes into `string_to_config()`, as torchao's guide describes."""
+
+from collections.abc import Collection
+from typing import Any
+
+from comparative_benchmark.recipes import registry
+from comparative_benchmark.recipes.registry import Recipe
+from openxla.benchmark.operators import guide_functions
+
+BACKEND = "pt_inductor"
+# The function names no limit: below the least one of our recipes a model has lost its signal.
+_MIN_SQNR_DB = 5.0
+
+
+def why_none(name: str) -> str | None:
+    """Returns why a name is no recipe of the function; None if it is one, which now counts.
+
+    A child process imports the function: this process imports no framework.
+    """
+    if reason := guide_functions.why_no_recipe(name):
+        return reason
+    accept(name)
+    return None
+
+
+def accept(name: str) -> None:
+    """Takes a name for a recipe of the function from now on."""
+    registry.accept(
+        name,
+        Recipe(
+            name=name,
+            description=f"from string_to_config() of {guide_functions.FILE}",
+            min_sqnr_db=lambda _: _MIN_SQNR_DB,
+            by_backend={BACKEND: f"{__name__}:with_torchao"},
+        ),
+    )
+
+
+def accept_among(options: Collection[str], known: Collection[str]) -> None:
+    """Accepts, in a worker, the options that the parent has accepted.
+
+    Args:
+      options: of a compiler.
+      known: those that are no recipes.
+    """
+    for option in options:
+        if option not in known and not registry.is_one(option):
+            accept(option)
+
+
+def with_torchao(label: str) -> tuple[Any, None]:
+    """Returns torchao's configuration; the class of weights that it makes is unknown.
+
+    Raises:
+      NotImplementedError: the function makes none.
+    """
+    config = guide_functions.config_of(label)
+    if config is None:
+        raise NotImplementedError(f"string_to_config() returned None for {label!r}")
+    return config, None
