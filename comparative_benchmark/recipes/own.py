@@ -54,7 +54,9 @@ def with_torchao(label: str) -> tuple[Any, None]:
     Raises:
       NotImplementedError: the function makes none.
     """
-    config = guide_functions.config_of(label)
+    # What the function does not know it asks the registry for.
+    with registry.registered_only():
+        config = guide_functions.config_of(label)
     if config is None:
         raise NotImplementedError(f"string_to_config() returned None for {label!r}")
     return config, None

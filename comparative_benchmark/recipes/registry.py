@@ -1,7 +1,8 @@
 """Which recipes there are, and what a name stands for."""
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -134,6 +135,17 @@ def accept(label: str, recipe: Recipe) -> None:
     Who applies it gets the name as `label`.
     """
     _accepted[label] = recipe
+
+
+@contextlib.contextmanager
+def registered_only() -> Iterator[None]:
+    """Gives a context in which no name counts that was accepted."""
+    kept = dict(_accepted)
+    _accepted.clear()
+    try:
+        yield
+    finally:
+        _accepted.update(kept)
 
 
 def parse(text: str) -> Chosen:

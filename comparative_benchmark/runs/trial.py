@@ -29,6 +29,7 @@ from openxla.benchmark.def_types import (
     ModelFrameworkType,
     Workload,
 )
+from openxla.benchmark.operators import guide_functions
 
 # What `--backend` calls all backends that are installed.
 ALL_BACKENDS = "all"
@@ -280,10 +281,13 @@ def _check_recipe(backend: BackendInfo, compiler: CompilerInfo, option: str) -> 
     try:
         parse(option).apply_in(backend.name)
     except RecipeError as error:
-        # As the last resort: that takes a process.
-        if backend.name == own.BACKEND and not is_one(option) and own.why_none(option) is None:
-            return
+        hint = ""
+        if backend.name == own.BACKEND and not is_one(option):
+            # As the last resort: that takes a process.
+            if (reason := own.why_none(option)) is None:
+                return
+            hint = f"; {guide_functions.told(reason)}{guide_functions.RECIPE_HINT}"
         raise UnknownBackendError(
             f"{backend.name}:{compiler.name} has no option {option!r}; choices are {known} and "
-            f"recipes: {error}"
+            f"recipes: {error}{hint}"
         ) from error

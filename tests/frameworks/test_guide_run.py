@@ -4,12 +4,14 @@ import csv
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from agreement_support import need
+from tests_support import python_path
 
 import comparative_benchmark as cb
 from comparative_benchmark.micro import plot
@@ -185,3 +187,87 @@ def test_a_sweep_is_drawn_by_shape_and_its_recipes_by_signal(tmp_path, recipes_e
     for title in ("linear, fp32", "linear, fp32, means over 2 shapes"):
         assert f"<!-- {title} -->" in drawn
     assert "<!-- signal-to-noise ratio, dB -->" in drawn
+
+
+RECIPES = """
+    elif quantization == "my_new_quantization":
+        from torchao.quantization import Int8WeightOnlyConfig
+
+        return Int8WeightOnlyConfig(**kwargs)
+    elif sparsity == "my_new_sparsity":
+        return lambda module: [p.mul_(p.abs() > p.abs().median()) for p in module.parameters()]
+    elif quantization == "my_idle_quantization":
+        return lambda module: None
+"""
+MODEL = """
+    elif model_type == "my_custom_model":
+        model = MyCustomModel(k, n, high_precision_dtype).to(device)
+        input_data = torch.randn(m, k, device=device, dtype=high_precision_dtype)
+"""
+CLASS = """
+class MyCustomModel(torch.nn.Module):
+    def __init__(self, input_dim, output_dim, dtype=torch.bfloat16):
+        super().__init__()
+        self.layer1 = torch.nn.Linear(input_dim, 512, bias=False).to(dtype)
+        self.activation = torch.nn.ReLU()
+        self.layer2 = torch.nn.Linear(512, output_dim, bias=False).to(dtype)
+
+    def forward(self, x):
+        return self.layer2(self.activation(self.layer1(x)))
+"""
+EDITED_CONFIG = """
+quantization_config_recipe_names: [my_new_quantization, my_idle_quantization]
+sparsity_config_recipe_names: [my_new_sparsity]
+model_params:
+  name: mine
+  matrix_shapes: {name: custom, shapes: [[16, 64, 32]]}
+  high_precision_dtype: torch.bfloat16
+  use_torch_compile: false
+  device: cpu
+  model_type: my_custom_model
+"""
+
+
+def test_branches_that_the_guide_adds_take_effect(tmp_path, recipes_environment):
+    need("torch")
+    for folder in ("common_benchmark_suite", "benchmarks/microbenchmarks"):
+        shutil.copytree(
+            ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    shutil.copy2(ROOT / "pyproject.toml", tmp_path)
+    file = tmp_path / "benchmarks" / "microbenchmarks" / "utils.py"
+    text = file.read_text()
+    for comment, branch in (
+        ("    # Your recipes:", RECIPES),
+        ("    # Your models:", MODEL),
+        ("\ndef string_to_config", CLASS),
+    ):
+        assert text.count(comment) == 1
+        text = text.replace(comment, f"{branch.strip(chr(10))}\n{comment}")
+    file.write_text(text)
+    (tmp_path / "c.yml").write_text(EDITED_CONFIG)
+    path = python_path(
+        tmp_path / "common_benchmark_suite", ROOT, given=recipes_environment["PYTHONPATH"]
+    )
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "comparative_benchmark", "micro", "run"),
+            *("--config", "c.yml", "-w", "1", "-iter", "2", "-o", "r.json"),
+        ],
+        env={**recipes_environment, "PYTHONPATH": path},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr  # one recipe does nothing
+    rows = csv.DictReader(io.StringIO((tmp_path / "r.csv").read_text()))
+    found = {(row["quantization"], row["sparsity"]): row for row in rows}
+    assert found["baseline", ""]["status"] == "ok"
+    quantised, sparse = found["my_new_quantization", ""], found["baseline", "my_new_sparsity"]
+    assert (quantised["status"], sparse["status"]) == ("ok", "ok"), done.stdout
+    assert float(quantised["sqnr_db"]) > 30 > float(sparse["sqnr_db"]) > 5
+    idle = found["my_idle_quantization", ""]
+    assert "my_idle_quantization changed 0 of 2 linear layers" in idle["reason"]
+    models = {case.result.definition.model for case in cb.load(tmp_path / "r.json")}
+    assert models == {"MY_CUSTOM_MODEL_BF16_PT_16X64X32"}

@@ -12,9 +12,14 @@ pytest.importorskip("onnxruntime")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from comparative_benchmark.backends.api import UnsupportedError  # noqa: E402
+from comparative_benchmark.backends.api import (  # noqa: E402
+    BackendContext,
+    UnsupportedError,
+    untimed,
+)
 from comparative_benchmark.backends.resident_programs import SingleProgram  # noqa: E402
-from comparative_benchmark.onnxruntime import graph, profiler, session  # noqa: E402
+from comparative_benchmark.onnxruntime import backend, graph, profiler, session  # noqa: E402
+from openxla.benchmark import devices  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 
@@ -295,17 +300,20 @@ def test_the_same_graph_comes_out_of_two_exports_and_no_other(tiny, widened):
     assert len(set(digests(tiny).values())) == 4
 
 
-def test_without_cuda_a_gpu_is_unsupported_with_a_reason(cbs_run):
+def test_without_cuda_a_gpu_is_unsupported_with_a_reason(tmp_path, monkeypatch):
     import onnxruntime
 
-    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
-        pytest.skip("ONNX Runtime has CUDA here")
-    run = cbs_run(
-        *("--backend", "onnxruntime", "-device", "host-gpu", "-iter", "1"),
-        *("-name", "models/RESNET_TINY_FP32_PT_.+_BATCH1/.+"),
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    context = BackendContext(
+        compiler="cuda",
+        options=(),
+        device=devices.HOST_GPU,
+        threads=1,
+        work_dir=tmp_path,
+        phase=untimed,
     )
-    assert list(run.statuses.values()) == ["unsupported"], run.out
-    assert "onnxruntime-gpu" in run.out
+    with pytest.raises(UnsupportedError, match="install onnxruntime-gpu instead"):
+        backend.OnnxRuntime(context)
 
 
 @pytest.mark.parametrize(("device", "options"), [("cuda", {"use_tf32": "0"}), ("cpu", {})])

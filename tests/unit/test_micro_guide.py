@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,11 +16,14 @@ from formats_support import validate
 from msgspec import UNSET
 
 from comparative_benchmark.cli.command import main
+from comparative_benchmark.machine import nvml
 from comparative_benchmark.micro import guide
 from comparative_benchmark.micro.config import read
 from comparative_benchmark.results.record import Contention, Process, ProfileRecord, Status
+from comparative_benchmark.runs import runner
 from comparative_benchmark.runs.trial import parse_competitors
 from comparative_benchmark.terminal.options import UsageError
+from openxla.benchmark.operators import guide_functions
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "benchmarks/dashboard/microbenchmark_quantization_config.yml"
@@ -407,3 +411,99 @@ def test_a_model_type_without_weights_takes_no_recipe(utils):
         utils.create_model_and_input_data("matmul", 1, 1, 1)
     with pytest.raises(UsageError, match=r"did you mean torch\.bfloat16"):
         utils.create_model_and_input_data("linear", 1, 1, 1, "torch.bfloat17")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        (_replaced("int8wo,", "my_new_quantization,"), "string_to_config() of "),
+        (
+            _replaced("[semi-sparse", "[my_new_sparsity"),
+            "entry point comparative_benchmark.recipes",
+        ),
+        (_replaced("ln_linear", "my_custom_model"), "branch in create_model_and_input_data()"),
+        (_replaced("ln_linear", "my_custom_model"), "torchao/testing/model_architectures.py"),
+        (_replaced("ln_linear", "my_custom_model"), "entry point openxla.benchmark.operators"),
+    ],
+)
+def test_what_the_guide_would_add_is_told_with_the_file_to_write(config, text, hint, monkeypatch):
+    # A name that the functions do not hold starts no process.
+    monkeypatch.setattr(guide_functions.bounded, "call", None)
+    with pytest.raises(UsageError) as error:
+        read(config(text))
+    assert hint in str(error.value)
+    assert guide_functions.FILE in str(error.value)
+
+
+EDITED = """
+{imports}
+
+def string_to_config(quantization, sparsity, **kwargs):
+    if quantization == "stops":
+        raise RuntimeError("no such kernel")
+    elif quantization == "mine" or sparsity == "sparse":
+        return object()
+    elif quantization in elsewhere:
+        return object()
+
+def create_model_and_input_data(model_type, m, k, n, high_precision_dtype=None, device="cuda"):
+    raise ValueError(f"unknown {{model_type}}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "imports", "reason"),
+    [
+        ("mine", "elsewhere = ()", None),
+        ("sparse", "elsewhere = ()", None),
+        ("mine-4", "elsewhere = ()", "it has no branch for it"),
+        ("moved", "from my_recipes import elsewhere", None),
+        ("stops", "elsewhere = ()", "string_to_config() raised RuntimeError: no such kernel"),
+        ("stops", "nothing = ", "SyntaxError"),
+        ("other", "elsewhere = ()", "it has no branch for it"),
+        ("a b", "from my_recipes import elsewhere", "it has no branch for it"),
+    ],
+)
+def test_a_recipe_of_the_guides_function_is_found_in_a_child(
+    tmp_path, monkeypatch, name, imports, reason
+):
+    (tmp_path / "my_recipes.py").write_text("elsewhere = ['moved']\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    _edit(tmp_path, monkeypatch, EDITED.format(imports=imports))
+    found = guide_functions.why_no_recipe(name)
+    assert (found is None) is (reason is None), found
+    assert (reason or "") in (found or "")
+
+
+def _edit(checkout, monkeypatch, text):
+    """Makes a file the one that users edit, here and in child processes."""
+    path = checkout / guide_functions.FILE
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    # A child finds it through a module that Python imports at its start.
+    (checkout / "sitecustomize.py").write_text(
+        "import pathlib\nfrom openxla.benchmark import root\n"
+        f"root.checkout = lambda: pathlib.Path({str(checkout)!r})\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(checkout), *sys.path]))
+    monkeypatch.setattr(guide_functions.root, "checkout", lambda: checkout)
+
+
+def test_an_absent_gpu_is_told_before_anything_is_announced(config, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(nvml, "why_no_gpu", lambda: "there is none")
+    monkeypatch.setattr(runner, "Preparation", _NothingToPrepare)
+    path = config(_replaced("device: cpu", "device: cuda"))
+    output = tmp_path / "r.json"
+    assert main(["micro", "run", "--config", str(path), "-o", str(output)]) == 0
+    told = capsys.readouterr().err
+    assert "trials: about" not in told
+    assert "GiB" not in told
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "r.csv").read_text())))
+    assert {row["status"] for row in rows} == {"unsupported"}
+    of_machine = [row["reason"] for row in rows if "torchao does not" not in row["reason"]]
+    assert any("host-gpu: there is none; check `nvidia-smi`" in reason for reason in of_machine)
+
+
+class _NothingToPrepare(runner.Preparation):
+    def run(self, trials, *more):
+        assert not trials
