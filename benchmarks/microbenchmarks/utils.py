@@ -1,6 +1,6 @@
 """The two functions of torchao's benchmarking guide, which its users call and extend.
 
-Write a branch of your own where the comments are. The YAML may then name it, and so may
+Add your branches where the comments are. The YAML may then name them, and so may
 `cbs run --backend pt_inductor:inductor+NAME`. Workers import this file; define your models in it.
 """
 

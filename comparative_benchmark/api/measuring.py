@@ -147,7 +147,7 @@ def _with_device(trials: Sequence[Trial]) -> list[Trial]:
     """
 
     def lacks_gpu(trial: Trial) -> bool:
-        # What is not installed has a reason of its own.
+        # A backend that is not installed has another reason.
         competitor = trial.competitor
         origin = origin_of(competitor.backend)
         return (

@@ -64,7 +64,7 @@ def library() -> Any:
 def why_no_gpu() -> str | None:
     """Returns why no framework can use a GPU of this machine; None if one may be there.
 
-    Only what is certain counts: a driver that is unknown here may have nodes of its own.
+    Only what is certain counts: an unknown driver may have other device nodes.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip() in ("", "-1"):

@@ -224,7 +224,7 @@ def _ending(
     if len(measured) < len(wanted):
         return {"status": "left_out", "reason": "the budget was too short; continue with --resume"}
     words = [result.word for result in measured]
-    return {"status": next((word for word in words if word != Status.OK), "ok"), "reason": ""}
+    return {"status": next((word for word in words if word != Status.OK.value), "ok"), "reason": ""}
 
 
 def _disturbed(found: Sequence[Result | None]) -> str:

@@ -77,7 +77,7 @@ def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
 def _changes(
     model: Any, recipe: Chosen, bytes_before: int, before: dict[str, tuple[str, str, int, int]]
 ) -> dict[str, Any]:
-    """Returns what a recipe did that does not say which weights it makes.
+    """Returns what a recipe did whose class of weights is unknown.
 
     Raises:
       NotAppliedError: every linear layer is as it was.

@@ -13,7 +13,7 @@ _MIN_SQNR_DB = 5.0
 
 
 def why_none(name: str) -> str | None:
-    """Returns why a name is no recipe of the function; None if it is one, which now counts.
+    """Returns why the function makes no recipe of a name; None if it makes one, which now counts.
 
     A child process imports the function: this process imports no framework.
     """
@@ -41,7 +41,7 @@ def accept_among(options: Collection[str], known: Collection[str]) -> None:
 
     Args:
       options: of a compiler.
-      known: those that are no recipes.
+      known: options of the compiler itself.
     """
     for option in options:
         if option not in known and not registry.is_one(option):
@@ -54,7 +54,7 @@ def with_torchao(label: str) -> tuple[Any, None]:
     Raises:
       NotImplementedError: the function makes none.
     """
-    # What the function does not know it asks the registry for.
+    # The function asks the registry for all other names.
     with registry.registered_only():
         config = guide_functions.config_of(label)
     if config is None:

@@ -132,7 +132,7 @@ def recipes() -> Mapping[str, Recipe]:
 def accept(label: str, recipe: Recipe) -> None:
     """Takes a name, with its parameters, for a recipe that is not registered.
 
-    Who applies it gets the name as `label`.
+    The function that applies it gets the name as `label`.
     """
     _accepted[label] = recipe
 

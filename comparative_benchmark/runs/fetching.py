@@ -1,7 +1,7 @@
-"""What is published, brought here before a run: inputs, truth, checkpoints, exported programs.
+"""Fetches published artifacts before a run: inputs, truth, checkpoints, exported programs.
 
-Lock files name it; a model that none of them names may have an `artifacts_dir_url`. What is there
-when this machine first looks stays locked for this machine (see `published_urls`).
+Lock files name them. A model that is in no lock file may have an `artifacts_dir_url`; the first
+manifest that this machine reads there stays locked for it (see `published_urls`).
 
 All that the trials of a run need is fetched at once, in parallel. What cannot be had costs the
 trials of its workload alone, which end with the reason; nothing is made in the place of what is
@@ -57,7 +57,7 @@ class Fetching:
         cache: Cache | None = None,
     ) -> None:
         self.locks = lock_file.read_all() if locks is None else dict(locks)
-        # Of models that a URL names, and why nothing is there for others.
+        # URLs of models that are locked by them, and reasons of those that are not.
         self._urls: dict[str, str] = {}
         self._nowhere: dict[str, str] = {}
         self._announce = announce
@@ -75,8 +75,8 @@ class Fetching:
     def lock_urls(self, cases: Iterable[BenchmarkCase]) -> None:
         """Locks what the definitions of models name by a URL, where no lock file names it.
 
-        What cannot be had costs the trials of its model. Where nothing may be transferred, only
-        what was locked earlier is.
+        A failure costs the trials of its model. If nothing may be transferred, only manifests that
+        were read earlier count.
         """
         urls = {
             case.model.name: published_urls.written(url)
@@ -96,7 +96,7 @@ class Fetching:
         }
 
     def why_not_published(self, case: BenchmarkCase) -> str | None:
-        """Returns why nothing can be had from where a definition says that it is published."""
+        """Returns why nothing can be fetched from the URL of a definition; None if it can."""
         return None if case.input_data.content_sha256 else self._nowhere.get(case.model.name)
 
     def is_locked(self, case: BenchmarkCase) -> bool:

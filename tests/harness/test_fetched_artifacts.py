@@ -416,7 +416,7 @@ def test_a_url_that_leads_nowhere_is_refused_in_a_line(named):
     ("place", "words"),
     [
         ("no/such/folder", "manifest.json names the digest of each file"),
-        (MODEL, "what is there is TOY_NONE"),
+        (MODEL, "the manifest names the model TOY_NONE"),
         ("../%", "HTTP 404"),
         ("a b", "contains spaces"),
         ("x?y=1", "cannot have a query"),

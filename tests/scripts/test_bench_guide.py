@@ -16,26 +16,16 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
-    """A copy of what the guide speaks of, with `cp-template` and the shim in the shell."""
+    """A copy of what the guide speaks of."""
     tmp_path = tmp_path_factory.mktemp("clone")
     shutil.copytree(ROOT / "benchmarks" / "_template", tmp_path / "benchmarks" / "_template")
-    tools = tmp_path / "tools"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tools], check=True)
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "--python", tools / "bin" / "python", "install"),
-            *("--quiet", "cp-template"),
-        ],
-        check=True,
-    )
     return tmp_path
 
 
 def shell(clone, text, *, code=0):
     """Runs lines of the guide in a shell that has the shim; returns what they print."""
     script = f'set -e\neval "$({sys.executable} -m comparative_benchmark bench shim)"\n{text}'
-    path = f"{clone / 'tools' / 'bin'}:{os.environ['PATH']}"
-    env = {**os.environ, "CBS_ROOT_DIR": str(clone / "root"), "PATH": path, "SHELL": "/bin/bash"}
+    env = {**os.environ, "CBS_ROOT_DIR": str(clone / "root"), "SHELL": "/bin/bash"}
     for name in ("MILABENCH_BASE", "MILABENCH_CONFIG"):
         env.pop(name, None)
     done = subprocess.run(

@@ -1,6 +1,8 @@
 """The small parts: what is shown live, which installer is called, and the shell's shim."""
 
 import importlib
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,8 @@ from comparative_benchmark.packages.milabench.dash import Dash
 from comparative_benchmark.packages.milabench.foreign import ForeignCpu
 from comparative_benchmark.packages.milabench.observed import Observed
 from comparative_benchmark.terminal.options import UsageError
+
+TEMPLATE = Path(__file__).parents[2] / "benchmarks" / "_template"
 
 
 def test_the_dash_shows_rate_loss_progress_and_device(capsys):
@@ -67,6 +71,84 @@ def test_the_shim_is_a_function_of_one_shell(tmp_path):
         check=True,
     )
     assert done.stdout.startswith("real\nusage: cbs bench")
+
+
+# The first commands of milabench's guide, up to those that need packages.
+GUIDE = """
+cp-template benchmarks/_template/ benchmarks/ornatebench
+
+# You can also use --config
+export MILABENCH_CONFIG=benchmarks/ornatebench/dev.yaml
+
+milabench report --help | head -1
+"""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+@pytest.mark.parametrize("place", ["checkout", "elsewhere"])
+def test_the_guide_starts_with_a_copy_of_the_template(tmp_path, shell, place):
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell}")
+    if place == "checkout":
+        own = tmp_path / "benchmarks" / "_template"
+        shutil.copytree(TEMPLATE, own)
+        (own / "data").mkdir()
+        (own / "data" / "{{STEM}}.bin").write_bytes(b"\xff{{STEM}}\x00")
+    cbs = f"{sys.executable} -m comparative_benchmark"
+    done = subprocess.run(
+        [shell, "-c", f'set -e\neval "$({cbs} bench shim)"\n{GUIDE}'],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "usage: cbs bench report" in done.stdout
+    made = tmp_path / "benchmarks" / "ornatebench"
+    names = {path.name for path in TEMPLATE.iterdir() if path.is_file()}
+    assert {path.name for path in made.iterdir() if path.is_file()} == names
+    assert (made / "dev.yaml").read_text().startswith("ornatebench:\n")
+    assert not any(b"{{STEM}}" in p.read_bytes() for p in made.rglob("*") if p.is_file())
+    assert os.access(made / "prepare.py", os.X_OK)
+    if place == "checkout":
+        assert (made / "data" / "ornatebench.bin").read_bytes() == b"\xffornatebench\x00"
+
+
+def test_a_real_cp_template_and_a_plain_shell_keep_what_they_have(tmp_path):
+    real = tmp_path / "cp-template"
+    real.write_text("#!/bin/sh\necho the real one\n")
+    real.chmod(0o755)
+    for shell in ("bash", "dash"):
+        if shutil.which(shell) is None:
+            continue
+        done = subprocess.run(
+            [shell, "-c", f"{template.shim()}\ncp-template a b"],
+            env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == "the real one\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "words"),
+    [
+        ("nowhere", "new", "nowhere is not a folder; copy benchmarks/_template"),
+        ("own", "there", "there already exists; choose another name"),
+        ("own", "own/new", "lies in the template itself"),
+        ("own", "a b", "invalid benchmark name 'a b'"),
+        ("own", "there/new/deep", "cannot write"),
+    ],
+)
+def test_a_template_that_cannot_be_copied_is_one_line(tmp_path, monkeypatch, source, target, words):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(TEMPLATE, "own")
+    Path("there").touch()
+    with pytest.raises(UsageError, match=words):
+        list(template.copy(Path(source), Path(target)))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["own", "there"]
 
 
 @pytest.mark.parametrize("name", ["../a", "", "a b", "-x"])

@@ -40,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
         "report": _report,
         "summary": _summary,
         "compare": _compare,
+        "cp-template": _copy_template,
         "new": _new,
         "shim": _shim,
     }
@@ -227,6 +228,14 @@ def _new(options: argparse.Namespace) -> int:
     from comparative_benchmark.packages.milabench import template
 
     for line in template.write(options.name, options.directory):
+        print(line)
+    return EXIT_OK
+
+
+def _copy_template(options: argparse.Namespace) -> int:
+    from comparative_benchmark.packages.milabench import template
+
+    for line in template.copy(options.template, options.target):
         print(line)
     return EXIT_OK
 

@@ -43,8 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("benchmarks"),
         help="parent folder of the benchmark (default: %(default)s/)",
     )
+    copying = actions.add_parser(
+        "cp-template", help="copy a template folder, and put the new name into its files"
+    )
+    copying.add_argument("template", type=Path, metavar="TEMPLATE", help="benchmarks/_template")
+    copying.add_argument(
+        "target", type=Path, metavar="FOLDER", help="folder to write, e.g. benchmarks/ornatebench"
+    )
     actions.add_parser(
-        "shim", help='print a shell function `milabench`; define it by eval "$(cbs bench shim)"'
+        "shim",
+        help="print shell functions `milabench` and `cp-template`; define them by "
+        'eval "$(cbs bench shim)"',
     )
 
 

@@ -1,4 +1,4 @@
-"""Files of a new benchmark, and the word `milabench` for a shell."""
+"""Files of a new benchmark, and the words of milabench's guide for a shell."""
 
 import re
 import shlex
@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from comparative_benchmark.terminal.options import UsageError
+from openxla.benchmark.files import new_directory
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+_STEM = "{{STEM}}"
 _PACKAGED = Path(__file__).with_name("template_files")
 _IN_THE_TREE = Path(__file__).parents[3] / "benchmarks" / "_template"
 
@@ -20,33 +22,80 @@ def write(name: str, directory: Path) -> Iterator[str]:
     Raises:
       UsageError: the name cannot be that of a benchmark, or there is one, or it cannot be written.
     """
+    _check_name(name)
+    target = directory / name
+    if target.exists():
+        raise UsageError(f"{target} already exists; choose another name or --directory")
+    yield from _copy(_own_template(), target, name)
+
+
+def copy(source: Path, target: Path) -> Iterator[str]:
+    """Copies a template, as the command `cp-template` does; yields the lines to print.
+
+    Where `_template` is not there, the suite's own is taken: the guide's command works anywhere.
+
+    Raises:
+      UsageError: the template is not a folder; or the target exists, cannot be written, or ends in
+        an invalid name.
+    """
+    _check_name(target.name)
+    if target.exists():
+        raise UsageError(f"{target} already exists; choose another name")
+    if not source.is_dir():
+        if source.name != _IN_THE_TREE.name:
+            raise UsageError(
+                f"{source} is not a folder; copy {_IN_THE_TREE.parent.name}/{_IN_THE_TREE.name}"
+            )
+        source = _own_template()
+    if target.absolute().is_relative_to(source.absolute()):
+        raise UsageError(f"{target} lies in the template itself; choose another folder")
+    yield from _copy(source, target, target.name)
+
+
+def _own_template() -> Path:
+    return _PACKAGED if _PACKAGED.is_dir() else _IN_THE_TREE
+
+
+def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"invalid benchmark name {name!r}; use letters, digits, _ . and -, and begin with a "
             "letter"
         )
-    target = directory / name
-    if target.exists():
-        raise UsageError(f"{target} already exists; choose another name or --directory")
-    source = _PACKAGED if _PACKAGED.is_dir() else _IN_THE_TREE
+
+
+def _copy(source: Path, target: Path, name: str) -> Iterator[str]:
     try:
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-        for path in target.iterdir():
-            path.write_text(
-                path.read_text(encoding="utf-8").replace("{{STEM}}", name), encoding="utf-8"
-            )
-        # A wheel may have lost it, and `prepare` executes the file.
-        (target / "prepare.py").chmod(0o755)
+        with new_directory(target) as directory:
+            for path in sorted(source.rglob("*")):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    written = directory / str(path.relative_to(source)).replace(_STEM, name)
+                    written.parent.mkdir(parents=True, exist_ok=True)
+                    # Bytes, because a template may contain pictures.
+                    written.write_bytes(path.read_bytes().replace(_STEM.encode(), name.encode()))
+                    shutil.copymode(path, written)
+            if (script := directory / "prepare.py").is_file():
+                # A wheel may have lost it, and `prepare` executes the file.
+                script.chmod(0o755)
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error}") from error
     for path in sorted(target.iterdir()):
         yield f"wrote {path}"
     config = target / "dev.yaml"
-    for action in ("install", "prepare", "run"):
+    for action in ("install", "prepare", "run") if config.is_file() else ():
         yield f"cbs bench {action} --config {config}"
 
 
 def shim() -> str:
-    """Returns a definition for a shell: `milabench ...` is `cbs bench ...` there, nowhere else."""
+    """Returns definitions for a shell: `milabench ...` is `cbs bench ...` there, nowhere else.
+
+    `cp-template` is ours unless the real one is installed. Only bash and zsh have functions of such
+    a name.
+    """
     command = shlex.join([sys.executable, "-P", "-m", "comparative_benchmark", "bench"])
-    return f'milabench() {{ {command} "$@"; }}'
+    copying = shlex.quote(f'cp-template() {{ {command} cp-template "$@"; }}')
+    is_ours = "! command -v cp-template >/dev/null 2>&1"
+    return (
+        f'milabench() {{ {command} "$@"; }}\n'
+        f'if [ -n "${{BASH_VERSION-}}${{ZSH_VERSION-}}" ] && {is_ours}; then eval {copying}; fi'
+    )

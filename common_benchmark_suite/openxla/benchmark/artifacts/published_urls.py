@@ -1,8 +1,8 @@
-"""What definitions of models name by `artifacts_dir_url`: locked for this machine at first sight.
+"""Artifacts at the `artifacts_dir_url` of models, locked for this machine at first sight.
 
-A URL says where artifacts are, and not which: the manifest there does, with a digest for each file.
-The first run that reads it keeps its sha256 in the cache. Later runs use the same bytes, and ask
-nobody. A lock file does the same for everybody, and comes first.
+A URL is a place, and the content of a place may change. The manifest there has a digest for each
+file. The first run that reads the manifest keeps its sha256 in the cache. Later runs use the same
+bytes without a network. A lock file does the same for all machines, and comes first.
 """
 
 import functools
@@ -46,7 +46,7 @@ def locked(
     Args:
       urls: by model, as `written` spells them.
       cache: that knows what was there before.
-      only_local: ask nobody; what is unknown is in neither result.
+      only_local: transfer nothing; unknown URLs are in neither result.
       attempts: for each manifest.
     """
     if not urls:
@@ -82,7 +82,7 @@ def _ask(
     errors: dict[str, str] = {}
     down: dict[str, str] = {}
     # A server that does not answer is asked for one model, not for all.
-    first = {urlsplit(url).netloc: model for model, url in reversed(urls.items())}
+    first = {urlsplit(url).netloc: model for model, url in urls.items()}
     for models in (list(first.values()), [model for model in urls if model not in first.values()]):
         hosts = {model: urlsplit(urls[model]).netloc for model in models}
         errors |= {model: down[host] for model, host in hosts.items() if host in down}
@@ -99,7 +99,7 @@ def _ask(
         found |= made
         for model, error in lost.items():
             errors[model] = " ".join(str(error).split())
-            # Others say that the server answers: access denied, no such object, malformed.
+            # After other errors, such as a missing object, the server is asked again.
             if hosts[model] and type(error) in (StoreError, DeadlineError):
                 down[hosts[model]] = errors[model]
     return found, errors
@@ -119,7 +119,7 @@ def _lock_of(model: str, url: str, cache: Cache, options: FetchOptions) -> Locke
             ) from error
         raise reason from error
     if name != model:
-        raise MalformedError(f"what is there is {name}")
+        raise MalformedError(f"the manifest names the model {name}")
     return lock
 
 

@@ -123,5 +123,5 @@ def get(name: str) -> Operator:
 
 
 def unknown(name: str) -> DefinitionError:
-    """Returns what says that there is no operator of a name, and which there are."""
+    """Returns the error for an unknown name; its message lists the operators."""
     return DefinitionError(f"unknown operator {name!r}; {choices(name, operators())}")

@@ -38,7 +38,7 @@ MODEL_HINT = (
 )
 _NO_BRANCH = "it has no branch for it"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-# What the file itself imports; where another module is imported, names may be there.
+# Imports of the file as it is shipped; another module may contain names.
 _OWN_IMPORTS = ("typing", "comparative_benchmark", "openxla", "torch", "torchao")
 # Importing the frameworks takes seconds, and they reserve memory for their libraries.
 _DEADLINE_S, _MEMORY_BYTES = 120.0, 32 << 30
@@ -96,7 +96,7 @@ def _may_know(path: Path, name: str) -> bool:
     try:
         nodes = list(ast.walk(ast.parse(path.read_bytes())))
     except (SyntaxError, ValueError):
-        return True  # it is told what is wrong with it
+        return True  # the child reports the error
     texts = (node.value for node in nodes if isinstance(node, ast.Constant))
     if any(isinstance(text, str) and name.partition("-")[0] in text for text in texts):
         return True
@@ -121,7 +121,7 @@ def config_of(name: str) -> Any:
     for given in ((name, None), (None, name)):
         try:
             found = function(*given)
-        except LookupError:  # ours says that there is no such recipe
+        except LookupError:  # from our function, for an unknown recipe
             continue
         if found is not None:
             return found
@@ -139,7 +139,7 @@ def _recipe_probe(name: str) -> str | None:
 def _model_probe(name: str, shape: tuple[int, int, int], data_type: str) -> str | None:
     try:
         _made(name, shape, data_type)
-    except DefinitionError:  # ours says that there is no such layer
+    except DefinitionError:  # from our function, for an unknown layer
         return _NO_BRANCH
     except Exception as error:
         m, k, n = shape
@@ -191,6 +191,17 @@ def model_name(name: str, shape: Any, data_type: str) -> str:
     return f"{name.upper()}_{data_type.upper()}_PT_{sizes}"
 
 
+def _as_array(tensor: Any) -> Any:
+    """Returns a tensor as an array; bfloat16 through its bits."""
+    import ml_dtypes
+    import torch
+
+    host = tensor.detach().cpu().contiguous()
+    if host.dtype == torch.bfloat16:
+        return host.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return host.numpy()
+
+
 def create_model(
     *, model_name: str, data_type: str, m: int, k: int, n: int, functions_sha256: str
 ) -> Any:
@@ -213,7 +224,7 @@ def _class() -> Any:
     from openxla.benchmark.models.pt.tensors import as_tensor
 
     class GuideModel(torch.nn.Module, InferenceModel):
-        """A module of the user's, with the input that was made beside it."""
+        """A user's module, with the input that was made for it."""
 
         def __init__(self, layer: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
             super().__init__()
@@ -224,9 +235,7 @@ def _class() -> Any:
             return self._example
 
         def preprocess(self, raw_input: Any) -> Any:
-            from openxla.benchmark.brought.in_torch import as_array
-
-            return tuple(as_array(value) for value in raw_input)
+            return tuple(map(_as_array, raw_input))
 
         def forward(self, *inputs: Any) -> Any:
             return self.layer(*map(as_tensor, inputs))
