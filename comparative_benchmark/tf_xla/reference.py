@@ -12,7 +12,7 @@ from comparative_benchmark.backends.tensorflow_models import function_of
 from comparative_benchmark.tf_xla.backend import to_numpy
 from comparative_benchmark.tf_xla.cost import cost
 from openxla.benchmark.brought.program_model import rounded
-from openxla.benchmark.models.shared_model import as_tuple
+from openxla.benchmark.models.shared_model import ArchitectureModel, as_tuple
 
 __all__ = ["compute", "cost", "in_own_type", "nearby"]
 
@@ -45,9 +45,10 @@ def in_own_type(model: Any, inputs: Sequence[Array]) -> list[Array]:
     """Returns the outputs of a run in the model's own type, op by op, on the CPU."""
     with tf.device("CPU:0"):
         tensors = [tf.convert_to_tensor(value) for value in inputs]
-        # A model that compiles its own `forward` must not be judged by what the compiler made.
-        with contextlib.suppress(Exception), _without_functions():
-            return _run(model, tensors)
+        if not isinstance(model, ArchitectureModel):
+            # A model that compiles its `forward` must not be judged by its compiler.
+            with contextlib.suppress(Exception), _without_functions():
+                return _run(model, tensors)
         return _run(model, tensors)
 
 
