@@ -30,6 +30,7 @@ from openxla.benchmark import devices, operators
 from openxla.benchmark.comparative_suite.operator_cases import cases
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
 from openxla.benchmark.files import write_atomically
+from openxla.benchmark.operators import guide_functions
 
 ALL = "all"
 
@@ -44,10 +45,36 @@ def selected(options: argparse.Namespace) -> list[BenchmarkCase]:
     types = options.dtype.split(",")
     if unknown := [name for name in types if name not in DATA_TYPES]:
         raise UsageError(f"--dtype {unknown[0]!r} is not one of {', '.join(DATA_TYPES)}")
+    sizes = _shapes(options)
+    known = operators.operators()
+    own = [name for name in names if name not in known and guide_functions.may_be(name)]
+    found = [_own_cases(name, sizes, data_type, options) for name in own for data_type in types]
     try:
-        return cases(names, _shapes(options), types, backward=options.backward)
+        others = [name for name in names if name not in own]
+        return [
+            *cases(others, sizes, types, backward=options.backward),
+            *(case for of_one in found for case in of_one),
+        ]
     except DefinitionError as error:
         raise UsageError(str(error)) from error
+
+
+def _own_cases(
+    name: str, sizes: Sequence[shapes.Shape], data_type: str, options: argparse.Namespace
+) -> list[BenchmarkCase]:
+    """Returns the cases of a model of `create_model_and_input_data()`.
+
+    Raises:
+      UsageError: it makes none of that name, or gradients are asked for.
+    """
+    smallest = min(sizes, key=lambda shape: shape.m * shape.k * shape.n)
+    shape = (smallest.m, smallest.k, smallest.n)
+    if reason := guide_functions.why_no_model(name, shape, data_type):
+        told = f"{operators.unknown(name)}; {guide_functions.told(reason)}"
+        raise UsageError(f"{told}{guide_functions.MODEL_HINT}")
+    if options.backward:
+        raise UsageError(f"{name} runs forward only; omit --backward")
+    return [guide_functions.case(name, shape, data_type) for shape in sizes]
 
 
 def _all(options: argparse.Namespace) -> list[str]:

@@ -10,6 +10,7 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparison import Comparison
 from comparative_benchmark.results.record import Result
 from comparative_benchmark.stats.analysis import Interval
+from openxla.benchmark.operators import guide_functions
 from openxla.benchmark.operators.architecture import OperatorArchitecture
 
 _LETTERS = "mkn"
@@ -79,7 +80,8 @@ def sizes_of(result: Result) -> dict[str, int] | None:
     definition = result.definition
     name, _, _ = definition.workload.architecture.partition("/")
     found = {letter: definition.model_parameters.get(letter) for letter in _LETTERS}
-    if name != OperatorArchitecture.name or "model_name" not in definition.model_parameters:
+    is_one = name in (OperatorArchitecture.name, guide_functions.IMPLEMENTATION)
+    if not is_one or "model_name" not in definition.model_parameters:
         return None
     sizes = {letter: size for letter, size in found.items() if isinstance(size, int) and size > 0}
     return sizes if len(sizes) == len(_LETTERS) else None

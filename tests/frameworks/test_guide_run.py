@@ -269,5 +269,9 @@ def test_branches_that_the_guide_adds_take_effect(tmp_path, recipes_environment)
     assert float(quantised["sqnr_db"]) > 30 > float(sparse["sqnr_db"]) > 5
     idle = found["my_idle_quantization", ""]
     assert "my_idle_quantization changed 0 of 2 linear layers" in idle["reason"]
+    again = "--op my_custom_model --shapes 16x64x32 --dtype bf16 -device host-cpu"
+    assert f"cbs micro run --backend pt_inductor:eager+my_idle_quantization {again}" in (
+        done.stdout + done.stderr
+    )
     models = {case.result.definition.model for case in cb.load(tmp_path / "r.json")}
     assert models == {"MY_CUSTOM_MODEL_BF16_PT_16X64X32"}

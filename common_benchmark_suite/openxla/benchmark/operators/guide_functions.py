@@ -36,6 +36,7 @@ MODEL_HINT = (
     "torchao/testing/model_architectures.py), or write a file for the entry point "
     "openxla.benchmark.operators"
 )
+IMPLEMENTATION = "GUIDE_FUNCTION_PT"
 _NO_BRANCH = "it has no branch for it"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 # Imports of the file as it is shipped; another module may contain names.
@@ -169,7 +170,7 @@ def case(name: str, shape: Any, data_type: str) -> BenchmarkCase:
     model = Model(
         name=model_name(name, shape, data_type),
         model_impl=ModelImplementation(
-            name="GUIDE_FUNCTION_PT",
+            name=IMPLEMENTATION,
             tags=["operator"],
             framework_type=ModelFrameworkType.PYTORCH,
             module_path=__name__,
