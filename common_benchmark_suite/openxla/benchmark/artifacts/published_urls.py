@@ -23,6 +23,7 @@ from openxla.benchmark.artifacts.stores import (
     DeadlineError,
     NotFoundError,
     StoreError,
+    Stores,
 )
 from openxla.benchmark.artifacts.strict_json import MalformedError
 from openxla.benchmark.files import write_atomically
@@ -108,6 +109,10 @@ def _ask(
 def _lock_of(model: str, url: str, cache: Cache, options: FetchOptions) -> LockedModel:
     if url.split() != [url]:
         raise MalformedError(f"{url!r} contains spaces")
+    try:
+        Stores(options).at(url)
+    except StoreError as error:  # of this URL, not of the server
+        raise MalformedError(str(error)) from error
     try:
         ((name, lock),) = lock_published([url], cache=cache, options=options).items()
     except FetchError as error:
