@@ -77,7 +77,8 @@ class PtInductor(Backend):
         self._inputs: tuple[torch.Tensor, ...] = ()
         self._model: Any = None
         self._run: Any = None
-        own.accept_among(context.options, BACKEND.compiler(context.compiler).options)
+        if type(self) is PtInductor:  # plug-ins that inherit it have other compilers and options
+            own.accept_among(context.options, BACKEND.compiler(context.compiler).options)
         self._recipe = chosen_among(context.options)
         self._applied: dict[str, Any] | None = None
         self._ahead: aot.AotProgram | None = None
