@@ -7,6 +7,7 @@ the suite does not know may be one of theirs. Only workers and child processes i
 import ast
 import functools
 import hashlib
+import importlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,6 @@ from openxla.benchmark.def_types import (
     ModelFrameworkType,
     ModelImplementation,
 )
-from openxla.benchmark.models.model_interfaces import InferenceModel
 from openxla.benchmark.python_files import import_file
 from openxla.benchmark.text import one_line
 
@@ -37,13 +37,14 @@ MODEL_HINT = (
     "openxla.benchmark.operators"
 )
 IMPLEMENTATION = "GUIDE_FUNCTION_PT"
+# By its name: this process must not import the framework.
+_MODELS = "openxla.benchmark.operators.guide_models"
 _NO_BRANCH = "it has no branch for it"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 # Imports of the file as it is shipped; another module may contain names.
 _OWN_IMPORTS = ("typing", "comparative_benchmark", "openxla", "torch", "torchao")
 # Importing the frameworks takes seconds, and they reserve memory for their libraries.
 _DEADLINE_S, _MEMORY_BYTES = 120.0, 32 << 30
-_SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
 def file() -> Path | None:
@@ -108,8 +109,19 @@ def _may_know(path: Path, name: str) -> bool:
     return any(module.partition(".")[0] not in _OWN_IMPORTS for module in imported)
 
 
+def digest() -> str | None:
+    """Returns the sha256 of the file; None if there is none."""
+    path = file()
+    return None if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 @functools.cache
-def _module() -> ModuleType:
+def module() -> ModuleType:
+    """Returns the module of the file, in a worker or a child process.
+
+    Raises:
+      DefinitionError: the suite does not run from a checkout.
+    """
     path = file()
     if path is None:
         raise DefinitionError(f"there is no {FILE}: the suite does not run from a checkout")
@@ -118,12 +130,14 @@ def _module() -> ModuleType:
 
 def config_of(name: str) -> Any:
     """Returns what `string_to_config()` makes of a name; None if it makes nothing."""
-    function = _module().string_to_config
+    function = module().string_to_config
     for given in ((name, None), (None, name)):
         try:
             found = function(*given)
-        except LookupError:  # from our function, for an unknown recipe
-            continue
+        except LookupError as error:
+            if isinstance(error, KeyError | IndexError):  # a mistake in a user's branch
+                raise
+            continue  # our branch, for an unknown recipe
         if found is not None:
             return found
     return None
@@ -139,7 +153,7 @@ def _recipe_probe(name: str) -> str | None:
 
 def _model_probe(name: str, shape: tuple[int, int, int], data_type: str) -> str | None:
     try:
-        _made(name, shape, data_type)
+        importlib.import_module(_MODELS).made(name, shape, data_type)
     except DefinitionError:  # from our function, for an unknown layer
         return _NO_BRANCH
     except Exception as error:
@@ -151,21 +165,8 @@ def _model_probe(name: str, shape: tuple[int, int, int], data_type: str) -> str 
     return None
 
 
-def _made(name: str, shape: tuple[int, int, int], data_type: str) -> tuple[Any, tuple[Any, ...]]:
-    import torch
-
-    m, k, n = shape
-    dtype = getattr(torch, _SHORT[data_type])
-    made = _module().create_model_and_input_data(name, m, k, n, dtype, "cpu")
-    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module)):
-        raise TypeError("expected a torch.nn.Module and its input")
-    inputs = made[1] if isinstance(made[1], tuple | list) else (made[1],)
-    return made[0], tuple(inputs)
-
-
 def case(name: str, shape: Any, data_type: str) -> BenchmarkCase:
     """Returns the case of a model of the function, in PyTorch."""
-    path = file()
     sizes = {letter: getattr(shape, letter) for letter in "mkn"}
     model = Model(
         name=model_name(name, shape, data_type),
@@ -173,14 +174,14 @@ def case(name: str, shape: Any, data_type: str) -> BenchmarkCase:
             name=IMPLEMENTATION,
             tags=["operator"],
             framework_type=ModelFrameworkType.PYTORCH,
-            module_path=__name__,
+            module_path=_MODELS,
         ),
         model_parameters={
             "model_name": name,
             "data_type": data_type,
             **sizes,
             # An edited file makes another model.
-            "functions_sha256": hashlib.sha256(path.read_bytes()).hexdigest() if path else None,
+            "functions_sha256": digest(),
         },
     )
     return BenchmarkCase.build(model=model, input_data=testdata.INPUT_DATA_MODEL_DEFAULT)
@@ -190,55 +191,3 @@ def model_name(name: str, shape: Any, data_type: str) -> str:
     """Returns e.g. `MY_CUSTOM_MODEL_BF16_PT_64X128X256`."""
     sizes = f"{shape.m}X{shape.k}X{shape.n}"
     return f"{name.upper()}_{data_type.upper()}_PT_{sizes}"
-
-
-def _as_array(tensor: Any) -> Any:
-    """Returns a tensor as an array; bfloat16 through its bits."""
-    import ml_dtypes
-    import torch
-
-    host = tensor.detach().cpu().contiguous()
-    if host.dtype == torch.bfloat16:
-        return host.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return host.numpy()
-
-
-def create_model(
-    *, model_name: str, data_type: str, m: int, k: int, n: int, functions_sha256: str
-) -> Any:
-    """Returns the model of the function, with its input.
-
-    Raises:
-      DefinitionError: the file has changed since the run was planned, or makes no such model.
-    """
-    path = file()
-    if path is None or hashlib.sha256(path.read_bytes()).hexdigest() != functions_sha256:
-        raise DefinitionError(f"{FILE} has changed since this run was planned")
-    made, inputs = _made(model_name, (m, k, n), data_type)
-    return _class()(made, inputs)
-
-
-@functools.cache
-def _class() -> Any:
-    import torch
-
-    from openxla.benchmark.models.pt.tensors import as_tensor
-
-    class GuideModel(torch.nn.Module, InferenceModel):
-        """A user's module, with the input that was made for it."""
-
-        def __init__(self, layer: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-            super().__init__()
-            self.layer = layer.eval().requires_grad_(requires_grad=False)
-            self._example = inputs
-
-        def generate_default_inputs(self) -> Any:
-            return self._example
-
-        def preprocess(self, raw_input: Any) -> Any:
-            return tuple(map(_as_array, raw_input))
-
-        def forward(self, *inputs: Any) -> Any:
-            return self.layer(*map(as_tensor, inputs))
-
-    return GuideModel
