@@ -28,7 +28,8 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, saving: bool = False
         default=[],
         metavar="SPEC",
         help="input of the model, e.g. 'f32[1,3,224,224]', 'i32[batch,seq]<1000', 'i32[4,32]=1'; "
-        "repeat it for each argument (default: example_inputs() of the file, or the program's "
+        "repeat it for each argument; in a Hugging Face directory, name the argument: "
+        "'bbox=i32[1,128,4]<1000' (default: example_inputs() of the file, or the program's "
         "signature)",
     )
     add("--dtype", type=_names, default=(), metavar="TYPE,...", help="data types, e.g. fp32,bf16")
@@ -41,6 +42,13 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, saving: bool = False
         help="sequence lengths",
     )
     add("--task", help="task of a Hugging Face directory, e.g. text-classification")
+    add(
+        "--base",
+        type=Path,
+        metavar="DIR",
+        help="directory of the model that a LoRA adapter belongs to (default: where the adapter "
+        "names it)",
+    )
     add(
         "--text",
         type=Path,
@@ -114,6 +122,7 @@ def _wanted(options: argparse.Namespace) -> "Wanted":
         seq_lens=options.seq_len,
         framework=options.framework,
         task=options.task,
+        base=options.base,
         allow_code=options.allow_code,
         test=getattr(options, "test", EVAL),
     )

@@ -54,10 +54,7 @@ REFUSALS: Mapping[str, Mapping[Subject, str]] = {
     "inputs": {
         Subject.TORCHBENCH: "--torchbench folders define their own inputs; omit --inputs",
     },
-    "input": {
-        **_NO_MODEL,
-        Subject.DIRECTORY: "directories do not accept --input; use --batch and --seq-len",
-    },
+    "input": _NO_MODEL,
     "dtype": _NO_MODEL,
     "batch": {
         **_NO_MODEL,
@@ -65,6 +62,7 @@ REFUSALS: Mapping[str, Mapping[Subject, str]] = {
     },
     "seq_len": _NO_MODEL,
     "task": {**_NO_MODEL, **_NO_DIRECTORY},
+    "base": {**_NO_MODEL, **_NO_DIRECTORY},
     "text": {**_NO_MODEL, **_NO_DIRECTORY},
     "image": {**_NO_MODEL, **_NO_DIRECTORY},
     "allow_code": {

@@ -103,6 +103,18 @@ def test_pickles_are_fetched_only_by_those_who_say_so(find, files):
     assert len(trusted["names"]) == 1
 
 
+def test_modules_that_follow_a_transformer_are_fetched_from_their_folders(find, files, closed_port):
+    kinds = ("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")
+    modules = [{"type": f"sentence_transformers.models.{k}", "path": path} for k, path in kinds]
+    files["modules.json"] = json.dumps(modules).encode()
+    files["1_Pooling/config.json"] = b'{"pooling_mode": "cls"}'
+    with serving(files) as (endpoint, requests):
+        got = find(endpoint, BY_BRANCH)
+    assert got["parameters"]["pipeline"] == "Transformer, Pooling (cls), Normalize"
+    assert not [path for path in requests if "onnx/" in path]
+    assert find(closed_port, BY_COMMIT) == got
+
+
 def test_what_is_no_model_or_not_there_is_told(find, files):
     del files["config.json"]
     with serving(files) as (endpoint, _):

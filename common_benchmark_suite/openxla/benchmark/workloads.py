@@ -24,7 +24,7 @@ from openxla.benchmark.models.generation import TOKENS
 from openxla.benchmark.testdata import file_digest
 from openxla.benchmark.training.optimizers import STEPS, optimizer_of
 
-_PLACES = ("source", "folder", "packages", "hub", "tree", "written")
+_PLACES = ("source", "base", "folder", "packages", "hub", "tree", "written")
 
 
 def workload_of(case: BenchmarkCase) -> Workload:

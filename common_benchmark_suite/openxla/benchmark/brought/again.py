@@ -61,6 +61,7 @@ def named_again(recorded: Recorded) -> tuple[str, Wanted] | None:
         batch_sizes=recorded.sizes("batch_size", "BATCH") if has_sizes else (),
         seq_lens=recorded.sizes("seq_len", "SEQLEN") if has_sizes else (),
         task=str(parameters["task"]) if "task" in parameters else None,
+        base=Path(str(parameters["base"])) if "base" in parameters else None,
         allow_code=parameters.get("pickled") is True,
         test="train" if "train" in parameters and is_file else "eval",
     )
@@ -94,4 +95,6 @@ def command_words(recorded: Recorded) -> str | None:
         words += [word for value in values for word in (option, str(value))]
     if wanted.task:
         words += ["--task", wanted.task]
+    if wanted.base:
+        words += ["--base", str(wanted.base)]
     return shlex.join(words + ["--allow-code"] * wanted.allow_code)

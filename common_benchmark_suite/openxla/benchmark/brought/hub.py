@@ -7,6 +7,8 @@ from typing import Any
 
 import attrs
 
+from openxla.benchmark.brought.adapters import ADAPTER_FILE
+from openxla.benchmark.brought.sentence_pipeline import MODULES_FILE
 from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.files import new_directory
 from openxla.benchmark.models.architectures.directories import CONFIG_FILE
@@ -17,6 +19,10 @@ _NAME = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(\w[\w./-]*))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _PATIENCE_S = 10
 _PICKLES = (".bin",)
+# One of them is at the top of each directory that can be measured.
+_MARKERS = (CONFIG_FILE, MODULES_FILE, ADAPTER_FILE)
+# Each module of sentence-transformers has a folder.
+_OF_MODULE = re.compile(r"\d+_\w+/[^/]+")
 # What models are loaded by besides weights: configurations, tokenizers, image processors.
 _SMALL = (".json", ".model", "vocab.txt", "merges.txt")
 
@@ -50,7 +56,7 @@ def fetched(text: str, *, allow_code: bool) -> Fetched:
     repository, revision = form[1], form[2]
     if revision and _COMMIT.fullmatch(revision):
         here = _of(repository, revision)
-        if (here.directory / CONFIG_FILE).is_file():
+        if _is_whole(here.directory):
             return here
     try:
         import huggingface_hub
@@ -69,10 +75,13 @@ def fetched(text: str, *, allow_code: bool) -> Fetched:
         raise BroughtError(f"{text}: the hub returned no commit")
     names = _needed(text, (file.rfilename for file in info.siblings or ()), allow_code)
     found = _of(repository, commit)
-    if (found.directory / CONFIG_FILE).is_file():
+    if _is_whole(found.directory):
         return found
+    marker = next(
+        name for name in (*filter(_OF_MODULE.fullmatch, names), *_MARKERS) if name in names
+    )
     try:
-        with new_directory(found.directory, whole_with=CONFIG_FILE) as directory:
+        with new_directory(found.directory, whole_with=marker) as directory:
             _download(huggingface_hub, repository, commit, names, directory)
     except Exception as error:
         raise _unreachable(text, error) from error
@@ -85,22 +94,40 @@ def _of(repository: str, commit: str) -> Fetched:
     return Fetched(directory=folder / name, name=f"{repository}@{commit}")
 
 
+def _is_whole(directory: Path) -> bool:
+    """Returns whether a directory is here, with the modules that follow its transformer."""
+    if not any((directory / name).is_file() for name in _MARKERS):
+        return False
+    return not (directory / MODULES_FILE).is_file() or any(directory.glob(f"*/{CONFIG_FILE}"))
+
+
 def _needed(text: str, names: Iterable[str], allow_code: bool) -> list[str]:
-    """Returns the files of a model: those at the top, of which pickles only where one must."""
-    top = [name for name in names if "/" not in name and not name.startswith(".")]
-    if CONFIG_FILE not in top:
+    """Returns the files of a model: of its folders, pickles only where one must."""
+    every = [name for name in names if not name.startswith(".")]
+    top = [name for name in every if "/" not in name]
+    if not any(name in top for name in _MARKERS):
         raise BroughtError(f"{text} is not a transformers model: it has no {CONFIG_FILE}")
-    weights = [name for name in top if name.endswith(".safetensors")]
+    folders = {"": top}
+    for name in every if MODULES_FILE in top else ():
+        if _OF_MODULE.fullmatch(name):
+            folders.setdefault(name.partition("/")[0], []).append(name)
+    found = [weight for folder in folders.values() for weight in _weights(text, folder, allow_code)]
+    if not found:
+        raise BroughtError(f"{text} has neither safetensors nor pickled weights")
+    return found + [name for folder in folders.values() for name in folder if name.endswith(_SMALL)]
+
+
+def _weights(text: str, names: list[str], allow_code: bool) -> list[str]:
+    """Returns the files of a folder that hold weights."""
+    weights = [name for name in names if name.endswith(".safetensors")]
     if not weights:
-        weights = [name for name in top if name.endswith(_PICKLES)]
-        if not weights:
-            raise BroughtError(f"{text} has neither safetensors nor pickled weights")
-        if not allow_code:
+        weights = [name for name in names if name.endswith(_PICKLES)]
+        if weights and not allow_code:
             raise BroughtError(
                 f"{text} has only pickled weights, which can run code when loaded; pass "
                 "--allow-code if you trust them"
             )
-    return [*weights, *(name for name in top if name.endswith(_SMALL))]
+    return weights
 
 
 def _download(hub: Any, repository: str, commit: str, names: list[str], directory: Path) -> None:

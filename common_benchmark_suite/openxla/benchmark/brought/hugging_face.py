@@ -1,6 +1,6 @@
 """Cases of a directory in Hugging Face's format: `config.json` and weights."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -9,8 +9,11 @@ import attrs
 from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.artifacts.user_inputs import UserInputs
-from openxla.benchmark.brought import pictures, texts
+from openxla.benchmark.brought import adapters, pictures, sentence_pipeline, texts, usual_inputs
+from openxla.benchmark.brought.adapters import Adapter
 from openxla.benchmark.brought.refusals import refuse_substitute
+from openxla.benchmark.brought.sentence_pipeline import Pipeline
+from openxla.benchmark.brought.specs import InputSpec, check_names, parse, recorded
 from openxla.benchmark.brought.variants import Variant, model_name, variants
 from openxla.benchmark.brought.wanted import BroughtError, Found, Wanted
 from openxla.benchmark.comparative_suite import networks
@@ -21,6 +24,7 @@ from openxla.benchmark.def_types import (
     Model,
     ModelFrameworkType,
     ModelImplementation,
+    ModelTestData,
 )
 from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.models.architectures import directories
@@ -54,7 +58,8 @@ TASKS: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 _IN_TRANSFORMERS = "openxla.benchmark.brought.in_transformers"
 _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-_USUAL_SEQ_LEN = 128
+_SAFE = (directories.WEIGHTS_FILE, directories.INDEX_FILE)
+_OF_SENTENCES = "sentence_embedding"
 _TYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
@@ -73,57 +78,30 @@ def found(
       hub_name: where on the hub it comes from, `OWNER/NAME@COMMIT`; None for a user's own.
 
     Raises:
-      BroughtError: there is no configuration or no weights, or they would have to be unpickled.
+      BroughtError: configuration or weights are missing, or the weights are pickled.
     """
-    if wanted.inputs:
-        raise BroughtError("directories do not accept --input; use --batch and --seq-len")
-    _stays_inside(directory)
-    _refuse_substitutes(directory, wanted)
-    try:
-        config = directories.read_config(directory)
-        is_pickled, digest = _weights(directory, allow_code=wanted.allow_code)
-    except DefinitionError as error:
-        raise BroughtError(str(error)) from error
-    wanted_class = _class(directory, config, wanted.task)
-    why_not = directories.why_not_covered(config, wanted_class)
-    if is_pickled:
-        why_not = "its weights are pickled"
-    makes = _Of(
-        directory,
-        config,
-        digest,
-        wanted.task,
-        wanted_class,
-        is_pickled=is_pickled,
-        hub_name=hub_name,
-    )
-    own_type = _TYPES.get(str(config.get("dtype", config.get("torch_dtype"))), "fp32")
+    named = _named(wanted.inputs)
+    model = _read(directory, wanted)
+    wanted_class = _class(model, wanted.task)
+    why_not = model.why_not_covered(wanted_class)
+    if why_not is None and named:
+        why_not = "--input names arguments of its PyTorch module"
+    makes = _Of(model, wanted.task, wanted_class, hub_name=hub_name)
+    own_type = _TYPES.get(str(model.config.get("dtype", model.config.get("torch_dtype"))), "fp32")
     cases = []
     for variant in variants(wanted, own_type):
         if why_not is None:
             cases += makes.covered(variant)
         else:
-            cases.append(makes.through_transformers(variant))
-    if why_not is None:
-        remarks = _on_tensors(directory, config)
-    else:
-        remarks = [f"{directory.name} runs only in PyTorch: {why_not}"]
-    # The network without its head may be covered, where it is not as a whole.
-    rule = directories.RULES.get(str(config["model_type"]))
-    if (
-        why_not is not None
-        and not is_pickled
-        and rule
-        and rule.classes[0].endswith("Model")
-        and wanted.task is None
-    ):
-        remarks[0] += (
-            "; with --task feature-extraction, it runs without its head in JAX and TensorFlow too"
-        )
+            cases.append(makes.through_transformers(variant, named))
+    remarks = _remarks(model, wanted, why_not)
+    config = model.config
     if wanted.text is not None:
         if "vocab_size" not in config:
             raise BroughtError(f"--text: {directory.name} does not accept text")
-        on_text = texts.on_text(cases, directory, config, wanted.folder / wanted.text)
+        on_text = texts.on_text(
+            cases, model.tokenizer_folder(), config, wanted.folder / wanted.text
+        )
         return Found(cases=on_text, remarks=remarks)
     if wanted.image is not None:
         on_image = pictures.on_image(cases, directory, config, wanted.folder / wanted.image)
@@ -131,23 +109,138 @@ def found(
     return Found(cases=_on(cases, given, is_covered=why_not is None), remarks=remarks)
 
 
+@attrs.frozen(kw_only=True)
+class _Directory:
+    """The parts of a directory.
+
+    Attributes:
+      directory: that the user named.
+      home: with configuration and weights: itself, its transformer, or an adapter's base.
+      config: the content of its `config.json`.
+      digest: of all parts.
+      is_pickled: whether weights have to be unpickled.
+      pipeline: of a sentence-transformers directory that runs as a whole.
+      adapter: that is merged into the weights.
+      left_out: the pipeline that `--task` leaves out.
+    """
+
+    directory: Path
+    home: Path
+    config: Mapping[str, object]
+    digest: str
+    is_pickled: bool
+    pipeline: Pipeline | None
+    adapter: Adapter | None
+    left_out: Pipeline | None
+
+    def why_not_covered(self, wanted_class: str | None) -> str | None:
+        """Returns why the model runs in PyTorch alone; None if it does not."""
+        if self.pipeline is not None:
+            return f"it is a sentence-transformers pipeline ({self.pipeline})"
+        if self.adapter is not None:
+            return f"its LoRA adapter is merged into {self.home.name}"
+        if self.is_pickled:
+            return "its weights are pickled"
+        return directories.why_not_covered(self.config, wanted_class)
+
+    def tokenizer_folder(self) -> Path:
+        """Returns the folder of the tokenizer; the directory's own tokenizer comes first."""
+        folders = (self.directory, self.pipeline.transformer if self.pipeline else self.directory)
+        has_one = (folder for folder in folders if (folder / directories.TOKENIZER_FILE).is_file())
+        return next(has_one, self.home)
+
+
+def _read(directory: Path, wanted: Wanted) -> _Directory:
+    """Returns the parts of a directory.
+
+    Raises:
+      BroughtError: a part is missing, malformed, or would have to be unpickled.
+    """
+    _stays_inside(directory)
+    pipeline = sentence_pipeline.read(directory, allow_code=wanted.allow_code)
+    home = pipeline.transformer if pipeline else directory
+    for folder in {home, *(file.parent for file in (pipeline.files if pipeline else ()))}:
+        if folder != directory:
+            _stays_inside(folder, directory)
+    adapter = adapters.read(home)
+    if adapter is None and wanted.base is not None:
+        raise BroughtError(
+            f"--base requires a LoRA adapter, and {home} has no {adapters.ADAPTER_FILE}"
+        )
+    if adapter is not None:
+        if any((home / name).is_file() for name in (*_SAFE, *_PICKLES)):
+            raise BroughtError(
+                f"{home} holds a model and an adapter; move {adapters.ADAPTER_FILE} and its "
+                "weights to another directory"
+            )
+        home = adapter.base(None if wanted.base is None else wanted.folder / wanted.base)
+        _stays_inside(home)
+        adapters.check_weights(adapter)
+    for folder in {directory, home}:
+        _refuse_substitutes(folder, wanted)
+    try:
+        config = directories.read_config(home)
+        is_pickled, digest = _weights(home, allow_code=wanted.allow_code)
+    except DefinitionError as error:
+        raise BroughtError(str(error)) from error
+    if adapter is not None:
+        digest = adapter.digest(digest)
+    runs_whole = wanted.task is None
+    if pipeline is not None and runs_whole:
+        digest = pipeline.digest(directory, digest)
+        is_pickled = is_pickled or pipeline.is_pickled
+    elif pipeline is not None and home != directory:
+        directory = pipeline.transformer
+    return _Directory(
+        directory=directory,
+        home=home,
+        config=config,
+        digest=digest,
+        is_pickled=is_pickled,
+        pipeline=pipeline if runs_whole else None,
+        adapter=adapter,
+        left_out=None if runs_whole else pipeline,
+    )
+
+
+def _remarks(model: _Directory, wanted: Wanted, why_not: str | None) -> list[str]:
+    """Returns remarks on the frameworks and weights of a model."""
+    name = model.directory.name
+    remarks = []
+    if model.left_out is not None:
+        remarks.append(f"{name} runs without its pipeline ({model.left_out}), as --task is given")
+    if why_not is None:
+        return remarks + _on_tensors(model.home, model.config)
+    remarks.append(f"{name} runs only in PyTorch: {why_not}")
+    # The network without its head, or its pipeline, may be covered, where it is not as a whole.
+    rule = directories.RULES.get(str(model.config["model_type"]))
+    if (
+        not (model.is_pickled or model.adapter or wanted.inputs)
+        and rule
+        and rule.classes[0].endswith("Model")
+        and wanted.task is None
+    ):
+        without = "pipeline" if model.pipeline is not None else "head"
+        remarks[-1] += (
+            f"; with --task feature-extraction, it runs without its {without} in JAX and "
+            "TensorFlow too"
+        )
+    return remarks
+
+
 class _Of:
     """Makes the cases of one directory."""
 
     def __init__(
         self,
-        directory: Path,
-        config: Mapping[str, object],
-        digest: str,
+        model: _Directory,
         task: str | None,
         wanted_class: str | None,
         *,
-        is_pickled: bool,
         hub_name: str | None,
     ) -> None:
-        self._directory, self._config = directory, config
-        self._digest, self._task, self._class = digest, task, wanted_class
-        self._is_pickled, self._hub_name = is_pickled, hub_name
+        self._model, self._config = model, model.config
+        self._task, self._class, self._hub_name = task, wanted_class, hub_name
 
     def covered(self, variant: Variant) -> list[BenchmarkCase]:
         """Returns the cases in all frameworks."""
@@ -157,38 +250,56 @@ class _Of:
             self._case(
                 variant,
                 attrs.evolve(network.implementation(short), own_process=True),
-                {"model_name": str(self._directory), "checkpoint": checkpoints.DIRECTORY},
+                {"model_name": str(self._model.home), "checkpoint": checkpoints.DIRECTORY},
             )
             for short in networks.FRAMEWORK_TYPES
         ]
 
-    def through_transformers(self, variant: Variant) -> BenchmarkCase:
-        """Returns the case in PyTorch."""
+    def through_transformers(self, variant: Variant, named: Sequence[InputSpec]) -> BenchmarkCase:
+        """Returns the case in PyTorch.
+
+        Args:
+          variant: type, batch and length.
+          named: the inputs that the user describes, by name.
+        """
+        model = self._model
+        auto_class = self._class or TASKS[str(self._task)][0]
+        more: dict[str, str | bool] = {
+            "source": str(model.directory),
+            "model_class": auto_class,
+        }
+        kind = str(self._class or self._task)
+        if model.adapter is not None:
+            more["base"] = str(model.home)
+            kind += ".LoRA"
+        if model.pipeline is not None:
+            more["pipeline"] = str(model.pipeline)
+            kind = ".".join([kind, *(stage.kind for stage in model.pipeline.stages)])
+        if model.is_pickled:
+            more["pickled"] = True
+        sizes = variant.batch_size or 1, variant.seq_len
+        filled = [spec.filled(*sizes) for spec in named]
+        if named:
+            more |= recorded(named, filled)
         implementation = ModelImplementation(
-            name=f"{self._config['model_type']}.{self._class or self._task}".replace("-", "_"),
+            name=f"{self._config['model_type']}.{kind}".replace("-", "_"),
             tags=["brought"],
             framework_type=ModelFrameworkType.PYTORCH,
             module_path=_IN_TRANSFORMERS,
             own_process=True,
         )
-        auto_class = TASKS[self._task][0] if self._task else self._class
-        more: dict[str, str | bool] = {
-            "source": str(self._directory),
-            "model_class": str(auto_class),
-        }
-        if self._is_pickled:
-            more["pickled"] = True
-        return self._case(variant, implementation, more)
+        return self._case(variant, implementation, more, filled)
 
     def _case(
         self,
         variant: Variant,
         implementation: ModelImplementation,
         more: Mapping[str, str | bool],
+        inputs: Sequence[InputSpec] = (),
     ) -> BenchmarkCase:
         parameters: dict[str, str | int] = {
             **more,
-            "source_sha256": self._digest,
+            "source_sha256": self._model.digest,
             "data_type": variant.data_type,
             "batch_size": variant.batch_size or 1,
         }
@@ -198,16 +309,27 @@ class _Of:
             parameters["task"] = self._task
         if variant.seq_len is not None or self._takes_text():
             parameters["seq_len"] = variant.seq_len or self._usual_length(implementation)
+        parts = [self._model.directory.name]
+        if self._model.pipeline is not None:
+            parts.append(_OF_SENTENCES)
         model = Model(
-            name=model_name([self._directory.name], implementation.framework_type, variant),
+            name=model_name(parts, implementation.framework_type, variant),
             tags=["brought"],
             model_impl=implementation,
             model_parameters=parameters,
         )
-        return BenchmarkCase.build(model=model, input_data=testdata.INPUT_DATA_MODEL_DEFAULT)
+        data = testdata.INPUT_DATA_MODEL_DEFAULT
+        if inputs:
+            data = ModelTestData(
+                name="_".join(f"{spec.name}_{spec.spec}".upper() for spec in inputs),
+                source_url="",
+                source_info="Random numbers described by --input.",
+            )
+        return BenchmarkCase.build(model=model, input_data=data)
 
     def _takes_text(self) -> bool:
-        return "vocab_size" in self._config
+        # Speech has a vocabulary for what is heard.
+        return "vocab_size" in self._config and "conv_stride" not in self._config
 
     def _usual_length(self, implementation: ModelImplementation) -> int:
         """Returns a length that the model's positions are enough for."""
@@ -215,22 +337,42 @@ class _Of:
         if implementation.architecture is not None:
             architecture = architectures.get(implementation.architecture)
             of_text = getattr(architecture, "longest", None)
-            longest = of_text(architecture.config(str(self._directory))) if of_text else None
+            longest = of_text(architecture.config(str(self._model.home))) if of_text else None
         else:
             keys = ("max_position_embeddings", "n_positions", "max_target_positions")
             known = [value for key in keys if isinstance(value := self._config.get(key), int)]
             # Some models use up positions before the first token.
             longest = max(1, known[0] // 2) if known else None
-        return min(_USUAL_SEQ_LEN, longest or _USUAL_SEQ_LEN)
+        return min(usual_inputs.USUAL_SEQ_LEN, longest or usual_inputs.USUAL_SEQ_LEN)
 
 
-def _stays_inside(directory: Path) -> None:
+def _named(texts: Sequence[str]) -> list[InputSpec]:
+    """Returns the inputs that a user describes, each with the name of its argument.
+
+    Raises:
+      BroughtError: one has no name, or is malformed.
+    """
+    given = [parse(text) for text in texts]
+    if unnamed := [str(spec) for spec in given if not spec.name]:
+        raise BroughtError(
+            f"--input {unnamed[0]!r}: inputs of a Hugging Face directory need the name of the "
+            f"argument, e.g. 'input_ids={unnamed[0]}'"
+        )
+    check_names(given)
+    return given
+
+
+def _stays_inside(directory: Path, root: Path | None = None) -> None:
     """Refuses files that are links to elsewhere; the hub's own cache is made of links to `blobs`.
+
+    Args:
+      directory: whose files are checked.
+      root: of the model; None if that is the directory.
 
     Raises:
       BroughtError: a file of the directory lies in another one.
     """
-    root = directory.resolve()
+    root = (root or directory).resolve()
     allowed = {root, root.parent.parent / "blobs"}
     for file in sorted(directory.glob("*")):
         if file.is_symlink() and not allowed.intersection(file.resolve().parents):
@@ -253,8 +395,7 @@ def _refuse_substitutes(directory: Path, wanted: Wanted) -> None:
 def _weights(directory: Path, *, allow_code: bool) -> tuple[bool, str]:
     """Returns whether the weights are pickled, and the digest of all that decides the model."""
     pickles = [directory / name for name in _PICKLES if (directory / name).is_file()]
-    safe = (directories.WEIGHTS_FILE, directories.INDEX_FILE)
-    if not any((directory / name).is_file() for name in safe) and pickles:
+    if not any((directory / name).is_file() for name in _SAFE) and pickles:
         refuse_substitute(pickles[0])
         if not allow_code:
             raise BroughtError(
@@ -286,15 +427,20 @@ def _on_tensors(directory: Path, config: Mapping[str, object]) -> list[str]:
     return [remark] if remark else []
 
 
-def _class(directory: Path, config: Mapping[str, object], task: str | None) -> str | None:
+def _class(model: _Directory, task: str | None) -> str | None:
     """Returns the name of transformers' class; None where only transformers knows it."""
+    config = model.config
     named = config.get("architectures")
     own = str(named[0]) if isinstance(named, list) and named else None
     if task is None:
+        if model.pipeline is not None:
+            return "AutoModel"
+        if model.adapter is not None and (of_adapter := model.adapter.model_class()):
+            return of_adapter
         if own is None:
             raise BroughtError(
-                f"{directory}: config.json names no class in 'architectures'; pass --task with one "
-                f"of {', '.join(TASKS)}"
+                f"{model.home}: config.json names no class in 'architectures'; pass --task with "
+                f"one of {', '.join(TASKS)}"
             )
         return own
     if task not in TASKS:

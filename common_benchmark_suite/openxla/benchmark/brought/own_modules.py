@@ -59,6 +59,8 @@ def found(place: OwnModule, wanted: Wanted, given: UserInputs | None) -> Found:
     """
     if wanted.task is not None:
         raise BroughtError("--task requires a Hugging Face directory")
+    if wanted.base is not None:
+        raise BroughtError("--base requires a LoRA adapter's directory")
     file = outlines.outline(place.file)
     search = _Search(place, file, wanted)
     name = search.callable()

@@ -11,6 +11,7 @@ from pathlib import Path
 import attrs
 
 from openxla.benchmark import bounded
+from openxla.benchmark.brought.adapters import ADAPTER_FILE
 from openxla.benchmark.brought.hub import PREFIX
 from openxla.benchmark.brought.outline import dotted_name
 from openxla.benchmark.brought.programs import KINDS, SAVED_MODEL, ProgramFile
@@ -21,6 +22,7 @@ from openxla.benchmark.brought.refusals import (
     refusal_of,
     refuse_substitute,
 )
+from openxla.benchmark.brought.sentence_pipeline import MODULES_FILE
 from openxla.benchmark.brought.torchscript_archive import is_torch_export, is_torchscript
 from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.models.architectures.directories import CONFIG_FILE
@@ -160,6 +162,8 @@ def folder_of_programs(path: Path) -> ProgramFolder | None:
     # Names may be too long, and folders unreadable: `place_of` refuses what is not found here.
     with contextlib.suppress(OSError):
         has_config = (path / CONFIG_FILE).is_file()
+        if any((path / name).is_file() for name in (MODULES_FILE, ADAPTER_FILE)):
+            return None
         if not path.is_dir() or (path / "saved_model.pb").is_file():
             return None
         if has_config and any(any(path.glob(name)) for name in _HUGGING_FACE):
@@ -181,7 +185,7 @@ def _directory(path: Path) -> Path | ProgramFile | ProgramFolder:
         return programs
     if refusal := refusal_of(str(path), path):
         raise BroughtError(refusal)
-    if not (path / CONFIG_FILE).is_file():
+    if not any((path / name).is_file() for name in (CONFIG_FILE, MODULES_FILE, ADAPTER_FILE)):
         raise BroughtError(
             f"{path} has neither {CONFIG_FILE} (Hugging Face) nor saved_model.pb; expected {_FORMS}"
         )

@@ -123,6 +123,8 @@ def cases(program: ProgramFile, wanted: Wanted, given: UserInputs | None) -> lis
     """
     if wanted.task is not None:
         raise BroughtError("--task requires a Hugging Face directory")
+    if wanted.base is not None:
+        raise BroughtError("--base requires a LoRA adapter's directory")
     if wanted.allow_code and program.kind not in _WITH_CODE:
         raise BroughtError(f"--allow-code: loading a {program.kind.name} program runs no code")
     found = _outline(program.path, program.kind, wanted)

@@ -107,9 +107,15 @@ def definitions(
     fields = {
         key: ascii(value)
         for key, value in attrs.asdict(wanted).items()
-        if key not in ("inputs_dir", "text", "image", "folder") and value and value != "eval"
+        if key not in ("inputs_dir", "text", "image", "folder", "base")
+        and value
+        and value != "eval"
     }
     fields["folder"] = start
+    if wanted.base is not None:
+        start, written, base_outside = _written((wanted.folder / wanted.base).absolute(), folder)
+        fields["base"] = f"{start} / {written!a}"
+        outside = outside or base_outside
     copies: list[tuple[Path, Path]] = []
     if wanted.inputs_dir is not None:
         given = user_inputs.read(wanted.folder / wanted.inputs_dir)

@@ -26,6 +26,7 @@ class Wanted:
       seq_lens: what the dimension `seq` stands for; empty for what suits the model.
       framework: value of a framework's type; None for all that the model is in.
       task: of a Hugging Face directory; None for the class that its configuration names.
+      base: directory of the model that an adapter belongs to; None to go by the adapter.
       allow_code: whether weights may be read that can hold code.
       test: `eval` for outputs, `train` for training steps.
       folder: where relative paths start.
@@ -40,6 +41,7 @@ class Wanted:
     seq_lens: tuple[int, ...] = ()
     framework: str | None = None
     task: str | None = None
+    base: Path | None = None
     allow_code: bool = False
     test: str = "eval"
     folder: Path = attrs.field(factory=Path.cwd)

@@ -14,11 +14,25 @@ from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.pt.tensors import TORCH_DTYPES, as_tensor
 
 
-def load(model_class: Any, checkpoint: Path, data_type: str, **options: Any) -> Any:
+def load(
+    model_class: Any,
+    checkpoint: Path,
+    data_type: str,
+    *,
+    spared: tuple[str, ...] = (),
+    **options: Any,
+) -> Any:
     """Returns a transformers model with the checkpoint's weights, cast to `data_type`.
 
     Quiet about weights that the model has no use for (a pooler, a head): checkpoints are shared by
     models that use different parts. Missing weights raise: random ones would pass unnoticed.
+
+    Args:
+      model_class: of transformers.
+      checkpoint: its directory.
+      data_type: of the weights in memory.
+      spared: how names of weights start that may be missing, as nothing uses what is loaded there.
+      options: for `from_pretrained`.
 
     Raises:
       ValueError: the checkpoint lacks weights.
@@ -32,7 +46,9 @@ def load(model_class: Any, checkpoint: Path, data_type: str, **options: Any) -> 
         output_loading_info=True,
         **options,
     )
-    if report["missing_keys"] or report["mismatched_keys"]:
+    missing = [name for name in report["missing_keys"] if not name.startswith(spared)]
+    mismatched = [item for item in report["mismatched_keys"] if not item[0].startswith(spared)]
+    if missing or mismatched:
         raise ValueError(f"{checkpoint.name} lacks weights: {report}")
     return model
 
