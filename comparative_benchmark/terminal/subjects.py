@@ -101,8 +101,10 @@ def _subject(options: argparse.Namespace, model: str | None) -> Subject:
         return Subject.TORCHBENCH
     if model is None:
         return Subject.SUITE_FOLDER if getattr(options, "suite", ()) else Subject.CATALOGUE
-    from openxla.benchmark.brought import BroughtError, OwnModule, place_of
+    from openxla.benchmark.brought import BroughtError, OwnModule, hub, place_of
 
+    if model.startswith(hub.PREFIX):
+        return Subject.DIRECTORY
     try:
         place = place_of(model, Path.cwd())
     except BroughtError as error:

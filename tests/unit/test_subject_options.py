@@ -58,6 +58,7 @@ GIVEN = {
     "batch": ["--batch", "2"],
     "seq_len": ["--seq-len", "16"],
     "task": ["--task", "fill-mask"],
+    "base": ["--base", "bert"],
     "text": ["--text", "words.txt"],
     "image": ["--image", "picture.png"],
     "allow_code": ["--allow-code"],
@@ -94,6 +95,8 @@ GIVEN = {
     "trial_budget": ["--trial-budget", "77"],
     "budget": ["--budget", "777"],
 }
+# Values for one subject alone.
+FOR = {(Subject.DIRECTORY, "input"): ["--input", "input_ids=i32[2,4]<9"]}
 # What selects the subject itself.
 OWN = {
     (Subject.SUITE_FOLDER, "suite"),
@@ -108,7 +111,7 @@ WITH = {
 }
 # Options whose value above does not fit every subject that takes the option.
 VALUES = {"tag", "framework", "inputs", "image", "text", "dtype", "name", "backend", "allow_code"}
-VALUES |= {"test", "suite", "baseline"}
+VALUES |= {"test", "suite", "baseline", "base"}
 # Refused together with another option that selects, wherever that comes from.
 PAIRS = {"torchbench", "model", "suite", "run_in_process"}
 
@@ -188,6 +191,7 @@ def test_an_option_is_used_or_refused(words, usual, monkeypatch, subject, option
     if option in LATER and subject not in subjects.REFUSALS.get(option, {}):
         return
     given = {"suite": ["--suite-dir", "suite"], "model": ["net.py"]} | GIVEN
+    given |= {option: value for (of, option), value in FOR.items() if of is subject}
     base = list(words[subject])
     if set(given[option]) <= set(base) or (subject, option) in OWN:
         return
@@ -207,3 +211,10 @@ def test_an_option_is_used_or_refused(words, usual, monkeypatch, subject, option
         assert after != before, f"{option} changes nothing of a run of {subject.value}"
     assert "\n" not in refusal
     assert not refusal or is_refused or option in VALUES | PAIRS, refusal
+
+
+def test_a_model_on_the_hub_is_a_directory():
+    options = api._parser().parse_args(["hub:owner/name@main", "--task", "fill-mask"])
+    assert subjects.check(options) is Subject.DIRECTORY
+    with pytest.raises(UsageError, match="a Hugging Face directory defines no loss"):
+        subjects.check(api._parser().parse_args(["hub:owner/name", "-t", "train"]))
