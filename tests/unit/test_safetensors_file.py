@@ -17,8 +17,15 @@ TENSORS = {
     "bf16": np.arange(3).astype(ml_dtypes.bfloat16),
     "i64": np.array(7, np.int64),
     "i32": np.zeros((0, 3), np.int32),
+    "u8": np.arange(3, dtype=np.uint8),
+    "i8": np.arange(-2, 1, dtype=np.int8),
+    "i16": np.arange(2, dtype=np.int16),
+    "u16": np.arange(2, dtype=np.uint16),
+    "u32": np.arange(2, dtype=np.uint32),
+    "u64": np.arange(2, dtype=np.uint64),
+    "bool": np.array([True, False, True]),
 }
-NAMES = {"f64": "F64", "f32": "F32", "f16": "F16", "bf16": "BF16", "i64": "I64", "i32": "I32"}
+NAMES = {name: name.upper() for name in TENSORS}
 
 
 def _equal(left, right):

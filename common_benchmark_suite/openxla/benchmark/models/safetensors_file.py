@@ -25,8 +25,17 @@ _DTYPES: Mapping[str, npt.DTypeLike] = {
     "F32": "<f4",
     "F16": "<f2",
     "BF16": ml_dtypes.bfloat16,
+    "F8_E4M3": ml_dtypes.float8_e4m3fn,
+    "F8_E5M2": ml_dtypes.float8_e5m2,
     "I64": "<i8",
     "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "u1",
+    "BOOL": "?",
 }
 _MAX_HEADER_BYTES = 100_000_000
 
