@@ -27,6 +27,7 @@ from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.shared_workers import SharedWorkers
 from comparative_benchmark.runs.trial import Competitor, Trial
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
+from openxla.benchmark.comparative_suite.operator_cases import why_not_written
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 from openxla.benchmark.workloads import training_of, trains, workload_of
 
@@ -83,6 +84,8 @@ def plan(
 
 
 def _refusal(case: BenchmarkCase, competitor: Competitor) -> str | None:
+    if unwritten := why_not_written(case.model):
+        return unwritten
     if training_of(case):
         return competitor.why_it_takes_no_training_step
     return competitor.why_it_cannot_train if trains(case) else None

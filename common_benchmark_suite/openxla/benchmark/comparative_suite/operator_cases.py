@@ -15,11 +15,13 @@ from openxla.benchmark.def_types import (
 from openxla.benchmark.operators.architecture import FORWARD_BACKWARD, trains
 
 _ROOM = operators.__name__
+_ARCHITECTURE = f"{_ROOM}.architecture"
 _MODULES: Mapping[ModelFrameworkType, tuple[str, str]] = {
     ModelFrameworkType.PYTORCH: ("PT", "in_torch"),
     ModelFrameworkType.JAX: ("JAX", "in_jax"),
     ModelFrameworkType.TF_V2: ("TF", "in_tensorflow"),
 }
+_FIELDS = dict(zip(_MODULES, operators.FRAMEWORKS, strict=True))
 TAG = "operator"
 _BACKWARD = "_FWD_BWD"
 _NAME = re.compile(rf"(\w+?)({_BACKWARD})?_(FP32|FP16|BF16)_([A-Z]+)_(\d+)X(\d+)X(\d+)")
@@ -49,8 +51,20 @@ def implementation(framework: ModelFrameworkType) -> ModelImplementation:
         tags=[TAG],
         framework_type=framework,
         module_path=f"{_ROOM}.{module}",
-        architecture=f"{_ROOM}.architecture",
+        architecture=_ARCHITECTURE,
     )
+
+
+def why_not_written(model: Model) -> str | None:
+    """Returns why an operator cannot run in the framework of its model; None for other models."""
+    if model.model_impl.architecture != _ARCHITECTURE:
+        return None
+    field = _FIELDS[model.model_impl.framework_type]
+    operator = operators.get(str(model.model_parameters["model_name"]))
+    if field in operator.frameworks:
+        return None
+    written = ", ".join(operator.frameworks)
+    return f"operator {operator.name} has no {field} function, only {written}"
 
 
 def model_name(

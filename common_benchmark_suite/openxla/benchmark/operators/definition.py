@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
 
 import attrs
 
@@ -17,6 +17,8 @@ GROUP = "openxla.benchmark.operators"
 # equal within a row, so that an order of them is the same in every framework.
 Values: TypeAlias = Literal["normal", "indices", "distinct"]
 Letter: TypeAlias = Literal["m", "k", "n"]
+# The fields of an operator that hold its functions.
+FRAMEWORKS = ("torch", "jax", "tensorflow")
 # One that every operator has: multiples of the heads of attention.
 _SOME_SHAPE = (64, 64, 64)
 
@@ -38,6 +40,15 @@ class Argument:
     dtype: str | None = None
 
 
+def unwritten(*_: Any) -> NoReturn:
+    """Stands for the function of a framework in which an operator is not written."""
+    raise NotImplementedError("the operator has no function in this framework")
+
+
+def _function(given: Callable[..., Any] | None) -> Callable[..., Any]:
+    return given or unwritten
+
+
 @attrs.frozen(kw_only=True)
 class Operator:
     """One operation.
@@ -49,8 +60,8 @@ class Operator:
       arguments: returns what goes in, by m, k and n.
       results: returns what comes out, likewise.
       flops: returns the arithmetic of matrix products, likewise; None for none.
-      torch, jax, tensorflow: the function in each framework. It is called with tensors, and imports
-        its framework itself.
+      torch, jax, tensorflow: the function in each framework, at least one. It is called with
+        tensors, and imports its framework itself. Without it, the operator is `unsupported` there.
       second_inputs: makes the second input of the first, where the usual rule gives none that are
         valid.
     """
@@ -60,11 +71,22 @@ class Operator:
     uses: tuple[Letter, ...]
     arguments: Callable[[int, int, int], Sequence[Argument]]
     results: Callable[[int, int, int], Sequence[Argument]]
-    torch: Callable[..., Any]
-    jax: Callable[..., Any]
-    tensorflow: Callable[..., Any]
+    torch: Callable[..., Any] = attrs.field(default=None, converter=_function)
+    jax: Callable[..., Any] = attrs.field(default=None, converter=_function)
+    tensorflow: Callable[..., Any] = attrs.field(default=None, converter=_function)
     flops: Callable[[int, int, int], int] | None = None
     second_inputs: Callable[..., Sequence[Any]] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if not self.frameworks:
+            raise DefinitionError(
+                f"operator {self.name!r} has no function; give it {' or '.join(FRAMEWORKS)}"
+            )
+
+    @property
+    def frameworks(self) -> tuple[str, ...]:
+        """The fields of `FRAMEWORKS` in which it is written."""
+        return tuple(name for name in FRAMEWORKS if getattr(self, name) is not unwritten)
 
     @property
     def is_differentiable(self) -> bool:
