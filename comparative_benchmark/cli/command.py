@@ -122,6 +122,24 @@ COMMANDS = (
         "onboarding.new_model:run",
     ),
     Command(
+        "new-backend",
+        "write a package with a new backend",
+        "onboarding.options:add_new_backend_arguments",
+        "onboarding.new_package:run",
+    ),
+    Command(
+        "new-recipe",
+        "write a package with a new recipe",
+        "onboarding.options:add_new_recipe_arguments",
+        "onboarding.new_package:run",
+    ),
+    Command(
+        "new-operator",
+        "write a package with a new operator",
+        "onboarding.options:add_new_operator_arguments",
+        "onboarding.new_package:run",
+    ),
+    Command(
         "ci-template",
         "write a GitHub workflow that races a model on every pull request",
         "onboarding.options:add_ci_template_arguments",
@@ -214,7 +232,10 @@ _GROUPS = {
     "look at results": ("show", "report", "list", "backends"),
     "compare": ("compare", "explain", "parity", "history", "bisect"),
     "share": ("export", "import", "repro", "artifacts", "ci-template"),
-    "extend": ("new-model", "check-model", "userbenchmark", "completion"),
+    "extend": (
+        *("new-model", "check-model", "new-backend", "new-recipe", "new-operator"),
+        *("userbenchmark", "completion"),
+    ),
 }
 
 

@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     root = _checkout(options.into)
     frameworks = parse_frameworks(options.framework)
     files = new_files(options.name, frameworks, root)
-    _write(root, files)
+    write_files(root, files)
     for path in files:
         print(printable(str(root / path)))
     upper = options.name.upper()
@@ -103,7 +103,7 @@ def _write_folder(name: str, root: Path) -> int:
     if (root / name).exists():
         raise UsageError(f"{root / name} already exists; nothing was written")
     files = new_folder.new_files(name)
-    _write(root, files)
+    write_files(root, files)
     for path in files:
         print(printable(str(root / path)))
     print(f"\nRun it: cbs run --torchbench {root / name} -o results.json")
@@ -187,7 +187,7 @@ def _check_free(name: str, files: Mapping[Path, str], root: Path) -> None:
         )
 
 
-def _write(root: Path, files: Mapping[Path, str]) -> None:
+def write_files(root: Path, files: Mapping[Path, str]) -> None:
     """Writes all files, or none where one cannot be written.
 
     Raises:

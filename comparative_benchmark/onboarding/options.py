@@ -1,4 +1,4 @@
-"""Options of `cbs new-model` and `cbs check-model`; apart from the commands, to load fast."""
+"""Options of `cbs new-*` and `cbs check-model`; apart from the commands, to load fast."""
 
 import argparse
 from pathlib import Path
@@ -25,6 +25,32 @@ def add_new_model_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="checkout to write into (default: the one that contains the current directory)",
     )
+
+
+def add_new_backend_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs new-backend`."""
+    _add_new_package_arguments(parser, "backend", "my_backend")
+
+
+def add_new_recipe_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs new-recipe`."""
+    _add_new_package_arguments(parser, "recipe", "int8wo-asym")
+
+
+def add_new_operator_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs new-operator`."""
+    _add_new_package_arguments(parser, "operator", "my_operator")
+
+
+def _add_new_package_arguments(parser: argparse.ArgumentParser, kind: str, example: str) -> None:
+    parser.add_argument("name", help=f"{kind} name, e.g. {example}")
+    parser.add_argument(
+        "--into",
+        type=Path,
+        metavar="DIR",
+        help="directory in which to make the package (default: the current directory)",
+    )
+    parser.set_defaults(kind=kind)
 
 
 def add_ci_template_arguments(parser: argparse.ArgumentParser) -> None:

@@ -38,7 +38,9 @@ def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
         raise UnsupportedError(f"{recipe.label} needs linear layers, but the model has none")
     before, states = _weight_bytes(model), _states(model)
     try:
-        config, weight_class = load_object(recipe.apply_in("pt_inductor"))(**recipe.values)
+        config, made = load_object(recipe.apply_in("pt_inductor"))(**recipe.values)
+        # A recipe may return the class itself.
+        weight_class = made.__name__ if isinstance(made, type) else made
         for module in modules.of(model):
             if callable(config):
                 config(module)

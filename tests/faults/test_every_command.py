@@ -35,6 +35,9 @@ _TESTED_ELSEWHERE = {
     "doctor": "measures this machine: test_doctor_*",
     "parity": "starts workers: test_parity_*",
     "new-model": "writes into a checkout: test_new_model_*",
+    **dict.fromkeys(
+        ("new-backend", "new-recipe", "new-operator"), "write packages: test_new_package"
+    ),
     "ci-template": "writes into a checkout: test_ci_template",
     "check-model": "starts workers: test_check_model_*",
     "import": "writes into a history only: test_formats_*",

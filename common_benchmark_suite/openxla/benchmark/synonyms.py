@@ -1,6 +1,6 @@
 """Other names that users type for frameworks, devices and backends."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 _FRAMEWORKS: Mapping[str, str] = MappingProxyType(
@@ -67,6 +67,11 @@ def backend(name: str) -> str:
       name: without a compiler, e.g. `pytorch` or `inductor`.
     """
     return _BACKENDS.get(name.lower().replace("_", "-"), name)
+
+
+def backends() -> Iterable[str]:
+    """Returns the names that stand for backends."""
+    return _BACKENDS
 
 
 def competitor(text: str) -> str:
