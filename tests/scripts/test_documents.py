@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 import results_support
+from documents_support import ROOT, copy_checkout, run_bash, shell_blocks
 from tests_support import python_path
 
 from comparative_benchmark.cli import command as cli
-
-ROOT = Path(__file__).resolve().parents[2]
 
 FIRST_READ = [
     "README.md",
@@ -33,6 +32,9 @@ DOCUMENTS = [
 ]
 # Their commands read results.json, or results/*.json, in the folder that they run in.
 OF_RESULTS = ["docs/guides/report.md", "docs/guides/formats.md", "docs/guides/history.md"]
+# They write packages and install them, in an environment of their own: test_contributing.py.
+OF_PACKAGES = [f"docs/guides/extend/add-{thing}.md" for thing in ("a-backend", "a-recipe")]
+OF_PACKAGES += ["docs/guides/extend/add-an-operator.md"]
 # What cannot be run inside a test, and where it is run instead.
 ELSEWHERE = {
     "./scripts/quickstart.sh": "tests/frameworks/test_backends.py runs it and reads its results",
@@ -53,27 +55,14 @@ ELSEWHERE = {
 
 def _blocks(document: str) -> list[str]:
     """Returns the shell blocks of a document, without comments and what runs elsewhere."""
-    text = (ROOT / document).read_text(encoding="utf-8")
     blocks = []
-    for block in re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+    for block in shell_blocks(document):
         # A line with the lines that it goes on in.
         commands = re.findall(r"(?:.*\\\n)*.*\n", block)
         commands = [command for command in commands if not command.startswith(tuple(ELSEWHERE))]
         if any(map(str.strip, commands)):
             blocks.append("".join(commands))
     return blocks
-
-
-def _run(script: str, cwd: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=1500,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -86,17 +75,7 @@ def environment(kept_environment):
 def checkout(tmp_path_factory) -> Path:
     """A copy of the checkout as it stands, with the environment that is there."""
     target = tmp_path_factory.mktemp("checkout") / "suite"
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
-    for name in listed:
-        if (ROOT / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target / name)
+    copy_checkout(target)
     return target
 
 
@@ -141,19 +120,14 @@ def _commands(block: str, folder: Path) -> list[list[str]]:
     return [line.split("\0") for line in lines if line]
 
 
-def _all_blocks(document: str) -> list[str]:
-    text = (ROOT / document).read_text(encoding="utf-8")
-    return re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-
-
 PAGES = ["README.md", "CONTRIBUTING.md"]
 PAGES += [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if _all_blocks(page)])
+@pytest.mark.parametrize("page", [page for page in PAGES if shell_blocks(page)])
 def test_command_lines_are_right(page, tmp_path, monkeypatch, capsys):
     found = []
-    for number, block in enumerate(_all_blocks(page)):
+    for number, block in enumerate(shell_blocks(page)):
         folder = tmp_path / f"block-{number}"
         folder.mkdir()
         found += _commands(block, folder)
@@ -195,7 +169,7 @@ def _tiers(name: str, block: str) -> list[Any]:
         for marks in _tiers(name, block)
     ],
 )
-def test_shell_blocks_run(block, environment, request):
+def test_shell_blocksrun_bash(block, environment, request):
     # A block that makes an environment or a model runs in a copy of the checkout.
     cwd = ROOT
     if "setup_venv.sh" in block:
@@ -205,7 +179,7 @@ def test_shell_blocks_run(block, environment, request):
     if "nightly" not in request.node.keywords:
         # Short races; with a budget, they do not measure the ceilings of the machine. `--all` does.
         block = block.replace("--processes 3", "--processes 3 --trial-budget 3 --budget 600")
-    done = _run(block, cwd, environment)
+    done = run_bash(block, cwd, environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
@@ -216,13 +190,13 @@ def test_shell_blocks_run_on_results_that_are_there(document, environment, tmp_p
     results_support.write(tmp_path / "results" / "one.json")
     [block] = _blocks(document)
     changes = {"PATH": f"{ROOT}/.venv/bin:{environment['PATH']}", "XDG_DATA_HOME": str(tmp_path)}
-    done = _run(block, tmp_path, {**environment, **changes})
+    done = run_bash(block, tmp_path, {**environment, **changes})
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
 def test_no_block_of_any_page_is_forgotten():
     every = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
-    run = {*DOCUMENTS, *OF_RESULTS}
+    run = {*DOCUMENTS, *OF_RESULTS, *OF_PACKAGES}
     assert [name for name in every if name not in run and _blocks(name)] == []
 
 
@@ -237,7 +211,7 @@ def test_every_command_that_is_left_out_is_in_a_document():
 def test_nightly_script_runs_the_cases_of_one_backend(environment, tmp_path):
     script = ". .venv/bin/activate; ./comparative_benchmark/jax_xla/benchmark_all.sh"
     options = "--tag tiny -w 0 -iter 2 --share-workers"
-    done = _run(f"{script} host-cpu {tmp_path}/r.json {options}", ROOT, environment)
+    done = run_bash(f"{script} host-cpu {tmp_path}/r.json {options}", ROOT, environment)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count(" ok") == 12
 
@@ -245,7 +219,7 @@ def test_nightly_script_runs_the_cases_of_one_backend(environment, tmp_path):
 # `./scripts/test.sh` runs the same checks.
 @pytest.mark.nightly
 def test_hooks_pass(environment):
-    done = _run(".venv/bin/pre-commit run --all-files", ROOT, environment)
+    done = run_bash(".venv/bin/pre-commit run --all-files", ROOT, environment)
     assert done.returncode == 0, done.stdout[-3000:]
     assert done.stdout.count("Passed") == 4
 
@@ -271,12 +245,12 @@ def test_seed_guide_works_in_a_fresh_checkout(checkout, environment):
     clean["PATH"] = os.pathsep.join(
         part for part in clean["PATH"].split(os.pathsep) if str(ROOT) not in part
     )
-    done = _run(SEED_GUIDE, checkout, clean)
+    done = run_bash(SEED_GUIDE, checkout, clean)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert done.stdout.count(" ok") >= 6
     assert "installing" in done.stderr
-    installed = _run("./pt-benchmarks.venv/bin/python -m pip list", checkout, clean).stdout
+    installed = run_bash("./pt-benchmarks.venv/bin/python -m pip list", checkout, clean).stdout
     assert "torch" in installed
     assert not re.search(r"^(jax|iree|nvidia|triton)", installed, re.MULTILINE)
-    again = _run("./comparative_benchmark/pt_inductor/setup_venv.sh", checkout, clean)
+    again = run_bash("./comparative_benchmark/pt_inductor/setup_venv.sh", checkout, clean)
     assert "installing" not in again.stderr

@@ -32,7 +32,7 @@ from openxla.benchmark.comparative_suite.operator_cases import cases, named
 from openxla.benchmark.def_types import DefinitionError, ModelFrameworkType
 from openxla.benchmark.models import second_input
 from openxla.benchmark.operators.architecture import ARCHITECTURE, FORWARD, FORWARD_BACKWARD
-from openxla.benchmark.operators.definition import Layer
+from openxla.benchmark.operators.definition import Argument, Layer, Operator
 from openxla.benchmark.operators.models import OperatorModel
 from openxla.benchmark.workloads import has_weights, trains, workload_of
 
@@ -397,6 +397,37 @@ def test_an_operator_is_added_as_the_document_says(tmp_path):
         check=True,
     )
     assert json.loads(listed.stdout)["operators"]["hardswish"] == "of each number in [m, k]"
+
+
+def _half(**functions):
+    shape = {name: lambda m, k, n: [Argument(shape=(m, k))] for name in ("arguments", "results")}
+    return Operator(name="half", description="x / 2", uses=("m", "k"), **shape, **functions)
+
+
+def test_an_operator_is_unsupported_where_it_is_not_written(monkeypatch):
+    half = _half(torch=lambda x: x / 2)
+    assert half.frameworks == ("torch",)
+    registered = {**operators.operators(), "half": half}
+    monkeypatch.setattr(operators.definition, "operators", lambda: registered)
+    found = cases(["half", "gelu"], _shape(8, 16, 4), ["fp32"])
+    competitors = parse_competitors("pt_inductor:eager,jax_xla,tf_xla:graph", "cpu")
+    refused = {
+        trial.case.model.name: trial.refused
+        for trial in runner.plan(found, competitors, devices.HOST_CPU).trials
+    }
+    assert refused == {
+        "HALF_FP32_PT_8X16X1": None,
+        "HALF_FP32_JAX_8X16X1": "operator half has no jax function, only torch",
+        "HALF_FP32_TF_8X16X1": "operator half has no tensorflow function, only torch",
+        **{f"GELU_FP32_{framework}_8X16X1": None for framework in ("PT", "JAX", "TF")},
+    }
+    with pytest.raises(NotImplementedError, match="no function in this framework"):
+        half.jax(1)
+
+
+def test_an_operator_is_written_in_one_framework_at_least():
+    with pytest.raises(DefinitionError, match="'half' has no function; give it torch or jax or"):
+        _half()
 
 
 def _compared(label, verdict, estimate, competitor="iree:llvm-cpu"):

@@ -118,7 +118,7 @@ def test_what_does_not_fit_is_named_after_all_that_does(shapes, tensors, said):
 def test_no_two_tensors_of_an_architecture_go_to_one_place(architecture):
     for config in architecture.configs.values():
         names = [init.name for init in architecture.tensors(config)]
-        assert len({architecture.module_name(name, config) for name in names}) == len(names) > 10
+        assert len({architecture.module_name(name, config) for name in names}) == len(names) > 0
 
 
 @pytest.mark.parametrize(
