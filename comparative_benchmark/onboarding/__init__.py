@@ -1,1 +1,1 @@
-"""Adding a model: `cbs new-model` writes its files, `cbs check-model` judges them."""
+"""`cbs new-*` writes models, backends, recipes and operators; `cbs check-model` judges models."""

@@ -2,6 +2,7 @@
 
 import functools
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -14,7 +15,13 @@ import pytest
 from documents_support import ROOT, blocks, copy_checkout, run_bash
 
 GUIDES = ROOT / "docs" / "guides" / "extend"
-SECTIONS = ("Add a model", "Add an operator", "Add a recipe", "Add a backend")
+# Sections of CONTRIBUTING, and the guide of each.
+SECTIONS = {
+    "Add a model": "add-a-model.md",
+    "Add an operator": "add-an-operator.md",
+    "Add a recipe": "add-a-recipe.md",
+    "Add a backend": "add-a-backend.md",
+}
 # Tests of what is registered: models, operators, recipes, backends.
 REGISTRIES = re.compile(
     r"all_benchmarks|operators\(\)|recipes\(\)|backends\(\)|plugins\(|iter_modules|ALL_MODELS"
@@ -75,7 +82,9 @@ class Contribution:
         self._registered.mkdir()
         (self._registered / "METADATA").write_text(str(suite.read_text("METADATA")))
         self.reinstall()
-        for name, module in (("cbs", "comparative_benchmark"), ("pytest", "pytest")):
+        modules = {"cbs": "comparative_benchmark"}
+        for name in ("cbs", "pytest", "ruff", "mypy"):
+            module = modules.get(name, name)
             script = target / "bin" / name
             script.write_text(f'#!/bin/sh\nexec "{target}/bin/python" -P -m {module} "$@"\n')
             script.chmod(0o755)
@@ -99,3 +108,84 @@ def contribution(tmp_path_factory, kept_environment):
 def test_a_section_works_word_for_word(contribution, title):
     done = contribution.follow(title)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
+
+
+def _commands(text: str) -> list[str]:
+    """Returns the lines of the first shell block, without comments."""
+    lines = blocks(text, "sh")[0].splitlines()
+    return [re.sub(r"\s+# .*", "", line) for line in lines]
+
+
+@pytest.mark.parametrize(("title", "guide"), SECTIONS.items())
+def test_the_guide_begins_with_the_same_commands(title, guide):
+    commands = _commands((GUIDES / guide).read_text())
+    ours = _commands(section(ROOT / "CONTRIBUTING.md", title))
+    # The guide of models also lists the cases.
+    assert [line for line in commands if not line.startswith("cbs list")] == ours[
+        : 4 if guide != "add-a-recipe.md" else 5
+    ]
+    assert len(ours) >= 4
+
+
+@pytest.mark.nightly
+def test_all_tests_of_what_is_registered_stay_green(contribution):
+    for title in SECTIONS:
+        assert contribution.follow(title).returncode == 0
+    unit = sorted(
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tests" / "unit").glob("test_*.py")
+        if REGISTRIES.search(path.read_text(encoding="utf-8"))
+    )
+    assert len(unit) > 20
+    checks = [
+        "ruff check --quiet .",
+        "ruff format --quiet --check .",
+        "pytest -q -m 'not nightly and not alone' " + " ".join(unit),
+        "pytest -q tests/frameworks/test_agreement_my_mlp.py",
+        "pytest -q tests/frameworks/test_operators.py -k hardswish",
+    ]
+    for check in checks:
+        done = contribution.run(f"source .venv/bin/activate\n{check}")
+        assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-3000:]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("title", "source", "target", "told"),
+    [
+        (
+            "Add an operator",
+            "cbs-hardswish/cbs_hardswish.py",
+            "common_benchmark_suite/openxla/benchmark/operators/hardswish.py",
+            "openxla.benchmark.operators hardswish",
+        ),
+        (
+            "Add a recipe",
+            "cbs-int8wo-asym/cbs_int8wo_asym.py",
+            "comparative_benchmark/recipes/int8wo_asym.py",
+            "comparative_benchmark.recipes int8wo-asym",
+        ),
+    ],
+)
+def test_an_example_is_added_to_the_suite_itself(contribution, title, source, target, told):
+    assert contribution.follow(title).returncode == 0
+    guide = (GUIDES / SECTIONS[title]).read_text()
+    assert f"`{target}`" in guide
+    shutil.copy2(contribution.root / source, contribution.root / target)
+    _, known, new = blocks(guide, "toml")[1].splitlines()
+    project = contribution.root / "pyproject.toml"
+    before = project.read_text()
+    assert before.count(f"\n{known}\n") == 1
+    project.write_text(before.replace(known, f"{known}\n{new}"))
+    contribution.reinstall()
+    # The suite's own comes before the installed package.
+    program = (
+        "from openxla.benchmark.plugins import plugins; import sys\n"
+        "print([p.built_in for p in plugins(sys.argv[1]) if p.name == sys.argv[2]])"
+    )
+    done = contribution.run(
+        f"source .venv/bin/activate\npython -P -c '{program}' {told}\n"
+        f"ruff check --quiet {target}\nmypy --strict --no-error-summary {target}"
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
+    assert "[True, False]" in done.stdout

@@ -27,14 +27,13 @@ from openxla.benchmark.text import one_line
 
 FILE = "benchmarks/microbenchmarks/utils.py"
 RECIPE_HINT = (
-    f"to add a recipe, write a branch in string_to_config() of {FILE} in the checkout, or a file "
-    "for the entry point comparative_benchmark.recipes"
+    f"to add a recipe, write a branch in string_to_config() of {FILE} in the checkout, or run "
+    "cbs new-recipe"
 )
 MODEL_HINT = (
     f"to add a model type, define it in {FILE} of the checkout, with a branch in "
     "create_model_and_input_data() (that file takes the place of "
-    "torchao/testing/model_architectures.py), or write a file for the entry point "
-    "openxla.benchmark.operators"
+    "torchao/testing/model_architectures.py), or run cbs new-operator"
 )
 IMPLEMENTATION = "GUIDE_FUNCTION_PT"
 # By its name: this process must not import the framework.
