@@ -7,11 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
+
+from openxla.benchmark.plugins import is_built_in
 
 
 @attrs.frozen
@@ -120,6 +123,11 @@ def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) ->
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
         time.sleep(0.05)
+
+
+def shipped(group: str) -> list[str]:
+    """Returns the names that the suite itself registers; installed packages may add others."""
+    return [point.name for point in entry_points(group=group) if is_built_in(point)]
 
 
 def documented_plugin(folder: Path, document: Path, name: str, group: str, entry: str) -> None:

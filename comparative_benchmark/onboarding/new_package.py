@@ -1,6 +1,6 @@
 """`cbs new-backend`, `new-recipe` and `new-operator`: each writes a package that can be installed.
 
-What is written is the example of the guide, which a test compares with it.
+A test compares the packages with the examples in the guides.
 """
 
 import argparse

@@ -103,6 +103,7 @@ def contribution(tmp_path_factory, kept_environment):
     return Contribution(tmp_path_factory.mktemp("contributing"), kept_environment)
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.nightly
 @pytest.mark.parametrize("title", SECTIONS)
 def test_a_section_works_word_for_word(contribution, title):
@@ -127,6 +128,7 @@ def test_the_guide_begins_with_the_same_commands(title, guide):
     assert len(ours) >= 4
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.nightly
 def test_all_tests_of_what_is_registered_stay_green(contribution):
     for title in SECTIONS:
@@ -149,6 +151,7 @@ def test_all_tests_of_what_is_registered_stay_green(contribution):
         assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-3000:]
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("title", "source", "target", "told"),

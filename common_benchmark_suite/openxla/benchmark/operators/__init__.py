@@ -2,8 +2,8 @@
 
 An operator is a file that holds one `OPERATOR`: what goes in and what comes out for a shape
 (m, k, n), and a function in each of PyTorch, JAX and TensorFlow, or in some of them. Its inputs are
-arguments of the program, weights among them, so no compiler can fold them. A layer is one that has
-weights of its own, held as those of a model. A case of either is a case like any other: same
+arguments of the program, weights among them, so no compiler can fold them. A layer is an
+operator with weights, held as a model holds them. A case of either is a case like any other: same
 artifacts, same truth in float64, same races.
 """
 
