@@ -1,4 +1,4 @@
-"""Operators: each is the same function in all three frameworks."""
+"""Operators: each is the same function in all frameworks in which it is written."""
 
 import functools
 import itertools
@@ -58,13 +58,30 @@ for name in names:
 """
 
 
+def _has(operator, framework):
+    """Whether an operator is written in a framework; one of a plug-in may lack some."""
+    fields = dict(zip(FRAMEWORKS, operators.FRAMEWORKS, strict=True))
+    return fields[framework] in operator.frameworks
+
+
+def _arrays(folders, name, place):
+    """Returns an output of an operator in each framework that has it."""
+    operator = operators.get(name)
+    return [
+        np.load(folder / f"{name}-{place}.npy")
+        for framework, folder in folders.items()
+        if _has(operator, framework)
+    ]
+
+
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory, environment):
     """Folder of each framework's outputs."""
     folders = {}
     for framework, (module, room) in FRAMEWORKS.items():
         folders[framework] = tmp_path_factory.mktemp(framework)
-        arguments = [str(folders[framework]), json.dumps(list(operators.operators()))]
+        written = [n for n, item in operators.operators().items() if _has(item, framework)]
+        arguments = [str(folders[framework]), json.dumps(written)]
         arguments += [json.dumps(SHAPE), f"comparative_benchmark.{room}.reference"]
         run_script(RUN, [module, *arguments], environment, framework=framework)
     return folders
@@ -74,7 +91,7 @@ def outputs(tmp_path_factory, environment):
 def test_an_operator_is_the_same_in_all_frameworks(outputs, name):
     parameters = {"model_name": name, "data_type": "fp32", **dict(zip("mkn", SHAPE))}
     for place in range(len(ARCHITECTURE.output_specs(parameters))):
-        ours, *others = (np.load(folder / f"{name}-{place}.npy") for folder in outputs.values())
+        ours, *others = _arrays(outputs, name, place)
         assert ours.size > 1
         assert ours.max() > ours.min()
         for other in others:
@@ -87,9 +104,7 @@ def test_gradients_are_the_same_in_all_frameworks(outputs, name):
     specs = ARCHITECTURE.output_specs({**parameters, "direction": "forward_backward"})
     assert len(specs) > len(ARCHITECTURE.output_specs(parameters))
     for place in range(len(specs)):
-        ours, *others = (
-            np.load(folder / f"{name}-both-{place}.npy") for folder in outputs.values()
-        )
+        ours, *others = _arrays(outputs, name, f"both-{place}")
         assert ours.std() > 0
         for other in others:
             assert abs(other - ours).max() < 1e-9 * ours.std()
@@ -139,6 +154,49 @@ def test_a_model_type_is_added_as_the_document_says(tmp_path, environment):
     run = cbs([*command, "--config", "guide.yml", *shape[4:], "-o", "guide.json"])
     assert run.returncode == 0, run.stderr
     assert name in (tmp_path / "guide.csv").read_text()
+
+
+HALF = """
+from openxla.benchmark.operators import Argument, Operator
+
+OPERATOR = Operator(
+    name="half",
+    description="x / 2",
+    uses=("m", "k"),
+    arguments=lambda m, k, n: [Argument(shape=(m, k))],
+    results=lambda m, k, n: [Argument(shape=(m, k))],
+    torch=lambda x: x / 2,
+)
+"""
+
+
+def test_an_operator_of_one_framework_is_unsupported_in_the_others(tmp_path, environment):
+    (tmp_path / "half.py").write_text(HALF)
+    registered = tmp_path / "half-1.dist-info"
+    registered.mkdir()
+    (registered / "METADATA").write_text("Metadata-Version: 2.1\nName: half\nVersion: 1\n")
+    (registered / "entry_points.txt").write_text(
+        "[openxla.benchmark.operators]\nhalf = half:OPERATOR\n"
+    )
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "comparative_benchmark", "micro", "run", "--op", "half"),
+            *("--shapes", "8x16x4", "-w", "0", "-iter", "1", "-o", "results.json"),
+            *("--backend", "pt_inductor:eager,jax_xla:xla,tf_xla:graph"),
+        ],
+        cwd=tmp_path,
+        env={**environment, "PYTHONPATH": python_path(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())["benchmarks"]
+    assert [(result["status"], result.get("reason")) for result in results] == [
+        ("ok", None),
+        ("unsupported", "operator half has no jax function, only torch"),
+        ("unsupported", "operator half has no tensorflow function, only torch"),
+    ]
 
 
 def test_calibration_has_other_draws_than_what_is_measured():

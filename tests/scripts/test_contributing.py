@@ -140,6 +140,7 @@ def test_all_tests_of_what_is_registered_stay_green(contribution):
     )
     assert len(unit) > 20
     checks = [
+        "git init --quiet && git add --all && pytest -q tests/unit/test_prose.py",
         "ruff check --quiet .",
         "ruff format --quiet --check .",
         "pytest -q -m 'not nightly and not alone' " + " ".join(unit),
