@@ -194,6 +194,14 @@ with mock.patch("torchao.quantization.quantize_"):
 assert told == (
     "int8wo changed 0 of 1 linear layers: their weights are Parameter, not Int8Tensor"
 )
+
+# A recipe may return the class instead of its name.
+from torchao.quantization import Int8Tensor, Int8WeightOnlyConfig
+
+made = lambda: (Int8WeightOnlyConfig(set_inductor_config=False), Int8Tensor)
+with mock.patch.object(torchao_recipes, "load_object", return_value=made):
+    applied = torchao_recipes.apply(torch.nn.Linear(64, 64), recipes.parse("int8wo"))
+assert (applied["layers"], applied["weight_class"]) == (1, "Int8Tensor")
 """
 
 
