@@ -1,6 +1,7 @@
 """Texts keep to docs/style.md: violations get fewer, and guides have none."""
 
 import importlib.util
+import re
 import tomllib
 from pathlib import Path
 
@@ -73,3 +74,15 @@ def test_plain_english_passes(prose, tmp_path):
     assert list(prose.findings(path)) == []
     path.write_text("word " * 26 + ".\n")
     assert len(prose.long_sentences(path)) == 1
+
+
+# Files that `cbs new-*` writes into the suite count there. Folders of TorchBench are elsewhere.
+_FOLDER = ROOT / "comparative_benchmark" / "onboarding" / "templates"
+TEMPLATES = sorted([*_FOLDER.glob("*.py.txt"), *(_FOLDER / "package").glob("*.py.txt")])
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_files_that_commands_write_add_no_violation(prose, template, tmp_path):
+    path = tmp_path / "written.py"
+    path.write_text(re.sub(r"\$\{\w+\}", "x", template.read_text()))
+    assert list(prose.findings(path)) == []
