@@ -83,11 +83,13 @@ class Contribution:
         (self._registered / "METADATA").write_text(str(suite.read_text("METADATA")))
         self.reinstall()
         modules = {"cbs": "comparative_benchmark"}
-        for name in ("cbs", "pytest", "ruff", "mypy"):
+        for name in ("cbs", "pytest", "mypy"):
             module = modules.get(name, name)
             script = target / "bin" / name
             script.write_text(f'#!/bin/sh\nexec "{target}/bin/python" -P -m {module} "$@"\n')
             script.chmod(0o755)
+        # A program, which `python -m ruff` would look for here.
+        (target / "bin" / "ruff").symlink_to(Path(sysconfig.get_path("scripts")) / "ruff")
 
 
 def section(page: Path, title: str) -> str:
