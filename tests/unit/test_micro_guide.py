@@ -419,11 +419,11 @@ def test_a_model_type_without_weights_takes_no_recipe(utils):
         (_replaced("int8wo,", "my_new_quantization,"), "string_to_config() of "),
         (
             _replaced("[semi-sparse", "[my_new_sparsity"),
-            "entry point comparative_benchmark.recipes",
+            "or run cbs new-recipe",
         ),
         (_replaced("ln_linear", "my_custom_model"), "branch in create_model_and_input_data()"),
         (_replaced("ln_linear", "my_custom_model"), "torchao/testing/model_architectures.py"),
-        (_replaced("ln_linear", "my_custom_model"), "entry point openxla.benchmark.operators"),
+        (_replaced("ln_linear", "my_custom_model"), "or run cbs new-operator"),
     ],
 )
 def test_what_the_guide_would_add_is_told_with_the_file_to_write(config, text, hint, monkeypatch):
