@@ -24,7 +24,7 @@ def training_metrics(trial: Trial, outcome: TrialOutcome) -> Training | None:
     # What failed has no speed.
     processes = [] if outcome.ended else outcome.processes
     latency = latency_of([process.latencies_ms for process in processes])
-    # What an axis of a user's batch means is not known.
+    # The meaning of the axes of a user's batch is unknown.
     inputs = trial.workload.inputs
     _, batch, *rest = inputs[0].shape if inputs else (0, 1)
     tokens: dict[str, Any] = {"tokens_per_s": None}

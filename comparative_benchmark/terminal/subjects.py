@@ -9,7 +9,7 @@ from comparative_benchmark.terminal.options import EVAL, UsageError
 
 
 class Subject(enum.Enum):
-    """What is measured."""
+    """The kinds of subject that a run can have."""
 
     CATALOGUE = "cases of the suite"
     SUITE_FOLDER = "cases of --suite or --suite-dir"
@@ -35,7 +35,7 @@ _NO_FOLDERS = dict.fromkeys(
 )
 
 # The options that select or shape what is measured, by the name in the parsed options, and why
-# some subjects refuse them. All other options say how to measure, and apply to every subject.
+# some subjects refuse them. All other options define the measurement, and apply to every subject.
 REFUSALS: Mapping[str, Mapping[Subject, str]] = {
     "model": {Subject.TORCHBENCH: _BOTH},
     "name": _ONE_OF,

@@ -1,24 +1,18 @@
 """In a worker: a `.keras` or `.h5` file that Keras has saved."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.brought import keras_file
-from openxla.benchmark.brought.cross_check import checked
-from openxla.benchmark.brought.in_saved_model import TYPES
+from openxla.benchmark.brought.in_saved_model import TYPES, TensorFlowProgram
 from openxla.benchmark.brought.inputs import Array
 from openxla.benchmark.brought.loading import told
 from openxla.benchmark.brought.program_model import (
     NotWidenedError,
-    ProgramModel,
-    in_place_of_truth,
-    rounded,
 )
 from openxla.benchmark.brought.signature import Argument, Signature, element_type_or_refuse
 from openxla.benchmark.brought.wanted import BroughtError
@@ -30,7 +24,7 @@ _POLICIES = frozenset(
 _NARROW = (tf.float32, tf.float16, tf.bfloat16)
 
 
-class KerasProgram(ProgramModel):
+class KerasProgram(TensorFlowProgram):
     """A model that Keras saved; outputs are the leaves of what it returns.
 
     Attributes:
@@ -85,40 +79,8 @@ class KerasProgram(ProgramModel):
         """Runs the model, eagerly or as part of the `tf.function` that calls it."""
         return _call(self.layer, inputs)
 
-    def try_out(self, *inputs: Array) -> None:
-        """Checks the inputs, and that nothing is drawn, changed or kept.
-
-        Raises:
-          BroughtError: the model takes others, or cannot be judged.
-        """
-        super().try_out(*inputs)
-        self.run_twice(inputs)
-
-    def outputs_of(self, inputs: Sequence[Array], *, seed: int) -> list[Array]:
-        """Returns the outputs of a run."""
-        tf.random.set_seed(seed)
-        return _arrays(self.forward(*inputs))
-
-    def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
-        """See `ProgramModel`; by TensorFlow on the CPU, operation by operation."""
-        with tf.device("CPU:0"):
-            own = _arrays(self.forward(*inputs))
-            self.without_float64, truth = None, None
-            try:
-                wide = self._in_float64()
-                values = [v.astype(np.float64) if v.dtype.kind == "f" else v for v in inputs]
-                _refuse_narrow(wide, values)
-                truth = _arrays(_call(wide, values))
-                self.note_check(_check(wide, values, truth))
-            except Exception as error:
-                why = str(error) if isinstance(error, NotWidenedError) else told(error)
-                self.without_float64 = f"the model has no float64 run: {why}"
-            if truth is None or self.without_float64 is not None:
-                return in_place_of_truth(own), _arrays(self.forward(*rounded(inputs)))
-        return truth, own
-
-    def _in_float64(self) -> Any:
-        """Returns the model in float64, on the weights as this one holds them."""
+    def in_float64(self, inputs: Sequence[Array]) -> Callable[..., Any]:
+        """See `TensorFlowProgram`; the weights are those that this model holds."""
         config = _widened(keras.saving.serialize_keras_object(self.layer))
         wide = keras.saving.deserialize_keras_object(config, safe_mode=not self._allows_code)
         ours, theirs = self.layer.variables, wide.variables
@@ -128,7 +90,8 @@ class KerasProgram(ProgramModel):
             if _is_narrow(target):
                 raise NotWidenedError(f"the variable {target.path} stays in {_type_of(target)}")
             target.assign(tf.cast(tf.convert_to_tensor(source), target.dtype))
-        return wide
+        _refuse_narrow(wide, inputs)
+        return lambda *values: _call(wide, values)
 
 
 def create_model(**parameters: Any) -> KerasProgram:
@@ -151,10 +114,6 @@ def _arranged(model: Any, tensors: Sequence[Any]) -> Any:
     with contextlib.suppress(AttributeError, ValueError):  # not called yet
         return keras.tree.pack_sequence_as(model.input, list(tensors))
     return tensors[0] if len(tensors) == 1 else list(tensors)
-
-
-def _arrays(outputs: Any) -> list[Array]:
-    return [np.asarray(value) for value in tf.nest.flatten(outputs)]
 
 
 def _type_of(variable: Any) -> str:
@@ -185,14 +144,3 @@ def _refuse_narrow(model: Any, inputs: Sequence[Array]) -> None:
             is_constant = operation.type == "Const"
             if not is_constant and any(tensor.dtype in _NARROW for tensor in operation.outputs):
                 raise NotWidenedError(f"{operation.name} returns a narrower type")
-
-
-def _check(model: Any, inputs: Sequence[Array], truth: Sequence[Array]) -> TruthCheck:
-    """Returns how TensorFlow's kernels compare with XLA's, if XLA takes the model."""
-    second = None
-    with contextlib.suppress(tf.errors.OpError, ValueError, TypeError):
-        compiled = tf.function(
-            lambda *values: _call(model, values), jit_compile=True, autograph=False
-        )
-        second = _arrays(compiled(*map(tf.convert_to_tensor, inputs)))
-    return checked(truth, second, routes=("TensorFlow", "TensorFlow by XLA"), where="the program")

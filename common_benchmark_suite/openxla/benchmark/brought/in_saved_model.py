@@ -38,7 +38,55 @@ _NARROW = frozenset({types_pb2.DT_FLOAT, types_pb2.DT_HALF, types_pb2.DT_BFLOAT1
 _USUAL = "serving_default"
 
 
-class SavedModelProgram(ProgramModel):
+class TensorFlowProgram(ProgramModel):
+    """A program that TensorFlow runs; subclasses define `forward` and `in_float64`."""
+
+    def in_float64(self, inputs: Sequence[Array]) -> Callable[..., Any]:
+        """Returns a function that computes the program in float64.
+
+        Args:
+          inputs: in float64, that the function will take one by one.
+
+        Raises:
+          NotWidenedError: a part of the program keeps a narrower type.
+        """
+        raise NotImplementedError
+
+    def try_out(self, *inputs: Array) -> None:
+        """Checks the inputs, and that nothing is drawn, changed or kept.
+
+        Raises:
+          BroughtError: the program takes others, or cannot be judged.
+        """
+        super().try_out(*inputs)
+        self.run_twice(inputs)
+
+    def outputs_of(self, inputs: Sequence[Array], *, seed: int) -> list[Array]:
+        """Returns the outputs of a run."""
+        tf.random.set_seed(seed)
+        return arrays_of(self.forward(*inputs))
+
+    def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
+        """See `ProgramModel`; by TensorFlow on the CPU, operation by operation."""
+        with tf.device("CPU:0"):
+            own = arrays_of(self.forward(*inputs))
+            self.without_float64, truth = None, None
+            try:
+                wide = [v.astype(np.float64) if v.dtype.kind == "f" else v for v in inputs]
+                function = self.in_float64(wide)
+                truth = arrays_of(function(*wide))
+                if any(v.dtype.kind == "f" and v.dtype != np.float64 for v in truth):
+                    raise NotWidenedError("an operation returns a narrower type")
+                self.note_check(_check(function, wide, truth))
+            except Exception as error:
+                why = str(error) if isinstance(error, NotWidenedError) else told(error)
+                self.without_float64 = f"the program has no float64 run: {why}"
+            if truth is None or self.without_float64 is not None:
+                return in_place_of_truth(own), arrays_of(self.forward(*rounded(inputs)))
+        return truth, own
+
+
+class SavedModelProgram(TensorFlowProgram):
     """The signature of a SavedModel; outputs are sorted by their names, as inputs are.
 
     Attributes:
@@ -88,38 +136,10 @@ class SavedModelProgram(ProgramModel):
         """Runs the signature."""
         return _call(self._function, self._specs, inputs)
 
-    def try_out(self, *inputs: Array) -> None:
-        """Checks the inputs, and that nothing is drawn, changed or kept.
-
-        Raises:
-          BroughtError: the program takes others, or cannot be judged.
-        """
-        super().try_out(*inputs)
-        self.run_twice(inputs)
-
-    def outputs_of(self, inputs: Sequence[Array], *, seed: int) -> list[Array]:
-        """Returns the outputs of a run."""
-        tf.random.set_seed(seed)
-        return _arrays(self.forward(*inputs))
-
-    def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
-        """See `ProgramModel`; by TensorFlow on the CPU, operation by operation."""
-        with tf.device("CPU:0"):
-            own = _arrays(self.forward(*inputs))
-            self.without_float64, truth = None, None
-            try:
-                function = _in_float64(self._function)
-                wide = [v.astype(np.float64) if v.dtype.kind == "f" else v for v in inputs]
-                truth = _arrays(_call(function, self._specs, wide))
-                if any(v.dtype.kind == "f" and v.dtype != np.float64 for v in truth):
-                    raise NotWidenedError("an operation returns a narrower type")
-                self.note_check(_check(function, self._specs, wide, truth))
-            except Exception as error:
-                why = str(error) if isinstance(error, NotWidenedError) else told(error)
-                self.without_float64 = f"the program has no float64 run: {why}"
-            if truth is None or self.without_float64 is not None:
-                return in_place_of_truth(own), _arrays(self.forward(*rounded(inputs)))
-        return truth, own
+    def in_float64(self, inputs: Sequence[Array]) -> Callable[..., Any]:
+        """See `TensorFlowProgram`."""
+        function = _in_float64(self._function)
+        return lambda *values: _call(function, self._specs, values)
 
 
 def create_model(**parameters: Any) -> SavedModelProgram:
@@ -132,13 +152,13 @@ def create_model(**parameters: Any) -> SavedModelProgram:
 
 
 def _check(
-    function: Callable[..., Any], specs: Any, wide: Sequence[Array], truth: Sequence[Array]
+    function: Callable[..., Any], wide: Sequence[Array], truth: Sequence[Array]
 ) -> TruthCheck:
     """Returns how TensorFlow's kernels compare with XLA's, if XLA takes the program."""
     second = None
     with contextlib.suppress(tf.errors.OpError, ValueError, TypeError):
         compiled = tf.function(function, jit_compile=True, autograph=False)
-        second = _arrays(_call(compiled, specs, wide))
+        second = arrays_of(compiled(*map(tf.convert_to_tensor, wide)))
     routes = ("TensorFlow", "TensorFlow by XLA")
     return checked(truth, second, routes=routes, where="the program")
 
@@ -149,7 +169,8 @@ def _call(function: Callable[..., Any], specs: Any, inputs: Sequence[Any]) -> An
     return outputs[0] if len(outputs) == 1 else outputs
 
 
-def _arrays(outputs: Any) -> list[Array]:
+def arrays_of(outputs: Any) -> list[Array]:
+    """Returns the leaves of what a program returns, as arrays."""
     return [np.asarray(value) for value in tf.nest.flatten(outputs)]
 
 
