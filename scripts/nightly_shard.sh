@@ -31,10 +31,19 @@ step() {
   code="$(worse "${code}" "${own}")"
 }
 step cbs run --backend "${BACKENDS}" -device "${DEVICE}" -name "${NAME}" -o "${RESULTS}" "$@"
+# Options that select cases do not apply to folders.
+MEASURING=()
+while (($#)); do
+  case "$1" in
+    --suite | --suite-dir | --suite_dir | --tag) shift 2 ;;
+    --suite=* | --suite-dir=* | --suite_dir=* | --tag=*) shift ;;
+    *) MEASURING+=("$1"); shift ;;
+  esac
+done
 if [[ -n "${CBS_TORCHBENCH:-}" ]]; then
   for test in eval train; do
     step cbs run --torchbench "${CBS_TORCHBENCH}" -t "${test}" -device "${DEVICE}" -o "${RESULTS}" \
-      --backend "${CBS_TORCHBENCH_BACKENDS:-${BACKENDS}}" "$@"
+      --backend "${CBS_TORCHBENCH_BACKENDS:-${BACKENDS}}" "${MEASURING[@]}"
   done
 fi
 if [[ -n "${CBS_BENCH:-}" ]]; then
