@@ -26,7 +26,7 @@ from comparative_benchmark.jax_xla import generation, profiler
 from comparative_benchmark.jax_xla.callbacks import Callbacks
 from comparative_benchmark.recipes import chosen_among
 from openxla.benchmark.models.shared_model import as_tuple
-from openxla.benchmark.training.in_jax import Run, TrainingModel
+from openxla.benchmark.training.in_jax import Run, TrainableModel
 from openxla.benchmark.training.update_check import Draw
 
 
@@ -77,7 +77,7 @@ class JaxXla(Backend):
         """Traces to a jaxpr, lowers to StableHLO, compiles with XLA: JAX tells them apart."""
         # What the model compiled while it was made is not this program's.
         self._cache_hits = self._cache_misses = 0
-        if isinstance(self._model, TrainingModel):
+        if isinstance(self._model, TrainableModel):
             self._compile_step(self._model)
             return
         with self.context.phase("trace"), self._precision():
@@ -156,7 +156,7 @@ class JaxXla(Backend):
 
     def updated(self, draw: Draw, steps: int) -> Mapping[str, Array]:
         """See `Backend.updated`; compiles the function that a step calls as a separate program."""
-        assert isinstance(self._model, TrainingModel)
+        assert isinstance(self._model, TrainableModel)
         with self._precision(), jax.default_device(self._device):
             state, gradients = self._model.given(draw, steps)
             state, _ = jax.jit(self._model.update, donate_argnums=0)(state, gradients)
@@ -218,7 +218,7 @@ class JaxXla(Backend):
         hlo = xla_executables.optimized_hlo(self._compiled.runtime_executable())
         return profiler.profile(self, directory, iterations, hlo)
 
-    def _compile_step(self, model: TrainingModel) -> None:
+    def _compile_step(self, model: TrainableModel) -> None:
         """Compiles a training step, which takes over the memory of the state."""
         first = block_until_ready(model.state(self._params))
         batches = block_until_ready(model.batches(self._inputs))

@@ -402,7 +402,7 @@ class PtInductor(Backend):
         return isinstance(self._model, backward_torch.TrainingModel)
 
     def _takes_steps(self) -> bool:
-        return isinstance(self._model, training.TrainingModel)
+        return isinstance(self._model, training.TrainableModel)
 
     def _start_training(self, compile_part: Callable[..., Any] = lambda part: part) -> None:
         run = self._model.run(compile_part)

@@ -44,7 +44,7 @@ def forward(model: Any, tensors: Sequence[torch.Tensor]) -> Any:
     """
     if isinstance(model, GreedyModel):
         return _generate(model, tensors)
-    if isinstance(model, backward_torch.TrainingModel | in_torch.TrainingModel):
+    if isinstance(model, backward_torch.TrainingModel | in_torch.TrainableModel):
         raise RoundsError("gradients are computed when the layers are no longer float64")
     with _in_float64(model):
         return model.forward(*map(_wide, tensors))

@@ -21,7 +21,7 @@ _MOST_BYTES = 2**20
 # Files for people have a handful of levels; PyYAML's time grows with the square of the depth.
 _MOST_LEVELS = 20
 # A message may list all names that there are.
-_MOST_LETTERS = 1000
+_MOST_LETTERS = 800
 # Python converts no integer of more than 4,300 digits.
 _LONGEST_NUMBER = 1000
 _INTEGER = re.compile(r"[-+]?[0-9]+")

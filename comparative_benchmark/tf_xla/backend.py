@@ -25,7 +25,7 @@ from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
 from comparative_benchmark.backends.training import StepParts, TrainingLoop
 from comparative_benchmark.tf_xla import cache, generation, profiler, program
 from openxla.benchmark.models.shared_model import as_tuple
-from openxla.benchmark.training.in_tensorflow import Run, TrainingModel
+from openxla.benchmark.training.in_tensorflow import Run, TrainableModel
 from openxla.benchmark.training.update_check import Draw
 
 _GPU = "GPU:0"
@@ -73,7 +73,7 @@ class TfXla(Backend):
         with self.context.phase("h2d"):
             self.replace_inputs(inputs)
         self._run = self._function = model.forward
-        if isinstance(model, TrainingModel):
+        if isinstance(model, TrainableModel):
             self._start_training(model, lambda step: step)
 
     def compile(self) -> None:
@@ -88,7 +88,7 @@ class TfXla(Backend):
         if self.context.compiler == "eager":
             return
         with self.context.phase("trace"):
-            if isinstance(self._model, TrainingModel):
+            if isinstance(self._model, TrainableModel):
                 self._start_training(self._model, self._compiled_step)
             else:
                 self._function = self._compiled(self._model.forward)
@@ -261,7 +261,7 @@ class TfXla(Backend):
         )
         return facts
 
-    def _start_training(self, model: TrainingModel, compiled: Callable[..., Any]) -> None:
+    def _start_training(self, model: TrainableModel, compiled: Callable[..., Any]) -> None:
         run = model.run(compiled)
         self._training = TrainingLoop(run, model.batches(self._inputs), run.outputs)
         self.rewind = self._training.rewind

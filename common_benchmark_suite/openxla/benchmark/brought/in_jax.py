@@ -22,7 +22,7 @@ from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.architectures.base import element_type
 from openxla.benchmark.models.preprocessing import numpy_dtype
 from openxla.benchmark.models.shared_model import as_tuple
-from openxla.benchmark.training.in_jax import TrainingModel
+from openxla.benchmark.training.in_jax import TrainableModel
 
 _NUMBERS = (jax.Array, np.ndarray, np.generic, int, float, complex)
 
@@ -94,7 +94,7 @@ class JaxModel(BroughtModel):
         return [np.asarray(leaf) for leaf in as_tuple(self.forward(*inputs))]
 
 
-class JaxTrainingModel(OwnTrainingModel, TrainingModel):
+class JaxTrainingModel(OwnTrainingModel, TrainableModel):
     """A model whose parameters are trained by the loss of its file.
 
     `params` are all its arrays by name. The loss gets an nnx module, or a function of the inputs.
@@ -122,7 +122,7 @@ class JaxTrainingModel(OwnTrainingModel, TrainingModel):
             raise BroughtError(f"{brought.place} has no parameters to train")
 
     def loss(self, weights: Mapping[str, Any], params: Any, *batch: Any) -> Any:
-        """See `TrainingModel`."""
+        """See `TrainableModel`."""
         leaves = [{**params, **weights}[name] for name in self._names]
         trained, rest = jax.tree_util.tree_unflatten(self._structure, leaves)
         return self.file_loss.of(self._model_of(trained, rest), batch)

@@ -20,7 +20,7 @@ from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.architectures.base import element_type
 from openxla.benchmark.models.preprocessing import numpy_dtype
 from openxla.benchmark.models.shared_model import as_tuple
-from openxla.benchmark.training.in_tensorflow import TrainingModel
+from openxla.benchmark.training.in_tensorflow import TrainableModel
 
 _NAMESPACE = "common-benchmark-suite"
 
@@ -161,7 +161,7 @@ def _is_narrow(variable: Any) -> bool:
     return bool(dtype.is_floating and dtype != tf.float64)
 
 
-class TensorFlowTrainingModel(OwnTrainingModel, TrainingModel):
+class TensorFlowTrainingModel(OwnTrainingModel, TrainableModel):
     """A Keras model, or a module with trainable variables, trained by the loss of its file.
 
     Args:
@@ -193,7 +193,7 @@ class TensorFlowTrainingModel(OwnTrainingModel, TrainingModel):
         return self.network.variables
 
     def named_variables(self, network: Any) -> Mapping[str, tf.Variable]:
-        """See `TrainingModel`; two instances of a model give the same names."""
+        """See `TrainableModel`; two instances of a model give the same names."""
         own = [getattr(variable, "value", variable) for variable in network.trainable_variables]
         tensors = [
             value if isinstance(value, tf.Variable) else variable
@@ -202,7 +202,7 @@ class TensorFlowTrainingModel(OwnTrainingModel, TrainingModel):
         return dict(zip(self.trained, tensors, strict=True))
 
     def loss(self, *batch: Any) -> Any:
-        """See `TrainingModel`."""
+        """See `TrainableModel`."""
         return self.file_loss.of(self.network, batch)
 
     def as_array(self, value: Any) -> Array:

@@ -18,7 +18,7 @@ from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.pt.tensors import TORCH_DTYPES, as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
-from openxla.benchmark.training.in_torch import TrainingModel
+from openxla.benchmark.training.in_torch import TrainableModel
 
 
 class TorchTrees:
@@ -95,7 +95,7 @@ def plain(output: Any) -> Any:
     return tensors[0] if len(tensors) == 1 else tensors
 
 
-class TorchTrainingModel(OwnTrainingModel, TrainingModel):
+class TorchTrainingModel(OwnTrainingModel, TrainableModel):
     """A module, trained by the loss of its file."""
 
     trees = TorchTrees()
@@ -111,7 +111,7 @@ class TorchTrainingModel(OwnTrainingModel, TrainingModel):
             raise BroughtError(f"{brought.place} has no parameters that require gradients")
 
     def loss_module(self) -> torch.nn.Module:
-        """See `TrainingModel`, as for the others."""
+        """See `TrainableModel`, as for the others."""
         return _FileLoss(self)
 
     def module_of(self, network: Any) -> torch.nn.Module:

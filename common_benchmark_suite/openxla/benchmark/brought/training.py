@@ -12,7 +12,7 @@ from openxla.benchmark.brought.inputs import BroughtModel, form_of
 from openxla.benchmark.brought.loading import Brought
 from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.def_types import Parameters
-from openxla.benchmark.training.models import TrainingModel
+from openxla.benchmark.training.models import TrainableModel
 from openxla.benchmark.training.optimizers import STEPS, optimizer_of
 
 # A gradient that is 0 but for rounding changes a weight by less than this share of the learning
@@ -42,7 +42,7 @@ class FileLoss:
         return value
 
 
-class OwnTrainingModel(BroughtModel, TrainingModel):
+class OwnTrainingModel(BroughtModel, TrainableModel):
     """Takes training steps with `loss(model, *inputs)` of the user's file.
 
     Inputs: those of `example_batch()`, each with a leading axis of `STEPS` batches. Outputs: see

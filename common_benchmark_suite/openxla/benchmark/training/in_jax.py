@@ -19,7 +19,7 @@ from openxla.benchmark.training.update_check import Draw
 State = dict[str, Any]
 
 
-class TrainingModel(models.TrainingModel):
+class TrainableModel(models.TrainableModel):
     """Base of models that JAX trains.
 
     Attributes:
@@ -97,7 +97,7 @@ class TrainingModel(models.TrainingModel):
         return self.apply(self.params, *map(jnp.asarray, inputs))
 
 
-class ArchitectureTrainingModel(TrainingModel, models.ArchitectureTrainingModel):
+class TrainingModel(TrainableModel, models.TrainingModel):
     """Inputs and outputs: see `TrainingArchitecture`."""
 
     def __init__(self, parameters: Parameters) -> None:
@@ -130,7 +130,7 @@ class Run(model_interfaces.TrainingRun):
     """Goes from state to state by a compiled step, which may reuse the memory of the state."""
 
     def __init__(
-        self, model: TrainingModel, step: Callable[..., Any], first: State, params: Any
+        self, model: TrainableModel, step: Callable[..., Any], first: State, params: Any
     ) -> None:
         self._model, self._step, self._first, self._params = model, step, first, params
         self._state: State = {}
@@ -195,4 +195,4 @@ def _on_host(weights: Mapping[str, Any]) -> dict[str, Any]:
     return {name: np.asarray(value) for name, value in weights.items()}
 
 
-create_model = models.creator(ArchitectureTrainingModel)
+create_model = models.creator(TrainingModel)

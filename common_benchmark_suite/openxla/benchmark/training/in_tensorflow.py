@@ -17,7 +17,7 @@ from openxla.benchmark.training.optimizers import Optimizer
 from openxla.benchmark.training.update_check import Draw
 
 
-class TrainingModel(models.TrainingModel):
+class TrainableModel(models.TrainableModel):
     """Base of models that TensorFlow trains."""
 
     def named_variables(self, network: Any) -> Mapping[str, tf.Variable]:
@@ -45,7 +45,7 @@ class TrainingModel(models.TrainingModel):
         return outputs
 
 
-class ArchitectureTrainingModel(TrainingModel, models.ArchitectureTrainingModel):
+class TrainingModel(TrainableModel, models.TrainingModel):
     """Inputs and outputs: see `TrainingArchitecture`."""
 
     def __init__(self, parameters: Parameters) -> None:
@@ -61,14 +61,14 @@ class ArchitectureTrainingModel(TrainingModel, models.ArchitectureTrainingModel)
         """The network's variables, where a backend looks for a model's."""
         return self.network.layer.variables
 
-    def as_float64(self) -> "ArchitectureTrainingModel":
+    def as_float64(self) -> "TrainingModel":
         """Returns a copy that computes in float64, see `KerasModel.as_float64`."""
         wide = copy.copy(self)
         wide.network = wide.masters = self.masters.as_float64()
         return wide
 
     def named_variables(self, network: Any) -> Mapping[str, tf.Variable]:
-        """See `TrainingModel`."""
+        """See `TrainableModel`."""
         names = network.weight_names
         by_name = {
             names["/".join(map(str, path))]: variable.value
@@ -101,7 +101,7 @@ class Run(model_interfaces.TrainingRun):
     update, and its gradients are widened for the optimizer.
     """
 
-    def __init__(self, model: TrainingModel, compiled: Callable[..., Any]) -> None:
+    def __init__(self, model: TrainableModel, compiled: Callable[..., Any]) -> None:
         self._model = model
         self._weights = model.named_variables(model.masters)
         self._used = model.named_variables(model.network)
@@ -204,4 +204,4 @@ def _on_host(weights: Mapping[str, Any]) -> dict[str, Any]:
     return {name: np.array(value.numpy()) for name, value in weights.items()}
 
 
-create_model = models.creator(ArchitectureTrainingModel)
+create_model = models.creator(TrainingModel)

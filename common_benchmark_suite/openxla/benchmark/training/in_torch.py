@@ -21,7 +21,7 @@ _SLOTS = {"exp_avg": "first", "exp_avg_sq": "second", "momentum_buffer": "moment
 class _TaskLoss(torch.nn.Module):
     """Network and loss as one module: what is compiled, together with its backward."""
 
-    def __init__(self, model: "ArchitectureTrainingModel") -> None:
+    def __init__(self, model: "TrainingModel") -> None:
         super().__init__()
         self.network, self._task, self._split = model.network, model.task, model.split
 
@@ -40,7 +40,7 @@ class _TaskLoss(torch.nn.Module):
         )
 
 
-class TrainingModel(torch.nn.Module, models.TrainingModel):
+class TrainableModel(torch.nn.Module, models.TrainableModel):
     """Base of models that PyTorch trains."""
 
     def loss_module(self) -> torch.nn.Module:
@@ -69,7 +69,7 @@ class TrainingModel(torch.nn.Module, models.TrainingModel):
         return outputs
 
 
-class ArchitectureTrainingModel(TrainingModel, models.ArchitectureTrainingModel):
+class TrainingModel(TrainableModel, models.TrainingModel):
     """Inputs and outputs: see `TrainingArchitecture`."""
 
     def __init__(self, parameters: Parameters) -> None:
@@ -77,11 +77,11 @@ class ArchitectureTrainingModel(TrainingModel, models.ArchitectureTrainingModel)
         self.set_training("pt", parameters)
 
     def loss_module(self) -> torch.nn.Module:
-        """See `TrainingModel`."""
+        """See `TrainableModel`."""
         return _TaskLoss(self)
 
     def module_of(self, network: Any) -> torch.nn.Module:
-        """See `TrainingModel`."""
+        """See `TrainableModel`."""
         module: torch.nn.Module = network.model
         return module
 
@@ -93,7 +93,7 @@ class Run(model_interfaces.TrainingRun):
     update, and its gradients are widened for the optimizer.
     """
 
-    def __init__(self, model: TrainingModel, compile_part: Callable[..., Any]) -> None:
+    def __init__(self, model: TrainableModel, compile_part: Callable[..., Any]) -> None:
         self._model = model
         self._weights = _trained(model, model.masters)
         self._used = _trained(model, model.network)
@@ -209,7 +209,7 @@ def make_optimizer(optimizer: Optimizer, weights: Sequence[torch.Tensor]) -> tor
     )
 
 
-def _trained(model: TrainingModel, network: Any) -> dict[str, torch.nn.Parameter]:
+def _trained(model: TrainableModel, network: Any) -> dict[str, torch.nn.Parameter]:
     named = dict(model.module_of(network).named_parameters())
     return {name: named[name].requires_grad_() for name in model.trained}
 
@@ -218,4 +218,4 @@ def _on_host(weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     return {name: np.array(value.detach().cpu().numpy()) for name, value in weights.items()}
 
 
-create_model = models.creator(ArchitectureTrainingModel)
+create_model = models.creator(TrainingModel)

@@ -21,14 +21,14 @@ from openxla.benchmark.training.architecture import (
 )
 from openxla.benchmark.training.optimizers import STEPS, Optimizer, optimizer_of
 
-Model = TypeVar("Model", bound="ArchitectureTrainingModel")
+Model = TypeVar("Model", bound="TrainingModel")
 Array = npt.NDArray[Any]
 
 # Below it a weight has not changed; its logarithm is far from that of any weight that has.
 _UNCHANGED = 1e-12
 
 
-class TrainingModel(model_interfaces.TrainingModel):
+class TrainableModel(model_interfaces.TrainingModel):
     """Base of all models that are trained, models of users included.
 
     Attributes:
@@ -74,7 +74,7 @@ class TrainingModel(model_interfaces.TrainingModel):
         return tuple(value.astype(dtype) for value in (steps, *found))
 
 
-class ArchitectureTrainingModel(shared_model.ArchitectureModel, TrainingModel):
+class TrainingModel(shared_model.ArchitectureModel, TrainableModel):
     """A network of the suite, with the loss of its task.
 
     Attributes:
