@@ -205,6 +205,14 @@ def test_a_picture_gets_places_after_the_first_token():
     assert got["attention_mask"].tolist() == [[1] * 7]
 
 
+def test_a_picture_has_no_sequence_length(tmp_path):
+    vit = tmp_path / "vit"
+    shutil.copytree(checkpoints.seeded(architectures.get("vit"), "vit-tiny"), vit)
+    assert found(str(vit), Wanted()).cases
+    with pytest.raises(BroughtError, match="vit takes pictures, which have no sequence length"):
+        found(str(vit), Wanted(seq_lens=(16,)))
+
+
 def test_what_no_key_decides_is_asked_for_by_name():
     model = taken("input_ids", "input_ids image* rows* flags", TEXT)
     with pytest.raises(BroughtError, match=r"of Net does not determine image, rows; describe each"):

@@ -82,6 +82,10 @@ def found(
     """
     named = _named(wanted.inputs)
     model = _read(directory, wanted)
+    if wanted.seq_lens and not named and _takes_pictures_alone(model.config):
+        raise BroughtError(
+            f"--seq-len: {directory.name} takes pictures, which have no sequence length"
+        )
     wanted_class = _class(model, wanted.task)
     why_not = model.why_not_covered(wanted_class)
     if why_not is None and named:
@@ -390,6 +394,20 @@ def _refuse_substitutes(directory: Path, wanted: Wanted) -> None:
     for name in names:
         if (directory / name).is_file():
             refuse_substitute(directory / name)
+
+
+def _takes_pictures_alone(config: Mapping[str, object]) -> bool:
+    """Tells whether a configuration has sizes of pictures, and none of texts or sounds."""
+    if any(isinstance(part, Mapping) for key, part in config.items() if key.endswith("_config")):
+        return False
+    others = (
+        "vocab_size",
+        "max_position_embeddings",
+        "num_mel_bins",
+        "sampling_rate",
+        "num_frames",
+    )
+    return "num_channels" in config and not any(key in config for key in others)
 
 
 def _weights(directory: Path, *, allow_code: bool) -> tuple[bool, str]:
