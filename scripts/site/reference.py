@@ -39,7 +39,7 @@ VARIABLES = {
     "CBS_HISTORY": "URL or file of the history; same as `cbs history --db`",
     "CBS_FOREIGN_NETWORK": "`1` allows TorchBench's folders to use the network",
     "CBS_USERBENCHMARK_OUTPUT": "output folder of userbenchmarks",
-    "CBS_USERBENCHMARK_RUNS": "runs of each side when a pull request compares a userbenchmark (default: 6)",
+    "CBS_USERBENCHMARK_RUNS": "runs of each side in `scripts/pr_benchmark.sh` (default: 6)",
     "CBS_GPU_WHEELS": "wheel folder for `scripts/gpu_check.sh`; same as `--wheels`",
     "CBS_VENV": "existing environment for the nightly scripts, used without changes",
     "CBS_STORE": "store for nightly results: `gs://bucket/folder`, or a directory",
