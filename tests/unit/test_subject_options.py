@@ -1,4 +1,7 @@
-"""Every option of `cbs run` changes the run of each kind of subject, or is refused in one line."""
+"""Options of `cbs run` change the plan of a kind of subject, or are refused in one line.
+
+Options that select or shape a subject meet every kind, the others three kinds.
+"""
 
 import contextlib
 import os
@@ -218,3 +221,9 @@ def test_a_model_on_the_hub_is_a_directory():
     assert subjects.check(options) is Subject.DIRECTORY
     with pytest.raises(UsageError, match="a Hugging Face directory defines no loss"):
         subjects.check(api._parser().parse_args(["hub:owner/name", "-t", "train"]))
+
+
+def test_a_file_without_a_loss_is_not_trained():
+    file = Path(__file__).parents[1] / "data" / "cases" / "i1_train_is_ignored.py"
+    with pytest.raises(UsageError, match=r"-t train: .* defines no loss; add a function loss"):
+        plan([str(file), "-t", "train"])

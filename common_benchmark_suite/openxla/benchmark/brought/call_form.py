@@ -120,7 +120,7 @@ def flatten(
 
 
 def by_keyword(names: Sequence[str], trees: Trees) -> CallForm:
-    """Returns the form of a call that takes arrays by keyword alone, in an order of its own."""
+    """Returns the form of a call that takes arrays by keyword alone; `names` gives the order."""
     keywords = dict.fromkeys(names, 0.0)
     flat, structure = trees.flatten(((), keywords), _is_numbers)
     return CallForm(

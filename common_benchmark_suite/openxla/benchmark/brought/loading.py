@@ -103,7 +103,7 @@ class Brought:
             return [function() if callable(function) else function for _ in range(count)]
 
     def modules(self) -> list[ModuleType]:
-        """Returns the file's module, and those beside it that define what it imports."""
+        """Returns the file's module and its neighbours that define what it imports."""
         found = {self._module.__name__: self._module}
         for value in vars(self._module).values():
             module = sys.modules.get(getattr(value, "__module__", None) or "")
