@@ -48,7 +48,6 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--shapes",
-        default="small_sweep",
         help="shapes or names of shape sets, e.g. llama,64x128x256 (default: small_sweep)",
     )
     add(
@@ -65,7 +64,6 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--dtype",
-        default="fp32",
         help=f"data types, any of {', '.join(DATA_TYPES)} (default: fp32)",
     )
     add(

@@ -3,7 +3,7 @@
 import argparse
 import platform
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from comparative_benchmark.api import run_command
 from comparative_benchmark.api.measuring import Measured
@@ -33,6 +33,11 @@ from openxla.benchmark.files import write_atomically
 from openxla.benchmark.operators import guide_functions
 
 ALL = "all"
+# By the option that selects: options that its file or model defines.
+_DEFINED_BY: Mapping[str, Sequence[str]] = {
+    "config": ("backend", "shapes", "dtype", "min_power"),
+    "from_model": ("shapes", "dtype", "min_power", "max_power"),
+}
 
 
 def selected(options: argparse.Namespace) -> list[BenchmarkCase]:
@@ -42,7 +47,7 @@ def selected(options: argparse.Namespace) -> list[BenchmarkCase]:
       UsageError: there is no such operator, shape or type.
     """
     names = _all(options) if options.op == ALL else options.op.split(",")
-    types = options.dtype.split(",")
+    types = (options.dtype or "fp32").split(",")
     if unknown := [name for name in types if name not in DATA_TYPES]:
         raise UsageError(f"--dtype {unknown[0]!r} is not one of {', '.join(DATA_TYPES)}")
     sizes = _shapes(options)
@@ -84,13 +89,14 @@ def _all(options: argparse.Namespace) -> list[str]:
 
 def _shapes(options: argparse.Namespace) -> Sequence[shapes.Shape]:
     found: list[shapes.Shape] = []
-    for text in options.shapes.split(","):
+    asked = options.shapes or "small_sweep"
+    for text in asked.split(","):
         if text[:1].isdigit():
             found.append(shapes.written(text))
         else:
             found += shapes.named(text, lowest=options.min_power, highest=options.max_power)
     if not found:
-        raise UsageError(f"--shapes {options.shapes} has no shape within these powers")
+        raise UsageError(f"--shapes {asked} has no shape within these powers")
     return shapes.distinct(found)
 
 
@@ -104,6 +110,8 @@ def run(options: argparse.Namespace) -> int:
     options.suite = []
     if options.plot is not None:
         plot.check(options.plot)
+    if options.own_workers and options.share_workers:
+        raise UsageError("--own-workers and --share-workers cannot be combined; use one of them")
     if options.config is not None:
         if options.backward:
             raise UsageError(
@@ -111,6 +119,7 @@ def run(options: argparse.Namespace) -> int:
             )
         if options.from_model is not None:
             raise UsageError("--config and --from-model cannot be combined")
+        _refuse_defined(options, "config")
         return _run_guide(options)
     if options.op is None:
         if options.from_model is None:
@@ -125,9 +134,18 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(
             "--from-model cannot be combined with --backward; its model runs forward only"
         )
+    _refuse_defined(options, "from_model")
     found = products_of(options.from_model)
     chosen = [*cases([options.op], found.counts, [found.data_type]), *found.cases]
     return _race(options, chosen, lambda results: explained(found, options.op, results))[0]
+
+
+def _refuse_defined(options: argparse.Namespace, source: str) -> None:
+    """Raises UsageError for options that a file or a model defines in place of the user."""
+    for name in _DEFINED_BY[source]:
+        if getattr(options, name) is not None:
+            spelt, by = (f"--{text.replace('_', '-')}" for text in (name, source))
+            raise UsageError(f"{by} and {spelt} cannot be combined: {by} defines it; omit {spelt}")
 
 
 def _race(

@@ -34,6 +34,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog, parser.formatter_class = _EXAMPLES, HelpWithExamples
     groups = _Groups(parser)
     _add_cases(groups.get(_WHAT))
+    _add_inputs(groups.get(_WHAT))
     add_model_arguments(parser, saving=True)
     _add_folder_arguments(parser)
     _add_measuring_arguments(groups)
@@ -58,6 +59,7 @@ def add_run_benchmarks_arguments(parser: argparse.ArgumentParser) -> None:
     groups = _Groups(parser)
     what = groups.get(_WHAT)
     _add_cases(what)
+    _add_inputs(what)
     what.add_argument(
         *spellings("-c", "--compiler"),
         action="append",
@@ -152,7 +154,6 @@ def _add_common_arguments(groups: _Groups) -> None:
         + ", ".join(map(str, devices.ALL_DEVICES))
         + f" (default: {devices.HOST_CPU})",
     )
-    _add_inputs(what)
     how.add_argument(
         *spellings("-w", "--warmup-iterations"),
         type=count(0),

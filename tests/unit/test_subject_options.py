@@ -1,8 +1,10 @@
 """Options of `cbs run` change the plan of a kind of subject, or are refused in one line.
 
-Options that select or shape a subject meet every kind, the others three kinds.
+Options that select or shape a subject meet every kind, the others three kinds; all options of
+`cbs micro run` meet operators.
 """
 
+import argparse
 import contextlib
 import os
 import shutil
@@ -14,8 +16,10 @@ import numpy as np
 import pytest
 
 from comparative_benchmark import api
-from comparative_benchmark.api import foreign
+from comparative_benchmark.api import foreign, run_command
 from comparative_benchmark.api.measuring import plan_run
+from comparative_benchmark.micro import options as micro_options
+from comparative_benchmark.micro import sweep
 from comparative_benchmark.terminal import subjects
 from comparative_benchmark.terminal.options import UsageError
 from comparative_benchmark.terminal.subjects import Subject
@@ -154,9 +158,12 @@ def usual():
 
 
 def plan(arguments):
-    """Returns all that a plan says, and the lines that it prints."""
-    options = api._parser().parse_args([*arguments, "-o", "results.json"])
-    planned = plan_run(options, lambda _: None)
+    """Returns all that the plan of a run says."""
+    return planned_by(api._parser().parse_args([*arguments, "-o", "results.json"]))
+
+
+def planned_by(options, selection=None):
+    planned = plan_run(options, lambda _: None, selection=selection)
     settings = attrs.asdict(planned.settings, recurse=False)
     trials = [
         (t.case.name, t.workload.digest, str(t.competitor), t.device.name, t.refused)
@@ -227,3 +234,90 @@ def test_a_file_without_a_loss_is_not_trained():
     file = Path(__file__).parents[1] / "data" / "cases" / "i1_train_is_ignored.py"
     with pytest.raises(UsageError, match=r"-t train: .* defines no loss; add a function loss"):
         plan([str(file), "-t", "train"])
+
+
+# Options of `cbs micro run` that select operators; without them it has those that say how to
+# measure.
+MICRO = {
+    "op": ["--op", "softmax"],
+    "config": ["--config", "guide.yml"],
+    "from_model": ["--from-model", BERT],
+    "backward": ["--backward"],
+    "shapes": ["--shapes", "8x8x8"],
+    "min_power": ["--min-power", "4"],
+    "max_power": ["--max-power", "4"],
+    "dtype": ["--dtype", "bf16"],
+    "own_workers": ["--own-workers"],
+    "plot": ["--plot", "picture.svg"],
+}
+MEASURING = [o for o in GIVEN if o not in subjects.REFUSALS and o not in LATER]
+MICRO_LATER = {
+    "plot": "drawn when the run has ended",
+    "share_workers": "the default of a sweep",
+    "from_model": "runs the model",
+}
+GUIDE = """
+model_params:
+  - {name: small, model_type: linear, device: cpu, high_precision_dtype: torch.float32,
+     use_torch_compile: false, matrix_shapes: [{name: custom, shapes: [[8, 8, 8]]}]}
+"""
+
+
+def parse_micro(*arguments):
+    parser = argparse.ArgumentParser(prog="cbs micro")
+    micro_options.add_arguments(parser)
+    return parser.parse_args(["run", *arguments])
+
+
+@pytest.fixture
+def plan_of_micro(words, monkeypatch):
+    """Returns a function that returns the plan of a sweep with these options."""
+    Path("guide.yml").write_text(GUIDE)
+    monkeypatch.setenv("CBS_ROOT_DIR", os.environ["CBS_ROOT_DIR"])
+    plans = []
+    monkeypatch.setattr(
+        run_command,
+        "run",
+        lambda options, selection, _: plans.append(planned_by(options, selection)) or 0,
+    )
+
+    def plan_of(*arguments):
+        assert sweep.run(parse_micro(*arguments, "-o", "results.json")) == 0
+        return plans[-1]
+
+    return plan_of
+
+
+def test_every_option_of_micro_is_in_a_table():
+    options = vars(parse_micro("--op", "matmul"))
+    assert set(options) == {"action", *MICRO, *MEASURING, *LATER} & {"action", *options}
+    assert {*MICRO, *MEASURING} <= set(options)
+
+
+@pytest.mark.parametrize("option", [o for o in (*MICRO, *MEASURING) if o not in MICRO_LATER])
+def test_an_option_of_micro_changes_the_plan(plan_of_micro, option):
+    selected = [] if option in ("op", "config") else ["--op", "matmul"]
+    given = (MICRO | GIVEN)[option]
+    assert plan_of_micro(*selected, *given) != plan_of_micro("--op", "matmul")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        *(
+            (("--config", "guide.yml", *words), f"--config and {words[0]} cannot be combined")
+            for words in (
+                *(MICRO[option] for option in ("shapes", "min_power", "dtype")),
+                GIVEN["backend"],
+            )
+        ),
+        *(
+            ((*MICRO["from_model"], *MICRO[option]), f"--from-model and {MICRO[option][0]} cannot")
+            for option in ("shapes", "min_power", "max_power", "dtype")
+        ),
+        (("--op", "matmul", "--own-workers", "--share-workers"), "use one of them"),
+    ],
+)
+def test_options_of_micro_that_exclude_each_other_are_refused(plan_of_micro, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        plan_of_micro(*arguments)
