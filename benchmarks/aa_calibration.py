@@ -28,11 +28,9 @@ from _calibration_report import print_report
 from _calibration_sections import DUE_PAIRS, SECTIONS, Section
 from _campaign import Budget, configuration, fixed_counts, measure_in_turns, options
 from _journal import Journal, JournalError
+from _known_ratios import plain, prepare, slowed, trial_of
 from _load import busy_processes
 from _pairs import Pair, judge, seed_of
-
-from comparative_benchmark.gpu_check.pairs import prepare
-from comparative_benchmark.gpu_check.rivals import plain, slowed, trial_of
 
 MODEL = "BERT_TINY_FP32_JAX_32XI32_BATCH1"
 QUICK_MINUTES = 13.0

@@ -25,13 +25,11 @@ from typing import Any
 
 from _campaign import Budget, configuration, fixed_counts, measure_in_turns, options
 from _journal import Entry, Journal, JournalError
+from _known_ratios import plain, prepare, trial_of
 from _load import on_off_load
 from _pairs import RACED, Pair, judge, seed_of
 from _timing import print_goal, print_table
 from _usual_methods import USUAL_METHODS
-
-from comparative_benchmark.gpu_check.pairs import prepare
-from comparative_benchmark.gpu_check.rivals import plain, trial_of
 
 GOAL = 1 / 3
 METHODS = (RACED, *USUAL_METHODS)

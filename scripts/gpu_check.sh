@@ -32,6 +32,6 @@ find_python_with_framework() {
 }
 
 python="$(find_python_with_framework)"
-export PYTHONPATH="${CBS_ROOT}${PYTHONPATH:+:${PYTHONPATH}}"
+export PYTHONPATH="${CBS_ROOT}:${CBS_ROOT}/scripts${PYTHONPATH:+:${PYTHONPATH}}"
 # -B: nothing is written into the checkout.
-exec "${python}" -B -P -m comparative_benchmark.gpu_check.bootstrap "$@"
+exec "${python}" -B -P -m gpu_check.bootstrap "$@"

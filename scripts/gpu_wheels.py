@@ -3,7 +3,7 @@
 
 Wheels of what the suite needs beside torch, jax and numpy, in the versions of our locks, for one
 Python on x86-64 Linux; and, where IREE's runtime fits, tiny models that IREE compiled for CUDA.
-`comparative_benchmark.gpu_check.wheel_folder` says what the folder holds, and reads it.
+`gpu_check.wheel_folder` says what the folder holds, and reads it.
 """
 
 import argparse
@@ -16,8 +16,8 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from comparative_benchmark.gpu_check import wheel_folder
-from comparative_benchmark.gpu_check.wheel_folder import CORE, GROUPS, PROGRAMS, FolderError, Wheel
+from gpu_check import wheel_folder
+from gpu_check.wheel_folder import CORE, GROUPS, PROGRAMS, FolderError, Wheel
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.11", "3.12", "3.13")

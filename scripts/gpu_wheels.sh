@@ -27,5 +27,5 @@ if needs_programs "$@"; then
 else
   python="$(find_python)"
 fi
-export PYTHONPATH="${CBS_ROOT}:${CBS_ROOT}/common_benchmark_suite${PYTHONPATH:+:${PYTHONPATH}}"
+export PYTHONPATH="${CBS_ROOT}:${CBS_ROOT}/common_benchmark_suite:${CBS_ROOT}/scripts${PYTHONPATH:+:${PYTHONPATH}}"
 exec "${python}" -B -P "${CBS_ROOT}/scripts/gpu_wheels.py" "$@"

@@ -64,7 +64,7 @@ start_checks
 if (($#)); then
   tests "tests" "$@"
 elif [[ "${tier}" == fast ]]; then
-  tests "unit tests" --quiet "${parallel[@]}" -m "not alone and not slow and not nightly" tests/unit
+  tests "unit tests" --quiet "${parallel[@]}" -m "not alone and not slow and not nightly" tests/unit tests/gpu
 else
   without="" longest=(--durations 10 --durations-min 1)
   [[ "${tier}" == all ]] || without=" and not nightly"

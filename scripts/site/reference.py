@@ -53,9 +53,7 @@ VARIABLES = {
 # Set by the suite for processes of its own: nothing for people.
 _INTERNAL = {
     *("CBS_CPUS", "CBS_HIDDEN", "CBS_SESSION", "CBS_ROOT"),
-    *("CBS_SLOW_DOWN_BASE", "CBS_SLOW_DOWN_SHARE"),
-    *("CBS_GPU_CHECK_BOOTSTRAP", "CBS_GPU_CHECK_LIMIT_S", "CBS_GPU_CHECK_STEP"),
-    *("CBS_GPU_CHECK_WORK", "CBS_OPENVINO_CACHE_DIR", "CBS_XLA_HLO_CACHE_DIR"),
+    *("CBS_OPENVINO_CACHE_DIR", "CBS_XLA_HLO_CACHE_DIR"),
     *("CBS_TORCHBENCH_REPO", "CBS_TORCHBENCH_TEST"),
 }
 
@@ -238,7 +236,9 @@ def _environment() -> str:
     """
     folders = ["comparative_benchmark", "common_benchmark_suite", "scripts", ".github"]
     files = [p for f in folders for s in ("py", "sh", "yml") for p in (ROOT / f).rglob(f"*.{s}")]
-    texts = [p.read_text(encoding="utf-8") for p in files if p != Path(__file__).resolve()]
+    # The GPU check sets variables only for processes that it starts itself.
+    left_out = (Path(__file__).resolve(), ROOT / "scripts" / "gpu_check")
+    texts = [p.read_text("utf-8") for p in files if not any(map(p.is_relative_to, left_out))]
     used = {name for text in texts for name in re.findall(r"\bCBS_[A-Z_]+\b", text)}
     if odd := used ^ VARIABLES.keys() ^ _INTERNAL:
         raise ValueError(f"scripts/site/reference.py and the code disagree on {sorted(odd)}")

@@ -1,5 +1,6 @@
-"""What has to be so on a real GPU, and what no double can show."""
+"""Tests that require a real GPU: `pytest -m gpu`, or the step `tests` of `gpu_check.sh`."""
 
+import json
 import subprocess
 import sys
 
@@ -8,6 +9,13 @@ import pytest
 
 from comparative_benchmark.machine import gpu_clocks
 from comparative_benchmark.roofline import ceilings
+from gpu_check import nvidia_driver
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.alone,
+    pytest.mark.skipif(nvidia_driver.problem() is not None, reason="no NVIDIA GPU found"),
+]
 
 COMPETITORS = (
     "pt_inductor:eager",
@@ -15,6 +23,39 @@ COMPETITORS = (
     "pt_inductor:inductor+cuda-graphs",
     "jax_xla:xla",
 )
+
+
+@pytest.fixture(scope="session")
+def torch():
+    """PyTorch with CUDA."""
+    module = pytest.importorskip("torch", reason="torch is not installed")
+    if not module.cuda.is_available():
+        pytest.skip(f"torch {module.__version__} sees no CUDA device")
+    return module
+
+
+@pytest.fixture(scope="session")
+def measured(tmp_path_factory):
+    """Tiny BERT on the GPU by each framework that is there; metrics by competitor."""
+    folder = tmp_path_factory.mktemp("measured")
+    command = [
+        *(sys.executable, "-P", "-m", "comparative_benchmark", "run", "--backend"),
+        ",".join(COMPETITORS),
+        *("-name", r"models/BERT_TINY_FP32_(PT|JAX)_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"),
+        *("-device", "host-gpu", "-w", "5", "-iter", "50", "-o", "results.json"),
+    ]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=400, check=False
+    )
+    document = json.loads((folder / "results.json").read_text())
+    found = {}
+    for record in document["benchmarks"]:
+        definition = record["definition"]
+        name = f"{definition['backend']}:{definition['compiler']}"
+        found[name] = {"status": record["status"], "reason": record.get("reason")}
+        found[name] |= next(iter(record["metrics"].values()))
+    assert found, done.stderr
+    return found
 
 
 def _ok(measured, competitor):

@@ -15,11 +15,11 @@ import numpy as np
 import psutil
 import pytest
 
-from comparative_benchmark.gpu_check import delay
 from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block, Status
 from comparative_benchmark.stats.sampling_rule import FixedCounts
+from gpu_check import delay
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TOOLS = (
@@ -172,8 +172,8 @@ def test_a_slowed_backend_completes_before_it_spins(monkeypatch):
     monkeypatch.setattr(delay, "prolonged", prolonged)
     monkeypatch.setenv(delay.SHARE_VARIABLE, "0.05")
     monkeypatch.setenv(delay.BASE_VARIABLE, "toy_backend:Toy")
-    monkeypatch.delitem(sys.modules, "comparative_benchmark.gpu_check.slowed", raising=False)
-    module = importlib.import_module("comparative_benchmark.gpu_check.slowed")
+    monkeypatch.delitem(sys.modules, "gpu_check.slowed", raising=False)
+    module = importlib.import_module("gpu_check.slowed")
     monkeypatch.delitem(sys.modules, module.__name__)
     slowed = module.Slowed("context")
     assert slowed.dispatch() == "outputs"

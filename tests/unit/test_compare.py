@@ -4,7 +4,15 @@ import math
 
 import numpy as np
 import pytest
-from results_support import LATEST, completed, content_of, decoded, plain_document
+from results_support import (
+    LATEST,
+    completed,
+    content_of,
+    decoded,
+    metrics,
+    plain_document,
+    record,
+)
 
 from comparative_benchmark.results import compare
 from comparative_benchmark.results.case import cases_of
@@ -31,43 +39,6 @@ def compare_to_baseline(records, baseline=compare.DEFAULT_BASELINE, **options):
 
 
 HOST = {"cpu_model": "A CPU", "threads": 2}
-
-
-def metrics(seed=0, *, scale=1.0, processes=6, rounds=10, race=None, drift=None):
-    random = np.random.default_rng(seed)
-    made = []
-    for _ in range(processes):
-        blocks = []
-        for number in range(rounds):
-            load = drift[number] if drift is not None else 1.0
-            values = scale * load * (1 + 0.003 * random.standard_normal(5))
-            blocks.append({"round": number, "latencies_ms": list(values), "contended": False})
-        made.append({"blocks": blocks})
-    found = {"processes": made, "compile_time_ms": 100.0 * scale, "host_memory_peak_mb": 50.0}
-    return {**found, "race": {"id": race}} if race else found
-
-
-def record(digest="w1", competitor="jax_xla:xla", *, status="ok", level=None, **changes):
-    backend, compiler = competitor.split(":")
-    definition = {
-        "benchmark_name": f"models/{digest.upper()}",
-        "framework": "ModelFrameworkType.JAX",
-        "data_type": "fp32",
-        "batch_size": 1,
-        "backend": backend,
-        "compiler": compiler,
-        "device": "host-cpu",
-        "workload": {"digest": digest, "label": f"label-{digest}", "architecture": digest},
-    }
-    workload = changes.pop("workload", {})
-    definition["workload"] = {**definition["workload"], **workload}
-    return {
-        "run_id": "r",
-        "definition": {**definition, **changes},
-        "status": status,
-        "metrics": {"framework_level": level if level is not None else metrics()},
-        **({} if status == "ok" else {"phase": "compile", "reason": "no memory"}),
-    }
 
 
 def document(*records, host=HOST):

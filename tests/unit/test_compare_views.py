@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from test_compare import compare_documents, document, metrics, record
+from results_support import metrics, record
+from test_compare import compare_documents, document
 
 from comparative_benchmark.results.compare import summarize_comparisons
 from comparative_benchmark.results.compare_remarks import Remarks

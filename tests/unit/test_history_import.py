@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from results_support import AGES, completed, content_of
-from test_compare import metrics, record
+from results_support import AGES, completed, content_of, metrics, record
 from test_history_regressions import cbs  # noqa: F401
 
 from comparative_benchmark.history import results_files

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from results_support import completed
-from test_compare import metrics, record
+from results_support import completed, metrics, record
 
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.mixtures import mixture_remarks

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from wheel_support import make_wheel
 
-from comparative_benchmark.gpu_check import bootstrap, nvidia_driver, wheel_folder
-from comparative_benchmark.gpu_check.bootstrap import SetUpError
+from gpu_check import bootstrap, nvidia_driver, wheel_folder
+from gpu_check.bootstrap import SetUpError
 
 PROJECT = tomllib.loads((bootstrap.CHECKOUT / "pyproject.toml").read_text())["project"]
 CORE = {"attrs": "26.1", "cattrs": "26.2"}
@@ -231,6 +231,7 @@ def test_our_own_code_comes_first_on_the_path(tmp_path, monkeypatch):
         "/site",
         checkout,
         f"{checkout}/common_benchmark_suite",
+        f"{checkout}/scripts",
         "/others",
     ]
     # Bytecode goes to the temporary folder, so that each process need not compile again.
@@ -310,7 +311,7 @@ def start(machine, folder, tmp_path, monkeypatch):
     return call
 
 
-CHECK = ["-P", "-m", "comparative_benchmark.gpu_check", "--device"]
+CHECK = ["-P", "-m", "gpu_check", "--device"]
 
 
 def test_options_are_passed_on(start, folder, monkeypatch):

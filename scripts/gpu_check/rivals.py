@@ -1,14 +1,19 @@
 """Competitors whose true ratio is known: a backend against itself, and slowed by a known share."""
 
+import os
+from pathlib import Path
+
 import attrs
 
 from comparative_benchmark.backends.api import get_backend
-from comparative_benchmark.gpu_check import delay
 from comparative_benchmark.runs.trial import Competitor, Trial
+from gpu_check import delay
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import DeviceSpec
 from openxla.benchmark.workloads import workload_of
+
+_SCRIPTS = str(Path(__file__).resolve().parents[1])
 
 
 def plain(name: str, backend: str = "jax_xla", compiler: str = "xla") -> Competitor:
@@ -23,9 +28,11 @@ def slowed(name: str, share: float, backend: str = "jax_xla", compiler: str = "x
     found = attrs.evolve(
         base,
         name=name,
-        implementation="comparative_benchmark.gpu_check.slowed:Slowed",
+        implementation="gpu_check.slowed:Slowed",
         environment={
             **base.environment,
+            # A worker must find this package, which is not installed.
+            "PYTHONPATH": os.pathsep.join(filter(None, [_SCRIPTS, os.environ.get("PYTHONPATH")])),
             delay.SHARE_VARIABLE: str(share),
             delay.BASE_VARIABLE: base.implementation,
         },

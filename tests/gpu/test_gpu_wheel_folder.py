@@ -8,9 +8,9 @@ import zipfile
 import pytest
 from wheel_support import make_wheel
 
-from comparative_benchmark.gpu_check import bootstrap, wheel_folder
-from comparative_benchmark.gpu_check.wheel_folder import FolderError, IncompleteError
 from comparative_benchmark.machine.host import python_environment
+from gpu_check import bootstrap, wheel_folder
+from gpu_check.wheel_folder import FolderError, IncompleteError
 
 
 @pytest.fixture

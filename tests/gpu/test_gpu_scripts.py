@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from wheel_support import make_wheel
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 CHECK, WHEELS = ROOT / "scripts" / "gpu_check.sh", ROOT / "scripts" / "gpu_wheels.sh"
@@ -65,7 +67,7 @@ def checkout(tmp_path_factory):
     ignore = shutil.ignore_patterns("__pycache__")
     for name in ("comparative_benchmark", "common_benchmark_suite"):
         shutil.copytree(ROOT / name, target / name, ignore=ignore)
-    (target / "scripts").mkdir()
+    shutil.copytree(ROOT / "scripts/gpu_check", target / "scripts/gpu_check", ignore=ignore)
     for name in ("pyproject.toml", "scripts/gpu_check.sh", "scripts/environment.sh"):
         shutil.copy(ROOT / name, target / name)
     return target

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import attrs
 
-from comparative_benchmark.gpu_check.plan import Machine, Step
 from comparative_benchmark.machine import memory
+from gpu_check.plan import Machine, Step
 
 # With fewer CPUs, steps beside each other only take time from each other.
 _FEWEST_CPUS_FOR_COMPANY = 8

@@ -3,16 +3,20 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from tests_support import python_path
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 pytestmark = [pytest.mark.nightly, pytest.mark.frameworks]
 
 
 def _run(module, *arguments, environment, directory):
     return subprocess.run(
-        [sys.executable, "-P", "-m", f"comparative_benchmark.gpu_check.{module}", *arguments],
-        env=environment,
+        [sys.executable, "-P", "-m", f"gpu_check.{module}", *arguments],
+        env={**environment, "PYTHONPATH": python_path(SCRIPTS)},
         cwd=directory,
         capture_output=True,
         text=True,

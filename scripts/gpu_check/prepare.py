@@ -1,6 +1,6 @@
 """Makes checkpoints, inputs and truths of models before a race needs them.
 
-`python -m comparative_benchmark.gpu_check.prepare --device D --backend B -name REGEX`: what the
+`python -m gpu_check.prepare --device D --backend B -name REGEX`: what the
 race would do at its start, beside work that no clock watches. Each workload is kept as soon as it
 is made, so that what a time limit cuts off costs one workload.
 """
@@ -17,7 +17,7 @@ from comparative_benchmark.runs.trial import parse_competitors
 from comparative_benchmark.terminal.options import find_device
 from openxla.benchmark.comparative_suite import catalog
 
-SUITE = "comparative_benchmark.gpu_check.suite"
+SUITE = "gpu_check.suite"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,10 +1,10 @@
 """Starts the GPU check on a bare machine: finds the GPU, then what the check itself needs.
 
-    python -P -m comparative_benchmark.gpu_check.bootstrap [--device D] [--wheels DIR] [more]
-    python -P -m comparative_benchmark.gpu_check.bootstrap [...] --exec ARGUMENTS-OF-PYTHON
+    python -P -m gpu_check.bootstrap [--device D] [--wheels DIR] [more]
+    python -P -m gpu_check.bootstrap [...] --exec ARGUMENTS-OF-PYTHON
 
 Runs before any dependency is there, so it and what it imports at its top are standard library. It
-replaces itself by `python -m comparative_benchmark.gpu_check`, or runs Python with the arguments
+replaces itself by `python -m gpu_check`, or runs Python with the arguments
 after `--exec`, in an environment whose PYTHONPATH starts with
 
 1. a temporary folder of what is missing or too old here, out of the wheel folder, and of metadata
@@ -29,8 +29,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from comparative_benchmark.gpu_check import nvidia_driver, wheel_folder
-from comparative_benchmark.gpu_check.wheel_folder import FolderError, IncompleteError
+from gpu_check import nvidia_driver, wheel_folder
+from gpu_check.wheel_folder import FolderError, IncompleteError
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WHEELS_VARIABLE = "CBS_GPU_WHEELS"
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
             return subprocess.run(
                 [sys.executable, "-P", *after], env=environment, check=False
             ).returncode
-        command = [sys.executable, "-P", "-m", "comparative_benchmark.gpu_check"]
+        command = [sys.executable, "-P", "-m", "gpu_check"]
         command += ["--device", options.device, *(["--wheels", str(wheels)] if wheels else [])]
         command += [*(["--help"] if options.help else []), *more]
         # Only the check can remove the folder, at its end: nothing below runs then.
@@ -202,7 +202,8 @@ def write_metadata(project: Mapping[str, Any], site: Path) -> None:
 
 def environment_of(work: Path, made: SetUp) -> dict[str, str]:
     """Returns the variables of the check."""
-    roots = [made.site, str(CHECKOUT), str(CHECKOUT / "common_benchmark_suite")]
+    folders = (CHECKOUT, CHECKOUT / "common_benchmark_suite", CHECKOUT / "scripts")
+    roots = [made.site, *map(str, folders)]
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     variables = {
         **os.environ,

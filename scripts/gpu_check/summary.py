@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from comparative_benchmark.gpu_check.gather import BASELINE, Found, cold_and_warm
 from comparative_benchmark.results.record import CompileProcess, Result
 from comparative_benchmark.terminal.compare_views import speedup_text
 from comparative_benchmark.terminal.markdown_text import escaped, row
+from gpu_check.gather import BASELINE, Found, cold_and_warm
 
 _DASH = "-"
 

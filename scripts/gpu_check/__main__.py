@@ -1,4 +1,4 @@
-"""`python -m comparative_benchmark.gpu_check`, as `scripts/gpu_check.sh` starts it."""
+"""`python -m gpu_check`, as `scripts/gpu_check.sh` starts it."""
 
 import argparse
 import io
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from comparative_benchmark.backends.api import is_installed
-from comparative_benchmark.gpu_check import gather, summary
-from comparative_benchmark.gpu_check.bootstrap import WORK_VARIABLE
-from comparative_benchmark.gpu_check.driver import Driver, Ending
-from comparative_benchmark.gpu_check.plan import MODULES, Machine, Step, checkout, steps
 from comparative_benchmark.results.store import write_atomically
+from gpu_check import gather, summary
+from gpu_check.bootstrap import WORK_VARIABLE
+from gpu_check.driver import Driver, Ending
+from gpu_check.plan import MODULES, Machine, Step, checkout, steps
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 0, 1, 2, 130

@@ -6,17 +6,17 @@ import attrs
 import pytest
 from results_support import completed
 
-from comparative_benchmark.gpu_check import pairs
-from comparative_benchmark.gpu_check.pairs import EQUAL, SLOWER, Verdict
-from comparative_benchmark.gpu_check.planted import faults
-from comparative_benchmark.gpu_check.planted.suite import (
+from comparative_benchmark.machine.gpu_contention import NOT_KNOWN
+from gpu_check import pairs
+from gpu_check.pairs import EQUAL, SLOWER, Verdict
+from gpu_check.planted import faults
+from gpu_check.planted.suite import (
     ALL_BENCHMARKS,
     FAULTS,
     GOOD_CASE,
     model_name,
 )
-from comparative_benchmark.gpu_check.suite import ALL_BENCHMARKS as LARGE
-from comparative_benchmark.machine.gpu_contention import NOT_KNOWN
+from gpu_check.suite import ALL_BENCHMARKS as LARGE
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.workloads import workload_of
 

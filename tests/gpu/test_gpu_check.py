@@ -12,21 +12,19 @@ from pathlib import Path
 
 import attrs
 import pytest
-from results_support import completed
-from test_compare import metrics as latencies
-from test_compare import record
-from tests_support import processes_of, wait_for
+from results_support import completed, metrics, record
+from tests_support import processes_of, python_path, wait_for
 
-from comparative_benchmark.gpu_check import __main__ as command
-from comparative_benchmark.gpu_check import driver, plan
-from comparative_benchmark.gpu_check.driver import Ending
-from comparative_benchmark.gpu_check.plan import Machine, Step
 from comparative_benchmark.results.codec import plain
 from comparative_benchmark.roofline.ceilings import Ceilings, Copy, Gemm
+from gpu_check import __main__ as command
+from gpu_check import driver, plan
+from gpu_check.driver import Ending
+from gpu_check.plan import Machine, Step
 
 pytestmark = pytest.mark.slow
 
-DOUBLE = Path(__file__).parents[1] / "gpu_double.py"
+DOUBLE = Path(__file__).with_name("gpu_double.py")
 EVERYTHING = frozenset(plan.MODULES) - {"iree.compiler"}
 
 
@@ -37,24 +35,24 @@ def records(tmp_path_factory):
         {"cold": True, "compile_ms": 900.0, "cache_hits": 0, "cache_misses": 3},
         {"cold": False, "compile_ms": 90.0, "cache_hits": 3, "cache_misses": 0},
     ]
-    metrics = {
+    usual = {
         "compile": {"cold_ms": [900.0], "warm_ms": [90.0], "processes": compiles},
         "device_latencies_ms": [0.8, 0.9, 1.0],
         "dispatch_ms": [0.1, 0.2, 0.3],
         "device_memory_peak_mb": 512.5,
         "program": {"notes": {"tf32": False}, "device_name": "NVIDIA Double"},
     }
-    stale = copy.deepcopy(metrics)
+    stale = copy.deepcopy(usual)
     stale["compile"]["processes"][0]["cache_hits"] = 1
     stale["compile"]["processes"][1]["cache_hits"] = 0
 
     def whole(*records):
         return plain(completed({"benchmarks": list(records)}))
 
-    def made_by(competitor, scale=1.0, status="ok", more=metrics):
+    def made_by(competitor, scale=1.0, status="ok", more=usual):
         framework = "PYTORCH" if competitor.startswith("pt") else "JAX"
         cost = {"flops": 1000, "bytes": 100, "flops_source": "the model"}
-        level = {**latencies(scale=scale, race="r"), "workload_cost": cost, **more}
+        level = {**metrics(scale=scale, race="r"), "workload_cost": cost, **more}
         fields = {"device": "host-gpu", "framework": f"ModelFrameworkType.{framework}"}
         return record("w", competitor, status=status, level=level, **fields)
 
@@ -102,9 +100,7 @@ def check(tmp_path, monkeypatch, records):
         lambda step: [[sys.executable, "-I", str(DOUBLE), *line] for line in step.commands],
     )
     monkeypatch.setattr(command, "_page", lambda output: None)
-    monkeypatch.setattr(
-        "comparative_benchmark.gpu_check.gather._gpu", lambda: {"GPU": "NVIDIA Double"}
-    )
+    monkeypatch.setattr("gpu_check.gather._gpu", lambda: {"GPU": "NVIDIA Double"})
 
     def run(*arguments, faults="", modules=EVERYTHING):
         monkeypatch.setenv("GPU_DOUBLE", faults)
@@ -368,8 +364,8 @@ def test_steps_that_nothing_is_timed_in_run_beside_each_other(tmp_path, cpus, to
 
 INTERRUPTED = """
 import pathlib, signal, sys, time
-from comparative_benchmark.gpu_check import driver
-from comparative_benchmark.gpu_check.plan import Machine, Step
+from gpu_check import driver
+from gpu_check.plan import Machine, Step
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 driver._GRACE_S = 1.0
@@ -398,7 +394,11 @@ def test_an_interrupt_ends_steps_beside_each_other(tmp_path):
     # In a process of its own, as a person interrupts it: the signals of this one are pytest's.
     with subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED, tmp_path],
-        env={**os.environ, "CBS_TEST_MARKER": str(tmp_path)},
+        env={
+            **os.environ,
+            "PYTHONPATH": python_path(plan.checkout() / "scripts"),
+            "CBS_TEST_MARKER": str(tmp_path),
+        },
     ) as process:
         try:
             wait_for(lambda: len(processes_of(mark)) == 3, "both commands")

@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from comparative_benchmark.backends.api import BackendContext, load_object
-from comparative_benchmark.gpu_check import delay
+from gpu_check import delay
 
 _Base: Any = load_object(os.environ[delay.BASE_VARIABLE])
 

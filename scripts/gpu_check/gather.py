@@ -14,9 +14,6 @@ from xml.etree import ElementTree
 
 import attrs
 
-from comparative_benchmark.gpu_check.bootstrap import BOOTSTRAP_VARIABLE
-from comparative_benchmark.gpu_check.driver import Ending, Outcome
-from comparative_benchmark.gpu_check.plan import Machine
 from comparative_benchmark.machine.host import describe, git_revision, usable_cpus
 from comparative_benchmark.results.case import Case, cases_of
 from comparative_benchmark.results.codec import ResultsFileError, read_document
@@ -24,6 +21,9 @@ from comparative_benchmark.results.compare import Comparison, compare_to_baselin
 from comparative_benchmark.results.record import CompileProcess, Result, Status
 from comparative_benchmark.results.roofs import shares_of_roof
 from comparative_benchmark.roofline.ceilings import Ceilings, load_ceilings
+from gpu_check.bootstrap import BOOTSTRAP_VARIABLE
+from gpu_check.driver import Ending, Outcome
+from gpu_check.plan import Machine
 
 BASELINE = "pt_inductor:eager"
 _PACKAGES = (

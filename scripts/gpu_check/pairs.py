@@ -1,6 +1,6 @@
 """How often verdicts are right on this device: a program against itself, and 3 % slower.
 
-`python -m comparative_benchmark.gpu_check.pairs --device D --backend B --model M --pairs 10
+`python -m gpu_check.pairs --device D --backend B --model M --pairs 10
 --answer FILE` writes an object for each race: the verdict and the ratio
 of the equal pair, and those of the slowed one. Each race has three competitors: the program, the
 program again, and the program with a slow-down of 3 % planted into each iteration; all three go
@@ -23,8 +23,6 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.gpu_check.driver import LIMIT_VARIABLE
-from comparative_benchmark.gpu_check.rivals import slowed, trial_of
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import compare_to_baseline
 from comparative_benchmark.results.store import write_atomically
@@ -37,6 +35,8 @@ from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.stats.analysis import CLOSE_VERDICT_PROCESSES
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 from comparative_benchmark.terminal.options import find_device
+from gpu_check.driver import LIMIT_VARIABLE
+from gpu_check.rivals import slowed, trial_of
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 
 SLOW_DOWN = 0.03

@@ -3,7 +3,7 @@
 The published variants of these have no common batch sizes. A suite of its own, so that the check
 neither adds names to the catalogue nor depends on what is added there:
 
-    cbs list --suite comparative_benchmark.gpu_check.suite -name 'models/CHECK_.+'
+    cbs list --suite gpu_check.suite -name 'models/CHECK_.+'
 """
 
 import attrs

@@ -28,7 +28,7 @@ _IMPLEMENTATION = ModelImplementation(
     name="PLANTED_BERT_PT",
     tags=["planted"],
     framework_type=ModelFrameworkType.PYTORCH,
-    module_path="comparative_benchmark.gpu_check.planted.model",
+    module_path="gpu_check.planted.model",
     architecture="bert",
 )
 

@@ -1,6 +1,6 @@
 """Runs the planted faults on a device and judges how each trial ended.
 
-`python -m comparative_benchmark.gpu_check.planted.faults --device D --scratch DIR --answer FILE`
+`python -m gpu_check.planted.faults --device D --scratch DIR --answer FILE`
 writes a JSON list with an object for each fault: name, what was expected, what came, whether that
 is right.
 """
@@ -14,12 +14,12 @@ from pathlib import Path
 
 import attrs
 
-from comparative_benchmark.gpu_check.planted.suite import FAULTS, GOOD_CASE, model_name
 from comparative_benchmark.machine.gpu_contention import NOT_KNOWN
 from comparative_benchmark.results.record import Contention, Result, Status
 from comparative_benchmark.results.store import ResultsFile, write_atomically
+from gpu_check.planted.suite import FAULTS, GOOD_CASE, model_name
 
-_SUITE = "comparative_benchmark.gpu_check.planted.suite"
+_SUITE = "gpu_check.planted.suite"
 FOREIGN = "foreign-process"
 _LACKING = "lacking"
 
@@ -130,7 +130,7 @@ def judge_foreign(results: Sequence[Result]) -> Found:
 @contextlib.contextmanager
 def busy_neighbour(device: str) -> Iterator[None]:
     """Keeps the device busy from processes that are not ours."""
-    module = "comparative_benchmark.gpu_check.planted.neighbour"
+    module = "gpu_check.planted.neighbour"
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", module, device], stdout=subprocess.PIPE, text=True
     )

@@ -1,0 +1,11 @@
+"""Competitors whose true ratio is known, from `scripts/gpu_check`, which is not installed."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))
+
+from gpu_check.pairs import prepare
+from gpu_check.rivals import plain, slowed, trial_of
+
+__all__ = ["plain", "prepare", "slowed", "trial_of"]
