@@ -5,7 +5,6 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))
 
-from gpu_check.pairs import prepare
-from gpu_check.rivals import plain, slowed, trial_of
+from gpu_check.races import prepare, renamed, slowed, trial_of
 
-__all__ = ["plain", "prepare", "slowed", "trial_of"]
+__all__ = ["prepare", "renamed", "slowed", "trial_of"]

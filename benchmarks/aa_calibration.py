@@ -28,7 +28,7 @@ from _calibration_report import print_report
 from _calibration_sections import DUE_PAIRS, SECTIONS, Section
 from _campaign import Budget, configuration, fixed_counts, measure_in_turns, options
 from _journal import Journal, JournalError
-from _known_ratios import plain, prepare, slowed, trial_of
+from _known_ratios import prepare, renamed, slowed, trial_of
 from _load import busy_processes
 from _pairs import Pair, judge, seed_of
 
@@ -67,7 +67,7 @@ def _measure(journal: Journal, chosen: argparse.Namespace, budget: Budget) -> No
     pairs = {name: pair_of(section) for name, section in sections.items()}
     with tempfile.TemporaryDirectory(prefix="cbs-calibration-") as directory:
         log_dir = Path(directory)
-        artifacts = prepare(trial_of(MODEL, plain("jax_xla")), log_dir)
+        artifacts = prepare(trial_of(MODEL, renamed("jax_xla")), log_dir)
 
         def measure(name: str, number: int) -> tuple[int, Mapping[str, Any]]:
             seed = seed_of(chosen.seed, name, number)
@@ -101,7 +101,7 @@ def pair_of(section: Section) -> Pair:
     if section.slow_down:
         sides = (slowed("baseline", 0.0), slowed("candidate", section.slow_down))
     else:
-        sides = (plain("baseline"), plain("candidate"))
+        sides = (renamed("baseline"), renamed("candidate"))
     baseline, candidate = (trial_of(MODEL, side) for side in sides)
     return Pair(baseline=baseline, candidate=candidate)
 

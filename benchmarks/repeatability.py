@@ -25,7 +25,7 @@ from typing import Any
 
 from _campaign import Budget, configuration, fixed_counts, measure_in_turns, options
 from _journal import Entry, Journal, JournalError
-from _known_ratios import plain, prepare, trial_of
+from _known_ratios import prepare, renamed, trial_of
 from _load import on_off_load
 from _pairs import RACED, Pair, judge, seed_of
 from _timing import print_goal, print_table
@@ -61,8 +61,8 @@ def main() -> int:
 
 def _measure(journal: Journal, chosen: argparse.Namespace, budget: Budget) -> None:
     pair = Pair(
-        baseline=trial_of(BASELINE_MODEL, plain("pt_inductor", "pt_inductor", "inductor")),
-        candidate=trial_of(CANDIDATE_MODEL, plain("jax_xla")),
+        baseline=trial_of(BASELINE_MODEL, renamed("pt_inductor", "pt_inductor", "inductor")),
+        candidate=trial_of(CANDIDATE_MODEL, renamed("jax_xla")),
     )
     with tempfile.TemporaryDirectory(prefix="cbs-repeatability-") as directory:
         log_dir = Path(directory)

@@ -1,1 +1,1 @@
-"""One command that proves a GPU: `./scripts/gpu_check.sh`."""
+"""Acceptance test of the suite on a machine with a GPU: `./scripts/gpu_check.sh`."""

@@ -1,21 +1,22 @@
-"""Starts the GPU check on a bare machine: finds the GPU, then what the check itself needs.
+"""Starts the GPU check on a bare machine: finds the GPU, then the packages that the check needs.
 
     python -P -m gpu_check.bootstrap [--device D] [--wheels DIR] [more]
     python -P -m gpu_check.bootstrap [...] --exec ARGUMENTS-OF-PYTHON
 
-Runs before any dependency is there, so it and what it imports at its top are standard library. It
-replaces itself by `python -m gpu_check`, or runs Python with the arguments
-after `--exec`, in an environment whose PYTHONPATH starts with
+This module and `wheel_folder` run before any dependency is available, so they import only the
+standard library. Bootstrap replaces itself with `python -m gpu_check`, or runs Python with the
+arguments after `--exec`. In both cases PYTHONPATH starts with
 
-1. a temporary folder of what is missing or too old here, out of the wheel folder, and of metadata
+1. a temporary folder: packages from the wheel folder that are missing or too old here, and metadata
    that make the checkout look installed (entry points, version);
 2. the checkout.
 
-Nothing is installed, and nothing is written into the checkout. Exit codes: 3 without a usable GPU,
-1 where the check cannot start, each with one line.
+It installs nothing, and writes nothing into the checkout. It exits with 3 without a usable GPU, and
+with 1 if the check cannot start, and prints one line in both cases.
 """
 
 import argparse
+import ctypes
 import importlib.util
 import json
 import os
@@ -24,103 +25,153 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gpu_check import nvidia_driver, wheel_folder
+from gpu_check import wheel_folder
 from gpu_check.wheel_folder import FolderError, IncompleteError
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WHEELS_VARIABLE = "CBS_GPU_WHEELS"
-BOOTSTRAP_VARIABLE = "CBS_GPU_CHECK_BOOTSTRAP"
 WORK_VARIABLE = "CBS_GPU_CHECK_WORK"
+# A `SetUp`, in the folder that `WORK_VARIABLE` names.
+SET_UP_FILE = "bootstrap.json"
 EXIT_FAILED, EXIT_NO_GPU = 1, 3
 
+_DRIVER = "libcuda.so.1"
+_CUDA_ERROR_NO_DEVICE = 100
+_REHEARSE = "rehearse the same steps on the CPU with `--device host-cpu`"
 _FRAMEWORKS = ("torch", "jax")
 _EXEC = "--exec"
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 class SetUpError(Exception):
-    """The check cannot start; the message is one line that says what to do."""
+    """The check cannot start; the message is one line with the remedy."""
 
 
 @dataclass(kw_only=True)
 class SetUp:
-    """What was made for the check: `bootstrap.json`.
+    """Packages of the check.
 
     Attributes:
-      python: the interpreter.
-      site: the temporary folder of packages.
-      wheels: the wheel folder, if there is one.
       installed_from_wheels: versions by name.
       missing_groups: reasons by group of `wheel_folder.GROUPS`.
     """
 
-    python: str
-    site: str
-    wheels: str | None
     installed_from_wheels: dict[str, str] = field(default_factory=dict)
     missing_groups: dict[str, str] = field(default_factory=dict)
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Exits with 1: 2 says that an output was wrong."""
+        """Exits with 1, since 2 stands for a wrong output."""
         self.exit(EXIT_FAILED, f"{self.prog}: {message}\n")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Replaces this process by the check, or returns an exit code."""
-    before, after = _split(arguments)
-    options, more = _parser().parse_known_args(before)
-    if options.device != "host-cpu" and not options.help and (why := nvidia_driver.problem()):
-        return _complain(why, EXIT_NO_GPU)
+    """Replaces this process with the check, or returns an exit code."""
+    is_exec = _EXEC in arguments
+    end = arguments.index(_EXEC) if is_exec else len(arguments)
+    options, more = _parser().parse_known_args(arguments[:end])
+    if options.device != "host-cpu" and not options.help and (reason := gpu_problem()):
+        return _fail(reason, EXIT_NO_GPU)
     work = Path(tempfile.mkdtemp(prefix="cbs-gpu-check-"))
     try:
         wheels = find_wheels(options.wheels)
-        environment = environment_of(work, set_up(work, wheels))
-        if after is not None:
+        set_up(work, wheels)
+        environment = environment_of(work)
+        if is_exec:
             return subprocess.run(
-                [sys.executable, "-P", *after], env=environment, check=False
+                [sys.executable, "-P", *arguments[end + 1 :]], env=environment, check=False
             ).returncode
-        command = [sys.executable, "-P", "-m", "gpu_check"]
-        command += ["--device", options.device, *(["--wheels", str(wheels)] if wheels else [])]
+        command = [sys.executable, "-P", "-m", "gpu_check", "--device", options.device]
+        command += ["--wheels", str(wheels)] if wheels else []
         command += [*(["--help"] if options.help else []), *more]
-        # Only the check can remove the folder, at its end: nothing below runs then.
+        # The check removes the folder when it ends: `finally` does not run after a successful exec.
         os.execve(sys.executable, command, environment)  # noqa: S606  # no shell is wanted
     except SetUpError as error:
-        return _complain(str(error), EXIT_FAILED)
+        return _fail(str(error), EXIT_FAILED)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def find_wheels(named: Path | None) -> Path | None:
-    """Returns the wheel folder: the named one, `$CBS_GPU_WHEELS`, or `.gpu-wheels` if it exists.
+def gpu_problem(
+    load: Callable[[str], Any] = ctypes.CDLL, list_gpus: Callable[[], int] | None = None
+) -> str | None:
+    """Returns why no NVIDIA GPU can be used, in one line with the remedy; None if one can be used.
+
+    The driver is asked, because frameworks may be missing or broken.
+
+    Args:
+      load: loads a shared library, or raises an `OSError`.
+      list_gpus: returns the number of GPUs that `nvidia-smi` lists.
+    """
+    try:
+        driver = load(_DRIVER)
+    except OSError:
+        if (list_gpus or gpus_of_nvidia_smi)():
+            return _unusable(f"nvidia-smi lists a GPU, but {_DRIVER} cannot be loaded")
+        return f"no NVIDIA GPU found ({_DRIVER} cannot be loaded): {_REHEARSE}"
+    count = ctypes.c_int(0)
+    code = driver.cuInit(0)
+    if code not in (0, _CUDA_ERROR_NO_DEVICE):
+        return _unusable(f"cuInit returned error {code}")
+    if not code and (code := driver.cuDeviceGetCount(ctypes.byref(count))):
+        return _unusable(f"cuDeviceGetCount returned error {code}")
+    if count.value:
+        return None
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    hidden = "" if visible is None else f", with CUDA_VISIBLE_DEVICES={visible!r}"
+    return f"no NVIDIA GPU found (the driver reports none{hidden}): {_REHEARSE}"
+
+
+def gpus_of_nvidia_smi() -> int:
+    """Returns the number of GPUs that `nvidia-smi -L` lists; 0 if it fails."""
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+
+
+def loaded_driver(maps: Path = Path("/proc/self/maps")) -> Path | None:
+    """Returns the file of the driver library that this process has loaded; None without one."""
+    for line in maps.read_text(encoding="utf-8", errors="replace").splitlines():
+        path = Path(line.partition("/")[1] + line.partition("/")[2])
+        if path.name.startswith("libcuda.so"):
+            return path
+    return None
+
+
+def find_wheels(option: Path | None) -> Path | None:
+    """Returns the wheel folder: the option, `$CBS_GPU_WHEELS`, or `.gpu-wheels` if it exists.
 
     Raises:
-      SetUpError: the folder that is meant does not exist.
+      SetUpError: the folder that the option or the variable names does not exist.
     """
-    if named is None and (variable := os.environ.get(WHEELS_VARIABLE)):
-        named = Path(variable)
-    if named is None:
+    if option is None and (variable := os.environ.get(WHEELS_VARIABLE)):
+        option = Path(variable)
+    if option is None:
         default = CHECKOUT / ".gpu-wheels"
         return default if default.is_dir() else None
-    if not named.is_dir():
+    if not option.is_dir():
         raise SetUpError(
-            f"the wheel folder {named} does not exist; create it with "
-            f"`./scripts/gpu_wheels.sh --python {_PYTHON} --output {named}`"
+            f"the wheel folder {option} does not exist; create it with "
+            f"`./scripts/gpu_wheels.sh --python {_PYTHON} --output {option}`"
         )
-    return named.absolute()
+    return option.absolute()
 
 
 def set_up(work: Path, wheels: Path | None) -> SetUp:
-    """Makes the temporary folder of packages, and writes `bootstrap.json`.
+    """Makes the folder of packages and `SET_UP_FILE`.
 
     Raises:
-      SetUpError: torch and jax are both missing, or something that all of the check needs.
+      SetUpError: torch and jax are both missing, or a package of the core is.
     """
     if not any(map(importlib.util.find_spec, _FRAMEWORKS)):
         raise SetUpError(
@@ -128,16 +179,15 @@ def set_up(work: Path, wheels: Path | None) -> SetUp:
         )
     site = work / "site"
     site.mkdir()
-    made = SetUp(python=sys.executable, site=str(site), wheels=str(wheels) if wheels else None)
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    _complete(made, project["dependencies"], wheels)
+    made = _unpack_missing(project["dependencies"], wheels, site)
     write_metadata(project, site)
-    (work / "bootstrap.json").write_text(json.dumps(asdict(made), indent=2), encoding="utf-8")
+    (work / SET_UP_FILE).write_text(json.dumps(asdict(made), indent=2), encoding="utf-8")
     return made
 
 
-def _complete(made: SetUp, core: Sequence[str], wheels: Path | None) -> None:
-    """Unpacks what is missing or too old, group by group.
+def _unpack_missing(core: Sequence[str], wheels: Path | None, site: Path) -> SetUp:
+    """Unpacks packages that are missing or too old, group by group.
 
     Raises:
       SetUpError: the core is not complete.
@@ -148,6 +198,7 @@ def _complete(made: SetUp, core: Sequence[str], wheels: Path | None) -> None:
             f"packages of the suite are missing ({', '.join(core)}); run {make} on a machine with "
             "a package index, and pass the folder with --wheels"
         )
+    made = SetUp()
     installed = wheel_folder.installed_versions()
     usable: dict[str, wheel_folder.Wheel] = {}
     try:
@@ -160,7 +211,7 @@ def _complete(made: SetUp, core: Sequence[str], wheels: Path | None) -> None:
                 usable |= wheel_folder.usable_wheels(wheels, contents.get(group, ()))
             chosen = wheel_folder.choose(requirements or core, usable, installed)
             for wheel in chosen:
-                wheel_folder.unpack(wheel, Path(made.site))
+                wheel_folder.unpack(wheel, site)
         except (IncompleteError, FolderError) as error:
             if group == wheel_folder.CORE:
                 place = f"Python {_PYTHON} and {wheels}" if wheels else f"Python {_PYTHON}"
@@ -170,28 +221,28 @@ def _complete(made: SetUp, core: Sequence[str], wheels: Path | None) -> None:
                 ) from error
             made.missing_groups[group] = str(error)
             continue
-        found = {wheel.name: wheel.version for wheel in chosen}
-        installed |= found
-        made.installed_from_wheels |= found
+        versions = {wheel.name: wheel.version for wheel in chosen}
+        installed |= versions
+        made.installed_from_wheels |= versions
+    return made
 
 
 def write_metadata(project: Mapping[str, Any], site: Path) -> None:
-    """Makes the checkout look installed: backends are found by entry points, versions by metadata.
+    """Makes the checkout look installed, since backends are looked up by entry points.
 
-    It comes first on the path, where it hides an installed suite: nothing is found twice.
+    The folder comes first on the path and hides an installed suite, so nothing is found twice.
 
     Args:
       project: the table `project` of pyproject.toml.
-      site: where the `.dist-info` folder goes.
+      site: the folder of packages.
     """
     info = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     info.mkdir()
-    extras = project["optional-dependencies"]
     lines = ["Metadata-Version: 2.1", f"Name: {project['name']}", f"Version: {project['version']}"]
     lines += [f"Requires-Dist: {requirement}" for requirement in project["dependencies"]]
-    for extra, requirements in extras.items():
+    for extra, requirements in project["optional-dependencies"].items():
         lines += [f"Provides-Extra: {extra}"]
-        lines += [f'Requires-Dist: {needed}; extra == "{extra}"' for needed in requirements]
+        lines += [f'Requires-Dist: {text}; extra == "{extra}"' for text in requirements]
     (info / "METADATA").write_text("\n".join([*lines, ""]), encoding="utf-8")
     groups = {"console_scripts": project["scripts"], **project["entry-points"]}
     lines = []
@@ -200,42 +251,27 @@ def write_metadata(project: Mapping[str, Any], site: Path) -> None:
     (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
-def environment_of(work: Path, made: SetUp) -> dict[str, str]:
-    """Returns the variables of the check."""
-    folders = (CHECKOUT, CHECKOUT / "common_benchmark_suite", CHECKOUT / "scripts")
-    roots = [made.site, *map(str, folders)]
+def environment_of(work: Path) -> dict[str, str]:
+    """Returns the environment variables of the check."""
+    checkout = (CHECKOUT, CHECKOUT / "common_benchmark_suite", CHECKOUT / "scripts")
+    roots = [str(work / "site"), *map(str, checkout)]
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     variables = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([*roots, *(p for p in given if p and p not in roots)]),
-        # Each process would compile the suite and the unpacked packages again, else.
+        # Without it, each process would compile the suite and the unpacked packages again.
         "PYTHONPYCACHEPREFIX": str(work / "pycache"),
         WORK_VARIABLE: str(work),
-        BOOTSTRAP_VARIABLE: str(work / "bootstrap.json"),
     }
     variables.pop("PYTHONDONTWRITEBYTECODE", None)
-    if library := nvidia_driver.loaded_library():
-        variables["LD_LIBRARY_PATH"] = _with_plain_name(library, work / "lib")
+    if driver := loaded_driver():
+        # IREE loads `libcuda.so`, but machines with only CUDA's runtime have `libcuda.so.1` alone.
+        library = work / "lib"
+        library.mkdir()
+        (library / "libcuda.so").symlink_to(driver)
+        folders = [variables.get("LD_LIBRARY_PATH"), str(library)]
+        variables["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, folders))
     return variables
-
-
-def _with_plain_name(library: Path, folder: Path) -> str:
-    """Returns a search path on which the driver is called `libcuda.so`, as IREE looks for it.
-
-    Where only the runtime of CUDA is installed there is no such name, but `libcuda.so.1` alone.
-    """
-    folder.mkdir()
-    (folder / "libcuda.so").symlink_to(library)
-    given = os.environ.get("LD_LIBRARY_PATH")
-    return os.pathsep.join([*([given] if given else []), str(folder)])
-
-
-def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str] | None]:
-    """Returns the arguments before `--exec`, and those after it if it is there."""
-    if _EXEC not in arguments:
-        return arguments, None
-    at = arguments.index(_EXEC)
-    return arguments[:at], arguments[at + 1 :]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -246,7 +282,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _complain(message: str, code: int) -> int:
+def _unusable(reason: str) -> str:
+    return f"the NVIDIA GPU cannot be used: {reason}; repair the driver, or {_REHEARSE}"
+
+
+def _fail(message: str, code: int) -> int:
     print(f"gpu_check: {' '.join(message.split())}", file=sys.stderr)
     return code
 

@@ -1,4 +1,4 @@
-"""`summary.md`: what the check found, for a person who has a minute."""
+"""`summary.md`: findings and tables of all observations, to be read in a minute."""
 
 import statistics
 from collections import Counter
@@ -8,57 +8,57 @@ from typing import Any
 from comparative_benchmark.results.record import CompileProcess, Result
 from comparative_benchmark.terminal.compare_views import speedup_text
 from comparative_benchmark.terminal.markdown_text import escaped, row
-from gpu_check.gather import BASELINE, Found, cold_and_warm
+from gpu_check.observations import BASELINE, Observations, cold_and_warm
 
 _DASH = "-"
 
 
-def as_markdown(found: Found) -> str:
-    """Returns the summary: findings first, then what was seen, step by step."""
-    device = found.facts.get("GPU") or f"rehearsal on {found.facts['device']}"
+def as_markdown(seen: Observations) -> str:
+    """Returns the summary: facts and findings first, then one section for each kind of result."""
+    device = seen.facts.get("GPU") or f"rehearsal on {seen.facts['device']}"
     sections = [(f"# GPU check: {device}", _facts)]
     sections += [("## Findings", _findings), ("## Steps", _steps)]
-    for title, there, lines in (
-        ("## Correctness", found.cells, _matrix),
-        ("## Measured", found.results, _measured),
-        ("## Verdicts", found.comparisons, _verdicts),
-        ("## Ceilings", found.ceilings, _ceilings),
-        ("## Planted faults", found.faults, _faults),
-        ("## Verdicts on pairs whose ratio is known", found.pairs, _pairs),
-        ("## Tests", found.tests, _tests),
+    for title, items, lines in (
+        ("## Correctness", seen.cells, _matrix),
+        ("## Measured", seen.results, _measured),
+        ("## Verdicts", seen.comparisons, _verdicts),
+        ("## Ceilings", seen.ceilings, _ceilings),
+        ("## Planted faults", seen.faults, _faults),
+        ("## Verdicts on pairs whose ratio is known", seen.pairs, _pairs),
+        ("## Tests", seen.tests, _tests),
     ):
-        if there:
+        if items:
             sections.append((title, lines))
-    return "\n\n".join("\n".join([title, "", *lines(found)]) for title, lines in sections) + "\n"
+    return "\n\n".join("\n".join([title, "", *lines(seen)]) for title, lines in sections) + "\n"
 
 
-def _facts(found: Found) -> list[str]:
-    return [f"- {name}: {text}" for name, text in found.facts.items()]
+def _facts(seen: Observations) -> list[str]:
+    return [f"- {name}: {text}" for name, text in seen.facts.items()]
 
 
-def _findings(found: Found) -> list[str]:
-    if not found.findings:
+def _findings(seen: Observations) -> list[str]:
+    if not seen.findings:
         return ["No findings in the steps that ran."]
-    return [f"- {escaped(finding)}" for finding in found.findings]
+    return [f"- {escaped(finding)}" for finding in seen.findings]
 
 
-def _steps(found: Found) -> list[str]:
+def _steps(seen: Observations) -> list[str]:
     rows = [
         (item.step, item.title, item.ending.value, f"{item.seconds:.0f}", item.reason or "")
-        for item in found.outcomes
+        for item in seen.outcomes
     ]
     return table(("step", "purpose", "ending", "s", "reason"), rows)
 
 
-def _matrix(found: Found) -> list[str]:
-    """A row for each workload, a column for each competitor that takes models of a framework."""
-    cells = [cell for cell in found.cells if cell["case"] and not _is_foreign(cell)]
+def _matrix(seen: Observations) -> list[str]:
+    """Returns one row for each workload, and one column for each competitor and framework."""
+    cells = [cell for cell in seen.cells if cell["case"] and not _is_foreign(cell)]
     columns = list(dict.fromkeys(map(_column, cells)))
     rows: dict[str, dict[str, str]] = {}
     for cell in cells:
         rows.setdefault(cell["label"], {})[_column(cell)] = _cell_status(cell)
     body = [(label, *(row.get(name, _DASH) for name in columns)) for label, row in rows.items()]
-    what = (
+    caption = (
         "Error of the output against the float64 truth and the largest allowed error, both "
         "relative to the truth's root mean square. Other cells contain their status."
     )
@@ -68,7 +68,7 @@ def _matrix(found: Found) -> list[str]:
         if cell["status"] == "unsupported"
     }
     return [
-        what,
+        caption,
         "",
         *table(("workload", *columns), body),
         *([""] if reasons else []),
@@ -77,7 +77,7 @@ def _matrix(found: Found) -> list[str]:
 
 
 def _is_foreign(cell: Mapping[str, Any]) -> bool:
-    """Whether the competitor takes no models of that framework, which everybody knows."""
+    """Whether the competitor does not support the framework at all."""
     return cell["status"] == "unsupported" and "look there for this workload" in cell["reason"]
 
 
@@ -94,7 +94,7 @@ def _cell_status(cell: Mapping[str, Any]) -> str:
     return f"{error:.1e} of {allowed:.1e}" if allowed else f"{error:.1e}"
 
 
-def _measured(found: Found) -> list[str]:
+def _measured(seen: Observations) -> list[str]:
     headings = (
         *("model", "competitor", "status", "latency ms", "dispatch ms", "device clock ms"),
         *("device memory MB", "cold compile s", "warm compile s", "cache hits cold, warm", "TF32"),
@@ -102,7 +102,7 @@ def _measured(found: Found) -> list[str]:
     )
     rows = [
         (*_measured_row(result), share or _DASH)
-        for result, share in zip(found.results, found.shares, strict=True)
+        for result, share in zip(seen.results, seen.shares, strict=True)
     ]
     return table(headings, rows)
 
@@ -129,17 +129,17 @@ def _switch(value: object) -> str:
     return "on" if value is True else "off" if value is False else _DASH
 
 
-def _verdicts(found: Found) -> list[str]:
+def _verdicts(seen: Observations) -> list[str]:
     rows = [
         (item.label, item.competitor, speedup_text(item.ratio), item.word, item.reason)
-        for item in found.comparisons
+        for item in seen.comparisons
     ]
     headings = ("workload", "competitor", f"speed-up over {BASELINE} (98 %)", "verdict", "reason")
     return table(headings, rows)
 
 
-def _ceilings(found: Found) -> list[str]:
-    ceilings = found.ceilings
+def _ceilings(seen: Observations) -> list[str]:
+    ceilings = seen.ceilings
     if ceilings is None:
         return []
     rows = [
@@ -158,7 +158,7 @@ def _ceilings(found: Found) -> list[str]:
     return [*table(("what", "through", "best"), rows), *([""] if skipped else []), *skipped]
 
 
-def _faults(found: Found) -> list[str]:
+def _faults(seen: Observations) -> list[str]:
     rows = [
         (
             item["fault"],
@@ -167,64 +167,59 @@ def _faults(found: Found) -> list[str]:
             "right" if item["right"] else "WRONG",
             str(item["reason"] or "")[:300],
         )
-        for item in found.faults
+        for item in seen.faults
     ]
     return table(("fault", "expected", "actual", "", "reason"), rows)
 
 
-def _pairs(found: Found) -> list[str]:
+def _pairs(seen: Observations) -> list[str]:
     rows = [
         (
             kind,
             str(counts["pairs"]),
             str(counts["right"]),
             str(counts["wrong"]),
-            _widths(found, kind),
+            _widths(seen, kind),
         )
-        for kind, counts in found.pairs["kinds"].items()
+        for kind, counts in seen.pairs["kinds"].items()
     ]
     headings = ("pairs", "count", "right", "wrong", "half-widths of the 98 % intervals")
-    share = found.pairs["slow_down"]
-    what = (
-        f"{found.pairs['wanted']} pairs of each kind were planned. A slowed program takes "
+    share = seen.pairs["slow_down"]
+    caption = (
+        f"{seen.pairs['wanted']} pairs of each kind were planned. A slowed program takes "
         f"{share:.0%} longer per iteration. For equal programs, `unclear` is right. For "
         "slowed programs, it is neither right nor wrong."
     )
-    return [
-        what,
-        "",
-        *table(headings, rows),
-    ]
+    return [caption, "", *table(headings, rows)]
 
 
-def _widths(found: Found, kind: str) -> str:
-    verdicts = [item for item in found.pairs["verdicts"] if item["kind"] == kind]
+def _widths(seen: Observations, kind: str) -> str:
+    verdicts = [item for item in seen.pairs["verdicts"] if item["kind"] == kind]
     widths = [item["half_width"] for item in verdicts if item["half_width"] is not None]
     if not widths:
         return _DASH
     return f"median {statistics.median(widths):.2%}, maximum {max(widths):.2%}"
 
 
-def _tests(found: Found) -> list[str]:
-    tests = found.tests
+def _tests(seen: Observations) -> list[str]:
+    tests = seen.tests
     if tests is None:
         return []
     counts = f"{tests.passed} passed, {len(tests.failed)} failed, {len(tests.skipped)} skipped"
-    # Many tests are skipped for one reason.
+    # One reason skips many tests.
     reasons = Counter(text.partition(": ")[2] for text in tests.skipped)
     skips = [f"- {count} skipped: {escaped(reason)}" for reason, count in reasons.items()]
     return [counts, "", *(f"- {escaped(text)}" for text in tests.failed), *skips]
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Returns the lines of a Markdown table; what a framework printed stays in its cell."""
+    """Returns the lines of a Markdown table; cells may contain any text."""
     return [row(line) for line in (headings, ["---"] * len(headings), *rows)]
 
 
 def _compile_s(item: CompileProcess) -> float | None:
-    times = [
-        value for value in (item.trace_ms, item.lower_ms, item.compile_ms) if value is not None
-    ]
+    phases = (item.trace_ms, item.lower_ms, item.compile_ms)
+    times = [value for value in phases if value is not None]
     return sum(times) / 1e3 if times else None
 
 

@@ -1,23 +1,24 @@
-"""The folder of wheels that a bare machine brings along: what it holds, and what to take from it.
+"""The folder of wheels for a bare machine: its content, and the choice of packages from it.
 
 `./scripts/gpu_wheels.sh` makes it:
 
     CONTENTS.json   {"python": "3.12", "groups": {"core": ["attrs-....whl", ...]}, "programs": true}
-    *.whl           one version of each package, the one of our locks
+    *.whl           one version of each package, from the locks
     programs/       a store of tiny models that IREE compiled for CUDA
 
-pip is not asked what to take from it. Some packages declare dependencies that none of our code
-imports and that weigh more than all the rest (`UNUSED`); the folder leaves them out, and pip would
-refuse it. A bare machine may have no pip, either. The wheels come from locks that agree with each
-other, so there is one version of each package to choose from, and `choose` is all that it takes.
+pip does not choose the packages. Some declare dependencies that the suite does not import and that
+weigh more than all others together (`UNUSED`). The folder leaves these out, and pip would refuse
+it. A bare machine may also lack pip. The locks agree with each other, so there is one version of
+each package, and `choose` is sufficient.
 
-Nothing but the standard library is imported until `import_packaging` was called, since this runs
-where no dependency of the suite is installed.
+Only the standard library is imported before `import_packaging`, because this module runs before any
+dependency of the suite is installed.
 """
 
 import importlib.metadata
 import importlib.util
 import json
+import re
 import stat
 import sys
 import zipfile
@@ -35,8 +36,8 @@ CONTENTS = "CONTENTS.json"
 PROGRAMS = "programs"
 CORE = "core"
 
-# In order of use. The core's requirements are the `dependencies` of pyproject.toml; no pins, since
-# the machine's own versions are to be measured.
+# In order of use. The core's requirements are the `dependencies` of pyproject.toml. They pin no
+# versions, because the machine's versions are measured.
 GROUPS: Mapping[str, tuple[str, ...]] = {
     CORE: (),
     "tests": ("pytest>=8.3",),
@@ -46,8 +47,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "iree": ("iree-base-runtime",),
 }
 
-# Declared by the package, imported neither by us nor on the way of our imports: flax's checkpoints,
-# downloads from the hub, the command line of transformers.
+# Declared dependencies that our imports do not reach: flax's checkpoints, downloads from the hub,
+# the command line of transformers.
 UNUSED: Mapping[str, frozenset[str]] = {
     "flax": frozenset({"orbax-checkpoint", "tensorstore"}),
     "huggingface-hub": frozenset({"hf-xet"}),
@@ -55,12 +56,12 @@ UNUSED: Mapping[str, frozenset[str]] = {
     "transformers": frozenset({"typer"}),
 }
 
-_MACHINES_OWN = frozenset({"numpy", "scipy", "torch", "triton", "jax", "jaxlib"})
-_MACHINES_OWN_PREFIXES = ("nvidia-", "jax-cuda", "cuda-")
+_MACHINE_PACKAGES = frozenset({"numpy", "scipy", "torch", "triton", "jax", "jaxlib"})
+_MACHINE_PREFIXES = ("nvidia-", "jax-cuda", "cuda-")
 
 
 class FolderError(Exception):
-    """The folder cannot be used; the message says what to do."""
+    """The folder cannot be used; the message contains the remedy."""
 
 
 class IncompleteError(Exception):
@@ -74,7 +75,7 @@ class Wheel:
     Attributes:
       name: of the package, normalized.
       version: of the package.
-      requires: what it declares, as texts of PEP 508.
+      requires: declared requirements as in PEP 508.
     """
 
     path: Path
@@ -83,9 +84,9 @@ class Wheel:
     requires: tuple[str, ...]
 
 
-def is_machines_own(name: str) -> bool:
-    """Tells whether a package must be the machine's own: its version is what is to be proved."""
-    return name in _MACHINES_OWN or name.startswith(_MACHINES_OWN_PREFIXES)
+def belongs_to_machine(name: str) -> bool:
+    """Returns whether the machine's version of a package is used, because the check tests it."""
+    return name in _MACHINE_PACKAGES or name.startswith(_MACHINE_PREFIXES)
 
 
 def groups_of(folder: Path) -> Mapping[str, Sequence[str]]:
@@ -104,7 +105,7 @@ def groups_of(folder: Path) -> Mapping[str, Sequence[str]]:
 
 
 def import_packaging(folder: Path | None) -> bool:
-    """Imports `packaging`, out of its wheel if need be; returns whether it is there."""
+    """Imports `packaging`, from its wheel if necessary; returns whether that worked."""
     wheels = sorted(map(str, folder.glob("packaging-*.whl"))) if folder else []
     path = list(sys.path)
     sys.path += wheels
@@ -113,13 +114,13 @@ def import_packaging(folder: Path | None) -> bool:
     except ImportError:
         return False
     finally:
-        # A package finds its modules without it, and must not count as installed.
+        # An imported package finds its modules without it, and must not count as installed.
         sys.path[:] = path
     return True
 
 
 def read_wheel(path: Path) -> Wheel:
-    """Returns what a wheel says of itself.
+    """Reads the metadata of a wheel.
 
     Raises:
       FolderError: the file is damaged.
@@ -128,7 +129,8 @@ def read_wheel(path: Path) -> Wheel:
 
     try:
         with zipfile.ZipFile(path) as archive:
-            [name] = [name for name in archive.namelist() if _is_metadata(name)]
+            names = archive.namelist()
+            [name] = [name for name in names if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
             fields = HeaderParser().parsestr(archive.read(name).decode("utf-8"))
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise FolderError(f"{path} is damaged; create the folder again ({error})") from error
@@ -152,35 +154,35 @@ def usable_wheels(folder: Path, names: Iterable[str]) -> dict[str, Wheel]:
     tags = frozenset(sys_tags())
     fitting = (name for name in names if parse_wheel_filename(name)[3] & tags)
     wheels = (read_wheel(folder / name) for name in fitting)
-    return {wheel.name: wheel for wheel in wheels if not is_machines_own(wheel.name)}
+    return {wheel.name: wheel for wheel in wheels if not belongs_to_machine(wheel.name)}
 
 
 def installed_versions() -> dict[str, str]:
     """Returns the versions of the packages that this interpreter finds, by normalized name."""
     from packaging.utils import canonicalize_name
 
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
-        # The first on the path is the one that is imported.
+        # Python imports the first one on the path.
         if name := distribution.metadata["Name"]:
-            found.setdefault(canonicalize_name(name), distribution.version)
-    return found
+            versions.setdefault(canonicalize_name(name), distribution.version)
+    return versions
 
 
 def choose(
     requirements: Iterable[str], wheels: Mapping[str, Wheel], installed: Mapping[str, str]
 ) -> list[Wheel]:
-    """Returns the wheels that installed packages must be completed by.
+    """Returns the wheels that complete the installed packages.
 
-    What is installed is preferred wherever it satisfies all that asks for it.
+    An installed version is preferred if it satisfies all requirements.
 
     Args:
-      requirements: texts of PEP 508.
+      requirements: as in PEP 508.
       wheels: to choose from.
       installed: versions by normalized name.
 
     Raises:
-      IncompleteError: something is neither installed nor in a wheel; names all such things.
+      IncompleteError: packages are neither installed nor in a wheel; the message names all of them.
     """
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
@@ -194,25 +196,28 @@ def choose(
         requirement, by = waiting.popleft()
         name = canonicalize_name(requirement.name)
         specifiers[name] &= requirement.specifier
-        here, wheel = installed.get(name), wheels.get(name)
-        if name not in chosen and here and specifiers[name].contains(here, prereleases=True):
+        present, wheel = installed.get(name), wheels.get(name)
+        if name not in chosen and present and specifiers[name].contains(present, prereleases=True):
             continue
         if wheel is None or not specifiers[name].contains(wheel.version, prereleases=True):
-            asker = f" for {by}" if by else ""
-            missing[name] = f"{requirement}{asker} ({f'{here} is' if here else 'not'} installed)"
+            purpose = f" for {by}" if by else ""
+            state = f"{present} is" if present else "not"
+            missing[name] = f"{requirement}{purpose} ({state} installed)"
         elif name not in chosen:
             chosen[name] = wheel
-            waiting += ((needed, wheel.name) for needed in needs(wheel))
+            waiting += ((needed, wheel.name) for needed in requirements_of(wheel))
     if missing:
         raise IncompleteError(", ".join(missing[name] for name in sorted(missing)))
     return list(chosen.values())
 
 
-def needs(wheel: Wheel, environment: Mapping[str, str] | None = None) -> list["Requirement"]:
-    """Returns the requirements of a wheel that apply, without those that nothing uses.
+def requirements_of(
+    wheel: Wheel, environment: Mapping[str, str] | None = None
+) -> list["Requirement"]:
+    """Returns the requirements of a wheel that apply, without `UNUSED` ones.
 
     Args:
-      wheel: whose requirements.
+      wheel: the wheel.
       environment: variables of markers that differ from this interpreter's.
     """
     from packaging.requirements import Requirement
@@ -233,7 +238,7 @@ def unpack(wheel: Wheel, site: Path) -> None:
     """Unpacks a wheel into a folder of packages.
 
     Raises:
-      FolderError: the file is damaged, or holds what has to be installed elsewhere.
+      FolderError: the file is damaged, or contains files for other folders.
     """
     try:
         with zipfile.ZipFile(wheel.path) as archive:
@@ -245,7 +250,3 @@ def unpack(wheel: Wheel, site: Path) -> None:
                     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     except (OSError, zipfile.BadZipFile) as error:
         raise FolderError(f"{wheel.path} cannot be unpacked: {error}") from error
-
-
-def _is_metadata(name: str) -> bool:
-    return name.endswith(".dist-info/METADATA") and name.count("/") == 1

@@ -1,8 +1,8 @@
-"""A double of the suite and of a GPU, for the check's steps: a script that answers as they would.
+"""A double of the suite and of a GPU: it writes the files that the steps of the check write.
 
-`python gpu_double.py ARGUMENTS OF A STEP`. `$GPU_DOUBLE` says what goes wrong, as `STEP=FAULT`:
-`exit` ends with an error, `hang` never ends and leaves an orphan, `wrong` finds something wrong,
-`lost` leaves half a file and dies of a signal.
+`python gpu_double.py ARGUMENTS OF A STEP`. `$GPU_DOUBLE` plants a fault, as `STEP=FAULT`: `exit`
+ends with an error, `hang` never ends and leaves an orphan, `wrong` writes a wrong result, `lost`
+leaves half a file and dies of a signal.
 """
 
 import itertools
@@ -29,7 +29,7 @@ def main(arguments):
     if fault == "exit":
         return 1
     if fault == "hang":
-        # In a session of its own, as a daemon would be: nothing of a step may outlive it.
+        # In a new session, like a daemon: no process may outlive its step.
         subprocess.Popen(["sleep", "3600.0625"], start_new_session=True)
         time.sleep(3600)
     if fault == "lost":
@@ -112,7 +112,7 @@ def pairs(path, *, wrong):
 
 KINDS = ("equal", "slowed")
 OUTPUTS = ("-o", "--answer")
-# Which step a command belongs to, by a text in it; the first that fits.
+# Steps by a text in their commands; the first match counts.
 SIGNS = (
     ("nvidia-smi", "environment"),
     ("comparative_benchmark backends", "environment"),
@@ -120,9 +120,9 @@ SIGNS = (
     ("comparative_benchmark doctor", "environment"),
     ("comparative_benchmark parity", "matrix"),
     ("-m pytest", "tests"),
-    ("gpu_check.prepare", "prepare"),
-    ("planted.faults", "faults"),
-    ("gpu_check.pairs", "pairs"),
+    ("gpu_check.races prepare", "prepare"),
+    ("gpu_check.faults", "faults"),
+    ("gpu_check.races pairs", "pairs"),
     ("artifacts lock", "iree-programs"),
     ("--exported-programs", "iree-programs"),
     ("BERT_TINY_FP32", "measure"),

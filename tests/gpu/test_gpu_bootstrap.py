@@ -1,4 +1,4 @@
-"""How the GPU check starts: is there a GPU, what is missing, what comes out of the folder."""
+"""Start of the GPU check: detection of a GPU, missing packages, environment."""
 
 import json
 import os
@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from wheel_support import make_wheel
 
-from gpu_check import bootstrap, nvidia_driver, wheel_folder
+from gpu_check import bootstrap, wheel_folder
 from gpu_check.bootstrap import SetUpError
 
 PROJECT = tomllib.loads((bootstrap.CHECKOUT / "pyproject.toml").read_text())["project"]
 CORE = {"attrs": "26.1", "cattrs": "26.2"}
 
 
-# Is there a GPU?
+# Detection of a GPU.
 
 
 class Driver:
-    """libcuda.so.1, as far as it is asked."""
+    """The functions of libcuda.so.1 that the check calls."""
 
     def __init__(self, *, init=0, count_code=0, count=1):
         self._init, self._count_code, self._count = init, count_code, count
@@ -41,7 +41,7 @@ def no_library(name):
 
 def problem(driver=None, *, listed=0):
     load = (lambda name: driver) if driver else no_library
-    return nvidia_driver.problem(load, lambda: listed)
+    return bootstrap.gpu_problem(load, lambda: listed)
 
 
 def test_a_gpu_is_no_problem():
@@ -67,7 +67,7 @@ def test_a_problem_is_one_line_with_the_way_out(driver, listed, words):
     assert "\n" not in found
 
 
-def test_a_hidden_gpu_is_told_apart(monkeypatch):
+def test_a_hidden_gpu_is_reported(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert "CUDA_VISIBLE_DEVICES" not in problem(Driver(init=100))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -89,7 +89,7 @@ def test_nvidia_smi_lists_gpus(script, gpus, tmp_path, monkeypatch):
         program = tmp_path / "nvidia-smi"
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
-    assert nvidia_driver.gpus_of_nvidia_smi() == gpus
+    assert bootstrap.gpus_of_nvidia_smi() == gpus
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def folder(tmp_path):
     return tmp_path / "wheels"
 
 
-# What is made of it.
+# Set-up.
 
 
 def make_folder(folder, groups):
@@ -141,15 +141,12 @@ def test_only_what_is_missing_is_unpacked(machine, folder, tmp_path):
         "pytest-9.2.dist-info",
     ]
     assert json.loads((tmp_path / "bootstrap.json").read_text()) == {
-        "python": sys.executable,
-        "site": str(tmp_path / "site"),
-        "wheels": str(wheels),
         "installed_from_wheels": made.installed_from_wheels,
         "missing_groups": made.missing_groups,
     }
 
 
-def test_what_groups_share_is_unpacked_once(machine, folder, tmp_path, monkeypatch):
+def test_shared_packages_of_groups_are_unpacked_once(machine, folder, tmp_path, monkeypatch):
     wheels = make_folder(folder, {"core": CORE, "tests": {"pytest": "9.2"}})
     make_wheel(folder, "pytest", "9.2", {}, requires=["attrs"])
     unpacked = []
@@ -161,7 +158,7 @@ def test_what_groups_share_is_unpacked_once(machine, folder, tmp_path, monkeypat
 def test_without_a_folder_the_machine_may_have_all(machine, tmp_path):
     machine |= CORE
     made = bootstrap.set_up(tmp_path, None)
-    assert (made.installed_from_wheels, made.wheels) == ({}, None)
+    assert made.installed_from_wheels == {}
     assert "iree" in made.missing_groups
 
 
@@ -196,7 +193,7 @@ def test_without_packaging_and_folder_the_core_is_named(machine, tmp_path, monke
         bootstrap.set_up(tmp_path, None)
 
 
-def test_another_folder_is_no_wheel_folder(machine, tmp_path):
+def test_another_folder_is_refused(machine, tmp_path):
     with pytest.raises(SetUpError, match=r"was not created by \./scripts/gpu_wheels\.sh"):
         bootstrap.set_up(tmp_path, tmp_path)
 
@@ -225,10 +222,9 @@ def test_our_own_code_comes_first_on_the_path(tmp_path, monkeypatch):
     checkout = str(bootstrap.CHECKOUT)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([checkout, "/others", ""]))
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    made = bootstrap.SetUp(python="python", site="/site", wheels=None)
-    variables = bootstrap.environment_of(tmp_path, made)
+    variables = bootstrap.environment_of(tmp_path)
     assert variables["PYTHONPATH"].split(os.pathsep) == [
-        "/site",
+        str(tmp_path / "site"),
         checkout,
         f"{checkout}/common_benchmark_suite",
         f"{checkout}/scripts",
@@ -238,26 +234,24 @@ def test_our_own_code_comes_first_on_the_path(tmp_path, monkeypatch):
     assert "PYTHONDONTWRITEBYTECODE" not in variables
     assert Path(variables["PYTHONPYCACHEPREFIX"]).parent == tmp_path
     assert variables["CBS_GPU_CHECK_WORK"] == str(tmp_path)
-    assert variables["CBS_GPU_CHECK_BOOTSTRAP"] == str(tmp_path / "bootstrap.json")
 
 
 def test_the_driver_that_is_loaded_is_found(tmp_path):
     maps = tmp_path / "maps"
     line = "7f0000000000-7f0000001000 r-xp 00000000 08:01 42    "
     maps.write_text(f"{line}/usr/lib/libc.so.6\n{line}\n{line}/opt/a b/libcuda.so.580.1\n")
-    assert nvidia_driver.loaded_library(maps) == Path("/opt/a b/libcuda.so.580.1")
+    assert bootstrap.loaded_driver(maps) == Path("/opt/a b/libcuda.so.580.1")
     maps.write_text(f"{line}/usr/lib/libcudart.so.13\n")
-    assert nvidia_driver.loaded_library(maps) is None
-    assert nvidia_driver.loaded_library() is None  # of this process: there is no GPU
+    assert bootstrap.loaded_driver(maps) is None
+    assert bootstrap.loaded_driver() is None  # this process has loaded no driver
 
 
 def test_the_driver_gets_the_name_by_which_iree_looks_for_it(tmp_path, monkeypatch):
     driver = tmp_path / "libcuda.so.580.1"
     driver.touch()
-    monkeypatch.setattr(nvidia_driver, "loaded_library", lambda: driver)
+    monkeypatch.setattr(bootstrap, "loaded_driver", lambda: driver)
     monkeypatch.setenv("LD_LIBRARY_PATH", "/given")
-    made = bootstrap.SetUp(python="python", site="/site", wheels=None)
-    given, own = bootstrap.environment_of(tmp_path, made)["LD_LIBRARY_PATH"].split(os.pathsep)
+    given, own = bootstrap.environment_of(tmp_path)["LD_LIBRARY_PATH"].split(os.pathsep)
     assert given == "/given"
     assert (Path(own) / "libcuda.so").resolve() == driver
 
@@ -278,7 +272,7 @@ def test_the_wheel_folder_is_found(tmp_path, monkeypatch):
         bootstrap.find_wheels(Path("absent"))
 
 
-# All of it, up to the check.
+# From the command line to the check.
 
 
 class Replaced(Exception):  # noqa: N818  # not an error
@@ -289,12 +283,14 @@ class Replaced(Exception):  # noqa: N818  # not an error
 def start(machine, folder, tmp_path, monkeypatch):
     """Calls `main` on a machine with a GPU; returns exit code, or the command that it becomes."""
     make_folder(folder, {"core": CORE})
-    monkeypatch.setattr(nvidia_driver, "problem", lambda: None)
+    monkeypatch.setattr(bootstrap, "gpu_problem", lambda: None)
     monkeypatch.setattr(bootstrap.tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
 
     def replace(program, command, environment):
-        seen = json.loads(Path(environment[bootstrap.BOOTSTRAP_VARIABLE]).read_text())
+        seen = json.loads(
+            (Path(environment[bootstrap.WORK_VARIABLE]) / bootstrap.SET_UP_FILE).read_text()
+        )
         assert seen["installed_from_wheels"] == CORE
         raise Replaced(program, command)
 
@@ -325,7 +321,7 @@ def test_options_are_passed_on(start, folder, monkeypatch):
 
 
 def test_without_a_gpu_it_is_one_line_and_3(start, folder, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(nvidia_driver, "problem", lambda: "no NVIDIA GPU here")
+    monkeypatch.setattr(bootstrap, "gpu_problem", lambda: "no NVIDIA GPU here")
     assert start("--wheels", "/absent") == bootstrap.EXIT_NO_GPU == 3
     assert capsys.readouterr().err == "gpu_check: no NVIDIA GPU here\n"
     # The rehearsal and the help ask for none.
@@ -333,7 +329,7 @@ def test_without_a_gpu_it_is_one_line_and_3(start, folder, tmp_path, monkeypatch
     assert start("--help", "--wheels", str(folder))[:3] == CHECK[:3]
 
 
-def test_what_cannot_start_leaves_nothing(start, tmp_path, capsys):
+def test_a_failed_start_leaves_nothing(start, tmp_path, capsys):
     assert start("--wheels", "/absent") == 1
     assert capsys.readouterr().err.startswith("gpu_check: the wheel folder /absent does not exist")
     assert list((tmp_path / "tmp").iterdir()) == []

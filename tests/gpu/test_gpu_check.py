@@ -1,4 +1,4 @@
-"""The check of a GPU, on doubles: every step's success and failure, limits, what is left."""
+"""The check of a GPU on doubles: success and failure of every step, limits, remaining files."""
 
 import copy
 import json
@@ -17,20 +17,39 @@ from tests_support import processes_of, python_path, wait_for
 
 from comparative_benchmark.results.codec import plain
 from comparative_benchmark.roofline.ceilings import Ceilings, Copy, Gemm
-from gpu_check import __main__ as command
-from gpu_check import driver, plan
-from gpu_check.driver import Ending
-from gpu_check.plan import Machine, Step
+from gpu_check import __main__ as check_command
+from gpu_check.bootstrap import CHECKOUT, SET_UP_FILE
+from gpu_check.observations import Ending
+from gpu_check.steps import MODULES, Machine, Step, all_steps
 
 pytestmark = pytest.mark.slow
 
 DOUBLE = Path(__file__).with_name("gpu_double.py")
-EVERYTHING = frozenset(plan.MODULES) - {"iree.compiler"}
+EVERYTHING = frozenset(MODULES) - {"iree.compiler"}
+
+
+def test_only_workers_import_frameworks():
+    program = (
+        "import importlib, pkgutil, sys, gpu_check\n"
+        "for module in pkgutil.iter_modules(gpu_check.__path__, 'gpu_check.'):\n"
+        "    importlib.import_module(module.name)\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": python_path(CHECKOUT / "scripts")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(done.stdout.split())
+    assert "gpu_check.races" in loaded
+    assert not loaded & {"torch", "jax", "flax", "transformers", "iree"}
 
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
-    """What the double's races find, as a file."""
+    """A file with the results of the double's races."""
     compiles = [
         {"cold": True, "compile_ms": 900.0, "cache_hits": 0, "cache_misses": 3},
         {"cold": False, "compile_ms": 90.0, "cache_hits": 3, "cache_misses": 0},
@@ -99,14 +118,14 @@ def check(tmp_path, monkeypatch, records):
         "command_lines",
         lambda step: [[sys.executable, "-I", str(DOUBLE), *line] for line in step.commands],
     )
-    monkeypatch.setattr(command, "_page", lambda output: None)
-    monkeypatch.setattr("gpu_check.gather._gpu", lambda: {"GPU": "NVIDIA Double"})
+    monkeypatch.setattr(check_command, "_write_page", lambda output: None)
+    monkeypatch.setattr("gpu_check.observations._gpu", lambda: {"GPU": "NVIDIA Double"})
 
     def run(*arguments, faults="", modules=EVERYTHING):
         monkeypatch.setenv("GPU_DOUBLE", faults)
-        monkeypatch.setattr(command, "is_installed", lambda name: name in modules)
+        monkeypatch.setattr(check_command, "is_installed", lambda name: name in modules)
         wheels = ("--wheels", str(tmp_path / "wheels"))
-        code = command.main(["--output", str(output), *wheels, *arguments])
+        code = check_command.main(["--output", str(output), *wheels, *arguments])
         return code, output
 
     return run
@@ -131,10 +150,9 @@ def test_all_steps_of_a_good_gpu(check):
     assert {step["ending"] for step in checks["steps"]} == {"ok"}
 
 
-def test_the_summary_of_a_good_gpu(check, monkeypatch, tmp_path):
+def test_the_summary_of_a_good_gpu(check, tmp_path):
     made = {"installed_from_wheels": {"cattrs": "26"}, "missing_groups": {"iree": "too large"}}
-    (tmp_path / "bootstrap.json").write_text(json.dumps(made))
-    monkeypatch.setenv("CBS_GPU_CHECK_BOOTSTRAP", str(tmp_path / "bootstrap.json"))
+    (tmp_path / "scratch" / SET_UP_FILE).write_text(json.dumps(made))
     _, output = check()
     text = (output / "summary.md").read_text()
     assert text.startswith("# GPU check: NVIDIA Double")
@@ -168,7 +186,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("step", WRONG)
-def test_what_a_step_finds_is_a_finding(check, step):
+def test_a_wrong_result_of_a_step_is_a_finding(check, step):
     expected, finding = WRONG[step]
     chosen = ("--steps", "measure,resnet50-32" if step in ("measure", "races") else step)
     code, output = check(*chosen, faults=f"{step}=wrong")
@@ -214,15 +232,15 @@ def test_a_missing_tool_of_the_environment_fails_nothing(check):
 @pytest.mark.slow
 def test_a_step_that_hangs_is_cut_off_with_all_it_started(check, monkeypatch, tmp_path):
     short = {"matrix": 3.0}
-    real = plan.steps
     monkeypatch.setattr(
-        command,
-        "steps",
+        check_command,
+        "all_steps",
         lambda machine: [
-            attrs.evolve(step, limit_s=short.get(step.name, step.limit_s)) for step in real(machine)
+            attrs.evolve(step, limit_s=short.get(step.name, step.limit_s))
+            for step in all_steps(machine)
         ],
     )
-    monkeypatch.setattr(driver, "_GRACE_S", 1.0)
+    monkeypatch.setattr(check_command, "_GRACE_S", 1.0)
     code, output = check("--steps", "matrix,faults", faults="matrix=hang")
     assert code == 1
     assert _ending(output, "matrix")["ending"] == "timeout"
@@ -231,7 +249,7 @@ def test_a_step_that_hangs_is_cut_off_with_all_it_started(check, monkeypatch, tm
     assert processes_of(f"CBS_GPU_CHECK_WORK={tmp_path / 'scratch'}") == []
 
 
-def test_a_step_that_dies_leaves_half_a_file_that_harms_nobody(check):
+def test_half_a_file_of_a_step_that_died_is_ignored(check):
     code, output = check("--steps", "matrix,faults", faults="matrix=lost")
     assert code == 1
     assert _ending(output, "matrix")["reason"] == "exit code -9, see logs/matrix.log"
@@ -247,7 +265,7 @@ def test_a_step_that_dies_leaves_half_a_file_that_harms_nobody(check):
         ("iree.runtime", "iree-programs", "iree.runtime not installed"),
     ],
 )
-def test_a_missing_stack_is_said_and_the_rest_runs(check, lacking, step, reason):
+def test_a_missing_stack_is_reported_and_the_rest_runs(check, lacking, step, reason):
     code, output = check("--steps", f"matrix,{step}", modules=EVERYTHING - {lacking})
     assert code == 0
     assert _ending(output, step) | {"seconds": 0} == {
@@ -269,19 +287,19 @@ def test_without_jax_the_pairs_are_of_pytorch(tmp_path):
         scratch=tmp_path,
         modules=frozenset({"torch", "transformers"}),
     )
-    [pairs] = (step for step in plan.steps(machine) if step.name == "pairs")
+    [pairs] = (step for step in all_steps(machine) if step.name == "pairs")
     assert "pt_inductor:eager" in pairs.commands[0]
-    [matrix] = (step for step in plan.steps(machine) if step.name == "matrix")
+    [matrix] = (step for step in all_steps(machine) if step.name == "matrix")
     backends = matrix.commands[0][matrix.commands[0].index("--backend") + 1]
     assert backends.split(",") == [
         "pt_inductor:eager",
         "pt_inductor:inductor",
         "pt_inductor:inductor+cuda-graphs",
     ]
-    assert plan.steps(machine)[-1].name == "autotune"
+    assert all_steps(machine)[-1].name == "autotune"
 
 
-def test_when_the_time_is_up_no_step_is_begun(check):
+def test_no_step_starts_after_the_deadline(check):
     code, output = check("--minutes", "0.4")
     assert code == 0
     steps = json.loads((output / "checks.json").read_text())["steps"]
@@ -289,9 +307,9 @@ def test_when_the_time_is_up_no_step_is_begun(check):
 
 
 @pytest.mark.slow
-def test_a_step_that_the_end_cuts_off_is_no_failure(check, monkeypatch):
-    monkeypatch.setattr(driver, "_GRACE_S", 1.0)
-    monkeypatch.setattr(driver, "_SHORTEST_S", 1.0)
+def test_a_step_that_the_deadline_cuts_off_is_not_a_failure(check, monkeypatch):
+    monkeypatch.setattr(check_command, "_GRACE_S", 1.0)
+    monkeypatch.setattr(check_command, "_SHORTEST_S", 1.0)
     code, output = check("--minutes", "0.45", "--steps", "matrix,faults", faults="matrix=hang")
     assert code == 0
     assert _ending(output, "matrix")["ending"] == "not run"
@@ -304,7 +322,7 @@ def test_an_unknown_step_gets_the_choices(check):
         check("--steps", "races")
 
 
-def test_what_is_done_is_kept_before_the_next_step(tmp_path):
+def test_results_are_saved_before_the_next_step(tmp_path):
     seen = []
     machine = Machine(
         device="host-cpu", output=tmp_path / "out", scratch=tmp_path, modules=frozenset(), cpus=2
@@ -318,11 +336,11 @@ def test_what_is_done_is_kept_before_the_next_step(tmp_path):
         writes=("a.json",),
     )
     second = attrs.evolve(first, name="second", commands=(("no-such-program",),), writes=())
-    running = driver.Driver(
+    running = check_command.Driver(
         machine,
         deadline=time.monotonic() + 60,
-        keep=lambda: seen.append(sorted(path.name for path in machine.output.iterdir())),
-        say=lambda _: None,
+        save=lambda: seen.append(sorted(path.name for path in machine.output.iterdir())),
+        log=lambda _: None,
     )
     running.run([first, second])
     assert seen == [["a.json"], ["a.json"]]
@@ -331,7 +349,7 @@ def test_what_is_done_is_kept_before_the_next_step(tmp_path):
 
 
 @pytest.mark.parametrize(("cpus", "together"), [(16, True), (2, False)])
-def test_steps_that_nothing_is_timed_in_run_beside_each_other(tmp_path, cpus, together):
+def test_untimed_steps_run_in_parallel(tmp_path, cpus, together):
     machine = Machine(
         device="host-cpu", output=tmp_path, scratch=tmp_path, modules=frozenset(), cpus=cpus
     )
@@ -351,12 +369,12 @@ def test_steps_that_nothing_is_timed_in_run_beside_each_other(tmp_path, cpus, to
             title="",
             commands=((str(sys.executable), "-c", program, me, other),),
             limit_s=60,
-            beside=True,
+            untimed=True,
         )
         for me, other in (("a", "b"), ("b", "a"))
     ]
-    running = driver.Driver(
-        machine, deadline=time.monotonic() + 60, keep=lambda: None, say=lambda _: None
+    running = check_command.Driver(
+        machine, deadline=time.monotonic() + 60, save=lambda: None, log=lambda _: None
     )
     running.run(steps)
     assert (running.outcomes[0].ending is Ending.OK) == together
@@ -364,23 +382,23 @@ def test_steps_that_nothing_is_timed_in_run_beside_each_other(tmp_path, cpus, to
 
 INTERRUPTED = """
 import pathlib, signal, sys, time
-from gpu_check import driver
-from gpu_check.plan import Machine, Step
+from gpu_check import __main__ as check_command
+from gpu_check.steps import Machine, Step
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
-driver._GRACE_S = 1.0
+check_command._GRACE_S = 1.0
 scratch = pathlib.Path(sys.argv[1])
 sleep = ("sleep", "3600.03125")
-running = driver.Driver(
+running = check_command.Driver(
     Machine(device="host-cpu", output=scratch, scratch=scratch, modules=frozenset(), cpus=16),
     deadline=time.monotonic() + 7200,
-    keep=lambda: None,
-    say=lambda _: None,
+    save=lambda: None,
+    log=lambda _: None,
 )
 try:
     # A second command shows that none is begun after the interrupt.
     running.run([
-        Step(name=name, title="", commands=(sleep, sleep), limit_s=3600, beside=True)
+        Step(name=name, title="", commands=(sleep, sleep), limit_s=3600, untimed=True)
         for name in ("a", "b")
     ])
 except KeyboardInterrupt:
@@ -389,14 +407,14 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.slow
-def test_an_interrupt_ends_steps_beside_each_other(tmp_path):
+def test_an_interrupt_ends_parallel_steps(tmp_path):
     mark = f"CBS_TEST_MARKER={tmp_path}"
-    # In a process of its own, as a person interrupts it: the signals of this one are pytest's.
+    # In a separate process, because pytest handles the signals of this one.
     with subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED, tmp_path],
         env={
             **os.environ,
-            "PYTHONPATH": python_path(plan.checkout() / "scripts"),
+            "PYTHONPATH": python_path(CHECKOUT / "scripts"),
             "CBS_TEST_MARKER": str(tmp_path),
         },
     ) as process:
@@ -410,7 +428,7 @@ def test_an_interrupt_ends_steps_beside_each_other(tmp_path):
 
 
 def test_the_archive_has_the_end_of_long_logs(check, monkeypatch):
-    monkeypatch.setattr(command, "_LONGEST_LOG_BYTES", 20)
+    monkeypatch.setattr(check_command, "_LONGEST_LOG_BYTES", 20)
     _, output = check("--steps", "matrix")
     with tarfile.open(output / "logs.tar.xz") as archive:
         content = archive.extractfile("logs/matrix.log").read()
@@ -422,15 +440,15 @@ def test_nothing_is_left_but_the_output(check, tmp_path):
     assert not (tmp_path / "scratch").exists()
 
 
-def test_an_interrupt_keeps_what_is_done(check, monkeypatch):
-    real = driver.Driver._command
+def test_an_interrupt_keeps_finished_results(check, monkeypatch):
+    real = check_command.Driver._command
 
     def interrupted(self, step, line, limit_s):
         if step.name == "tests":
             raise KeyboardInterrupt
         return real(self, step, line, limit_s)
 
-    monkeypatch.setattr(driver.Driver, "_command", interrupted)
+    monkeypatch.setattr(check_command.Driver, "_command", interrupted)
     code, output = check("--steps", "matrix,tests,faults")
     assert code == 130
     assert (output / "summary.md").exists()
@@ -438,12 +456,12 @@ def test_an_interrupt_keeps_what_is_done(check, monkeypatch):
 
 def test_the_rehearsal_has_the_same_steps_with_tiny_models(tmp_path):
     machine = Machine(
-        device="host-cpu", output=tmp_path, scratch=tmp_path, modules=frozenset(plan.MODULES)
+        device="host-cpu", output=tmp_path, scratch=tmp_path, modules=frozenset(MODULES)
     )
     real = attrs.evolve(machine, device="host-gpu")
-    rehearsed = {step.name for step in plan.steps(machine)}
+    rehearsed = {step.name for step in all_steps(machine)}
     races = {"bert-1", "resnet50-32", "vit-32", "bert-32", "resnet50-1", "vit-1"}
-    due = {step.name for step in plan.steps(real)} - races - {"prepare", "autotune"}
+    due = {step.name for step in all_steps(real)} - races - {"prepare", "autotune"}
     assert due <= rehearsed
-    assert all("CHECK_" not in str(step.commands) for step in plan.steps(machine))
-    assert sum(step.limit_s for step in plan.steps(real)[:4]) < 660
+    assert all("CHECK_" not in str(step.commands) for step in all_steps(machine))
+    assert sum(step.limit_s for step in all_steps(real)[:4]) < 660

@@ -1,4 +1,4 @@
-"""The check's own steps for real, on the CPU: planted faults, and a pair whose ratio is known."""
+"""Planted faults and a pair whose ratio is known, run for real on the CPU."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ def _run(module, *arguments, environment, directory):
 def test_each_planted_fault_costs_its_own_trial(tmp_path, environment):
     answer = tmp_path / "answer.json"
     done = _run(
-        "planted.faults",
+        "faults",
         *("--device", "host-cpu", "--scratch", str(tmp_path), "--answer", str(answer)),
         *("--first-run", "6"),
         environment=environment,
@@ -52,7 +52,7 @@ def test_each_planted_fault_costs_its_own_trial(tmp_path, environment):
 def test_a_race_of_three_whose_workers_start_together(tmp_path, environment):
     answer = tmp_path / "answer.json"
     done = _run(
-        "pairs",
+        *("races", "pairs"),
         *("--device", "host-cpu", "--backend", "jax_xla:xla", "--pairs", "1", "--seconds", "200"),
         *("--model", "BERT_TINY_FP32_JAX_32XI32_BATCH1", "--answer", str(answer)),
         environment=environment,

@@ -1,4 +1,4 @@
-"""What the check's own steps make of what they see: planted faults, and pairs of known ratio."""
+"""Judgement of planted faults, and of pairs whose ratio is known."""
 
 import json
 
@@ -7,16 +7,9 @@ import pytest
 from results_support import completed
 
 from comparative_benchmark.machine.gpu_contention import NOT_KNOWN
-from gpu_check import pairs
-from gpu_check.pairs import EQUAL, SLOWER, Verdict
-from gpu_check.planted import faults
-from gpu_check.planted.suite import (
-    ALL_BENCHMARKS,
-    FAULTS,
-    GOOD_CASE,
-    model_name,
-)
-from gpu_check.suite import ALL_BENCHMARKS as LARGE
+from gpu_check import faults, races
+from gpu_check.faults import FAULTS, GOOD_CASE, model_name
+from gpu_check.races import EQUAL, SLOWER, Verdict
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.workloads import workload_of
 
@@ -24,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def _records(**changed):
-    statuses = FAULTS | changed
+    statuses = {name: fault.status for name, fault in FAULTS.items()} | changed
     good = GOOD_CASE.split("/")[1]
     models = {good: statuses.pop("good", "ok")}
     models |= {model_name(fault): status for fault, status in statuses.items() if status}
@@ -81,12 +74,14 @@ def test_a_busy_neighbour_must_be_noticed_and_cost_nothing(status, contention, r
 
 def test_planted_models_share_the_workload_of_the_good_one():
     [good] = catalog.select(catalog.all_benchmarks(), name=GOOD_CASE)
-    assert {workload_of(case).digest for case in ALL_BENCHMARKS} == {workload_of(good).digest}
+    assert {workload_of(case).digest for case in faults.ALL_BENCHMARKS} == {
+        workload_of(good).digest
+    }
 
 
 def test_large_models_are_compared_across_frameworks():
     workloads = {}
-    for case in LARGE:
+    for case in races.ALL_BENCHMARKS:
         framework = case.model.model_impl.framework_type.value
         workloads.setdefault(workload_of(case).digest, set()).add(framework)
     assert len(workloads) == 3 * 2 * 3  # models, batches, data types
@@ -118,7 +113,7 @@ def test_which_verdicts_are_right(kind, verdict, right):
 def test_pairs_are_counted_by_kind():
     found = [_verdict(EQUAL, "same"), _verdict(EQUAL, "slower"), _verdict(SLOWER, "unclear")]
     found.append(_verdict(SLOWER, "incomparable"))
-    counted = pairs.summary(found, 10)
+    counted = races.summary(found, 10)
     assert counted["kinds"] == {
         EQUAL: {"pairs": 2, "wrong": 1, "right": 1, "incomparable": 0},
         SLOWER: {"pairs": 2, "wrong": 0, "right": 0, "incomparable": 1},

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 CHECK, WHEELS = ROOT / "scripts" / "gpu_check.sh", ROOT / "scripts" / "gpu_wheels.sh"
-# A machine that has torch's competitor, and nothing that the suite needs besides.
+# A machine that has JAX, and no other package that the suite needs.
 JAX_PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes", "scipy", "opt_einsum")
-# No GPU is to be seen, not even where there is one.
+# Hides GPUs if there are any.
 HIDDEN = {"CUDA_VISIBLE_DEVICES": ""}
 
 
@@ -88,7 +88,7 @@ def test_without_a_gpu_there_is_one_line_and_3(arguments, tmp_path, bare):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_python_that_is_none_is_said_so(tmp_path):
+def test_an_unsupported_python_is_reported(tmp_path):
     done = _run(CHECK, PYTHON="/bin/false")
     assert done.returncode == 1
     assert done.stderr == (
@@ -116,7 +116,7 @@ def test_the_python_with_a_framework_is_taken(tmp_path, bare):
 # With a GPU or its rehearsal.
 
 
-def test_a_bare_machine_is_told_what_to_make(bare):
+def test_a_bare_machine_gets_the_command_for_a_wheel_folder(bare):
     done = _run(CHECK, "--device", "host-cpu", PYTHON=str(bare))
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
@@ -176,7 +176,7 @@ def test_a_bare_machine_runs_with_wheels_and_checkout(bare, checkout, tmp_path):
     assert ran.returncode == 0, ran.stdout + ran.stderr
     document = json.loads((tmp_path / "results.json").read_text())
     assert [record["status"] for record in document["benchmarks"]] == ["ok"]
-    # What came out of the folder is named in the result, and is gone; the checkout is as it was.
+    # The result lists the unpacked packages. They are removed, and the checkout is unchanged.
     packages = {p["name"].lower() for p in document["execution_environment"]["python_environment"]}
     assert {"flax", "attrs", "packaging", "common-benchmark-suite"} <= packages
     assert "torch" not in packages
@@ -235,7 +235,7 @@ def test_the_folder_holds_its_groups_and_nothing_of_the_machine(make, tmp_path):
     assert names["torch-models"] == ["transformers", "regex"]
     files = {path.name for path in (tmp_path / "wheels").glob("*.whl")}
     assert files == {name for group in contents["groups"].values() for name in group}
-    # The group that does not fit says how to get it, and that is true.
+    # The message for a group that does not fit names a limit that is large enough.
     said = re.search(r"^iree +omitted: 2\.0 MB .*--limit-mb (\d+)", done.stdout, re.MULTILINE)
     done = make("--without=tests", "--without=page", "--limit-mb", said[1])
     assert "iree" in _contents(tmp_path / "wheels")["groups"], done.stdout
@@ -273,7 +273,7 @@ def test_a_folder_that_cannot_be_made_leaves_the_old_one(make, index, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["wheels"]
 
 
-def test_what_is_no_wheel_folder_is_not_replaced(make, tmp_path):
+def test_another_folder_is_not_replaced(make, tmp_path):
     (tmp_path / "wheels").mkdir()
     (tmp_path / "wheels" / "mine").write_text("")
     done = make()

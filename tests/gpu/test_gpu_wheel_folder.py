@@ -1,4 +1,4 @@
-"""What is taken from the wheel folder, and what is not."""
+"""Choice and unpacking of packages from the wheel folder."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ def names(chosen):
     return [wheel.name for wheel in chosen]
 
 
-def test_what_is_installed_and_new_enough_stays(folder):
+def test_installed_packages_that_are_new_enough_stay(folder):
     wheels = wheels_of(make_wheel(folder, "attrs", "26.1", {}))
     assert wheel_folder.choose(["attrs>=24.2"], wheels, {"attrs": "24.2.0"}) == []
     assert names(wheel_folder.choose(["attrs>=24.2"], wheels, {"attrs": "24.1"})) == ["attrs"]
@@ -39,7 +39,7 @@ def test_builds_and_previews_of_a_machine_count(version):
 
 
 @pytest.mark.parametrize("order", [["attrs>=24.2", "cattrs"], ["cattrs", "attrs>=24.2"]])
-def test_what_a_wheel_requires_is_brought_along(folder, order):
+def test_requirements_of_a_wheel_are_chosen_too(folder, order):
     wheels = wheels_of(
         make_wheel(folder, "attrs", "26.1", {}),
         make_wheel(folder, "cattrs", "26.2", {}, requires=["attrs>=25.4"]),
@@ -53,7 +53,7 @@ def test_only_requirements_that_apply_are_looked_at(folder):
     requires = [
         "exceptiongroup>=1; python_version < '3.11'",
         "hypothesis; extra == 'tests'",
-        "huggingface-hub>=0.16",  # declared by tokenizers, imported by nobody here
+        "huggingface-hub>=0.16",  # tokenizers declares it, and our imports do not reach it
     ]
     wheels = wheels_of(make_wheel(folder, "tokenizers", "0.23", {}, requires=requires))
     assert names(wheel_folder.choose(["tokenizers"], wheels, {})) == ["tokenizers"]
@@ -88,7 +88,7 @@ def test_all_that_asks_for_a_package_counts(folder):
         wheel_folder.choose(["attrs>=25.4", "cattrs"], wheels, {"attrs": "25.5"})
 
 
-def test_nothing_of_the_machines_own_comes_from_the_folder(folder):
+def test_packages_of_the_machine_do_not_come_from_the_folder(folder):
     files = [
         make_wheel(folder, name, "99.0", {}).name
         for name in ("torch", "jax", "jaxlib", "numpy", "nvidia-cublas", "attrs")
@@ -122,7 +122,7 @@ def test_programs_of_a_wheel_stay_executable(folder, tmp_path):
     assert (tmp_path / "site" / "made_up.py").is_file()
 
 
-def test_a_damaged_wheel_is_said_so(folder, tmp_path):
+def test_a_damaged_wheel_is_reported(folder, tmp_path):
     path = make_wheel(folder, "attrs", "26.1", {"attrs.py": "x" * 1000})
     wheel = wheel_folder.read_wheel(path)
     path.write_bytes(path.read_bytes()[:500])

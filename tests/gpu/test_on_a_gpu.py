@@ -9,12 +9,12 @@ import pytest
 
 from comparative_benchmark.machine import gpu_clocks
 from comparative_benchmark.roofline import ceilings
-from gpu_check import nvidia_driver
+from gpu_check.bootstrap import gpu_problem
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.alone,
-    pytest.mark.skipif(nvidia_driver.problem() is not None, reason="no NVIDIA GPU found"),
+    pytest.mark.skipif(gpu_problem() is not None, reason="no NVIDIA GPU found"),
 ]
 
 COMPETITORS = (
@@ -105,7 +105,7 @@ def test_dispatch_returns_before_the_device_is_done(torch):
 
 @pytest.mark.parametrize("tf32", [False, True])
 def test_the_switch_decides_what_a_product_is_computed_in(torch, tf32):
-    """In a process of its own, as the switch is global; with TF32 on, the test must see it."""
+    """In a separate process, because the switch is global; the test must notice TF32."""
     program = f"""
 import torch
 from comparative_benchmark.pt_inductor import cuda
@@ -129,7 +129,7 @@ print(float(((left @ right).double() - exact).norm() / exact.norm()))
         assert error < 1e-5
 
 
-def test_the_driver_tells_of_clocks():
+def test_the_driver_reports_clocks():
     gpus = gpu_clocks.read()
     assert gpus
     assert gpus[0].sm_mhz > 0

@@ -19,7 +19,7 @@ from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block, Status
 from comparative_benchmark.stats.sampling_rule import FixedCounts
-from gpu_check import delay
+from gpu_check import slow_down
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TOOLS = (
@@ -143,7 +143,7 @@ def test_each_iteration_is_prolonged_by_its_own_share(share):
 
     for took in (1_000_000, 3_000_000, 200_000):
         start = clock.now
-        assert delay.prolonged(call, share, clock) == "outputs"
+        assert slow_down.prolonged(call, share, clock) == "outputs"
         assert clock.now - start == pytest.approx(took * (1 + share), abs=5)
 
 
@@ -169,13 +169,12 @@ def test_a_slowed_backend_completes_before_it_spins(monkeypatch):
     base = ModuleType("toy_backend")
     base.Toy = Toy
     monkeypatch.setitem(sys.modules, base.__name__, base)
-    monkeypatch.setattr(delay, "prolonged", prolonged)
-    monkeypatch.setenv(delay.SHARE_VARIABLE, "0.05")
-    monkeypatch.setenv(delay.BASE_VARIABLE, "toy_backend:Toy")
-    monkeypatch.delitem(sys.modules, "gpu_check.slowed", raising=False)
-    module = importlib.import_module("gpu_check.slowed")
-    monkeypatch.delitem(sys.modules, module.__name__)
-    slowed = module.Slowed("context")
+    monkeypatch.setenv(slow_down.SHARE_VARIABLE, "0.05")
+    monkeypatch.setenv(slow_down.BASE_VARIABLE, "toy_backend:Toy")
+    monkeypatch.delitem(sys.modules, "gpu_check.slow_down")
+    module = importlib.import_module("gpu_check.slow_down")
+    monkeypatch.setattr(module, "prolonged", prolonged)
+    slowed = module.SlowedBackend("context")
     assert slowed.dispatch() == "outputs"
     assert happened == ["dispatch", "synchronize outputs", "spin 0.05"]
 
@@ -187,10 +186,10 @@ def test_a_pair_has_two_trials_of_one_workload(tools):
         assert pair.baseline.key != pair.candidate.key
         assert pair.baseline.workload == pair.candidate.workload
         backends = [trial.competitor.backend for trial in trials]
-        shares = [b.environment.get(delay.SHARE_VARIABLE) for b in backends]
+        shares = [b.environment.get(slow_down.SHARE_VARIABLE) for b in backends]
         if section.slow_down:
             assert shares == ["0.0", str(section.slow_down)]
-            bases = [b.environment[delay.BASE_VARIABLE] for b in backends]
+            bases = [b.environment[slow_down.BASE_VARIABLE] for b in backends]
             assert bases == ["comparative_benchmark.jax_xla.backend:JaxXla"] * 2
         else:
             assert shares == [None, None]

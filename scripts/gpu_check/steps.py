@@ -1,7 +1,7 @@
-"""What the check does, in which order: the most telling steps first.
+"""The steps of the check in their order, the most informative ones first.
 
-A step is a command of the suite, run in a process group of its own with a time limit. Nothing here
-runs anything.
+A step is one or more commands of the suite, run in a process group with a time limit. This module
+runs nothing.
 """
 
 import os
@@ -11,15 +11,21 @@ from pathlib import Path
 
 import attrs
 
+from gpu_check.bootstrap import CHECKOUT
+
+# Seconds that a step's command has, for commands that can finish early.
+LIMIT_VARIABLE = "CBS_GPU_CHECK_LIMIT_S"
+MODULES = (
+    *("torch", "transformers", "jax", "flax", "iree.compiler", "iree.runtime"),
+    *("pytest", "jinja2"),
+)
 _DATA_TYPES = ("FP32", "BF16", "FP16")
-# The large models and their batch sizes: each model soon, both sizes soon.
+# Large models and batch sizes, in an order that soon covers each model and both sizes.
 _LARGE = (
     *(("BERT_BASE", 1), ("RESNET50", 32), ("VIT_BASE", 32)),
     *(("BERT_BASE", 32), ("RESNET50", 1), ("VIT_BASE", 1)),
 )
 _CLI = ("-m", "comparative_benchmark")
-_HERE = "gpu_check"
-_SUITE = ("--suite", f"{_HERE}.suite")
 
 
 @attrs.frozen(kw_only=True)
@@ -28,14 +34,14 @@ class Step:
 
     Attributes:
       name: short, for `--steps` and file names.
-      title: what it shows, for people.
-      commands: run one after the other; arguments of the interpreter, or, where the first one is
-        not an option, of a program.
-      limit_s: seconds for all of them.
-      writes: files that it makes in the scratch folder, or adds to, for the output folder.
-      needs: modules without which it cannot run.
-      beside: whether it may run beside other such steps: nothing in it is timed.
-      must_pass: whether a command's exit code other than 0 is a failure of the step.
+      title: for people.
+      commands: run in sequence; arguments of Python if the first one is an option, else a program
+        with its arguments.
+      limit_s: seconds for all commands.
+      writes: files in the scratch folder that go to the output folder.
+      needs: modules that must be installed.
+      untimed: whether it can run in parallel with other untimed steps.
+      must_pass: whether the step fails if a command exits with another code than 0.
       variables: environment variables of its processes.
     """
 
@@ -45,7 +51,7 @@ class Step:
     limit_s: float
     writes: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    beside: bool = False
+    untimed: bool = False
     must_pass: bool = True
     variables: Mapping[str, str] = attrs.field(factory=dict)
 
@@ -59,15 +65,15 @@ class Step:
 
 @attrs.frozen(kw_only=True)
 class Machine:
-    """What decides which steps there are.
+    """The machine and the folders of the check.
 
     Attributes:
-      device: name of the device, `host-gpu` or `host-cpu`.
+      device: `host-gpu` or `host-cpu`.
       output: folder of the results.
-      scratch: folder of everything else, outside the checkout.
-      modules: names of those that are installed, as far as steps ask for them.
-      programs: published programs for IREE, where the wheel folder has some.
-      cpus: how many may be used.
+      scratch: folder of all other files, outside the checkout.
+      modules: the installed ones of `MODULES`.
+      programs: published programs for IREE in the wheel folder, if there are any.
+      cpus: number of usable CPUs.
     """
 
     device: str
@@ -79,63 +85,70 @@ class Machine:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether this is the real thing, and no rehearsal."""
+        """Whether this is a check of a GPU, not a rehearsal."""
         return self.device != "host-cpu"
 
     def has(self, *names: str) -> bool:
         """Returns whether all these modules are installed."""
         return set(names) <= self.modules
 
+    def competitors(self) -> list[str]:
+        """Returns the competitors of every race."""
+        torch = ["pt_inductor:eager", "pt_inductor:inductor"] if self.has("torch") else []
+        return [*torch, *(["jax_xla:xla"] if self.has("jax", "flax") else [])]
 
-MODULES = (
-    *("torch", "transformers", "jax", "flax", "iree.compiler", "iree.runtime"),
-    *("pytest", "jinja2"),
-)
+    def cuda_graphs(self) -> list[str]:
+        """Returns the competitor with CUDA graphs, in a list that is empty without it."""
+        has_graphs = self.on_gpu and self.has("torch")
+        return ["pt_inductor:inductor+cuda-graphs"] if has_graphs else []
 
 
-def steps(machine: Machine) -> list[Step]:
-    """Returns all steps in order; what lacks its modules is among them."""
-    races = _races(machine)
+def all_steps(machine: Machine) -> list[Step]:
+    """Returns all steps in order, including those whose modules are not installed."""
+    first_race, *races = _races(machine)
     return [
         _environment(machine),
         _matrix(machine),
         _tests(machine),
         *_prepare(machine),
         _faults(machine),
-        _ceilings(machine),  # a race without them would measure them itself
+        _ceilings(machine),  # without them, a race would measure them
         _measure(machine),
         *_iree_programs(machine),
-        races[0],
+        first_race,
         _pairs(machine),
-        *races[1:],
+        *races,
         *_autotune(machine),
     ]
 
 
 def _environment(machine: Machine) -> Step:
-    asked = (("nvidia-smi",),) if machine.on_gpu else ()
+    smi = (("nvidia-smi",),) if machine.on_gpu else ()
     return Step(
         name="environment",
         title="driver, device, packages and disturbances",
-        commands=(*asked, (*_CLI, "backends"), (*_CLI, "doctor")),
+        commands=(*smi, (*_CLI, "backends"), (*_CLI, "doctor")),
         limit_s=40,
         must_pass=False,
     )
 
 
 def _matrix(machine: Machine) -> Step:
+    competitors = [*machine.competitors(), *machine.cuda_graphs()]
+    if machine.has("iree.compiler", "iree.runtime"):
+        competitors.append("iree:cuda" if machine.on_gpu else "iree:llvm-cpu")
     return _parity(
         machine,
         name="matrix",
         title="correctness of tiny BERT, ResNet and GPT-2 generation in fp32, bf16 and fp16",
-        competitors=_all_competitors(machine),
+        competitors=competitors,
         limit_s=240,
-        beside=True,
+        untimed=True,
     )
 
 
 def _autotune(machine: Machine) -> list[Step]:
-    """Each cell compiles for half a minute on a GPU, and for minutes on a CPU."""
+    # Each cell compiles for half a minute on a GPU, and for minutes on a CPU.
     if not (machine.on_gpu and machine.has("torch")):
         return []
     return [
@@ -156,7 +169,7 @@ def _parity(
     title: str,
     competitors: Sequence[str],
     limit_s: float,
-    beside: bool = False,
+    untimed: bool = False,
 ) -> Step:
     types = "|".join(_DATA_TYPES if machine.on_gpu else _DATA_TYPES[:2])
     names = (
@@ -178,7 +191,7 @@ def _parity(
         ),
         limit_s=limit_s,
         writes=(f"{name}.json",),
-        beside=beside,
+        untimed=untimed,
     )
 
 
@@ -189,26 +202,27 @@ def _tests(machine: Machine) -> Step:
         commands=(
             (
                 *("-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "-rs"),
-                # Which warnings the machine's own packages raise is nobody's fault here.
-                *("-o", "filterwarnings=default", "--rootdir", str(checkout())),
-                *("-c", str(checkout() / "pyproject.toml")),
-                str(checkout() / "tests" / "gpu" / "test_on_a_gpu.py"),
+                # The machine's packages may raise warnings that our locked ones do not.
+                *("-o", "filterwarnings=default", "--rootdir", str(CHECKOUT)),
+                *("-c", str(CHECKOUT / "pyproject.toml")),
+                # Other tests of the folder import packages that a bare machine lacks.
+                str(CHECKOUT / "tests" / "gpu" / "test_on_a_gpu.py"),
                 f"--junitxml={machine.scratch / 'tests.xml'}",
             ),
         ),
         limit_s=150,
         writes=("tests.xml",),
         needs=("pytest",),
-        beside=True,
+        untimed=True,
     )
 
 
 def _prepare(machine: Machine) -> list[Step]:
-    if not machine.on_gpu:  # what the rehearsal races is tiny
+    if not machine.on_gpu:  # the rehearsal races only tiny models
         return []
     command = (
-        *("-m", f"{_HERE}.prepare", "--device", machine.device),
-        *("--backend", ",".join(_usual_competitors(machine)), "-name", "models/CHECK_.+_FP32_.+"),
+        *("-m", "gpu_check.races", "prepare", "--device", machine.device),
+        *("--backend", ",".join(machine.competitors()), "-name", "models/CHECK_.+_FP32_.+"),
     )
     return [
         Step(
@@ -216,7 +230,7 @@ def _prepare(machine: Machine) -> list[Step]:
             title="checkpoints and float64 truths of the large models, on the CPU",
             commands=(command,),
             limit_s=180,
-            beside=True,
+            untimed=True,
         )
     ]
 
@@ -227,10 +241,10 @@ def _faults(machine: Machine) -> Step:
         title="planted faults: each affects only its own trial",
         commands=(
             (
-                *("-m", f"{_HERE}.planted.faults", "--device", machine.device),
+                *("-m", "gpu_check.faults", "--device", machine.device),
                 *("--scratch", str(machine.scratch)),
                 *("--answer", str(machine.scratch / "faults.answer.json")),
-                # The first run on a GPU loads libraries of gigabytes.
+                # The first run on a GPU loads gigabytes of libraries.
                 *("--first-run", "20" if machine.on_gpu else "8"),
             ),
         ),
@@ -240,7 +254,7 @@ def _faults(machine: Machine) -> Step:
 
 
 def _measure(machine: Machine) -> Step:
-    competitors = [*_usual_competitors(machine), *_cuda_graphs(machine)]
+    competitors = [*machine.competitors(), *machine.cuda_graphs()]
     if machine.on_gpu and machine.has("iree.compiler", "iree.runtime"):
         competitors.append("iree:cuda")
     return _race(
@@ -254,13 +268,13 @@ def _measure(machine: Machine) -> Step:
 
 
 def _iree_programs(machine: Machine) -> list[Step]:
-    """IREE from programs compiled elsewhere, where its compiler is not at hand."""
+    """Runs precompiled programs through IREE if its compiler is not installed."""
     if machine.programs is None or not machine.on_gpu or machine.has("iree.compiler"):
         return []
     locks = machine.scratch / "locks"
     manifests = sorted(machine.programs.rglob("manifest.json"))
     folders = [str(path.parent) for path in manifests]
-    # A model that generates cannot be verified by a program alone.
+    # A program alone cannot verify a model that generates.
     names = rf"models/(BERT_TINY|RESNET_TINY)_({'|'.join(_DATA_TYPES)})_JAX_.+_BATCH1/.+DEFAULT"
     return [
         Step(
@@ -283,7 +297,6 @@ def _iree_programs(machine: Machine) -> list[Step]:
 
 
 def _pairs(machine: Machine) -> Step:
-    limit_s = 200.0 if machine.on_gpu else 130.0
     use_jax = machine.has("jax", "flax")
     backend = "jax_xla:xla" if use_jax else "pt_inductor:eager"
     model = f"BERT_TINY_FP32_{'JAX' if use_jax else 'PT'}_32XI32_BATCH1"
@@ -292,12 +305,12 @@ def _pairs(machine: Machine) -> Step:
         title="verdicts on equal programs, and on a slow-down of 3 %",
         commands=(
             (
-                *("-m", f"{_HERE}.pairs", "--device", machine.device, "--backend", backend),
-                *("--model", model, "--pairs", "10"),
+                *("-m", "gpu_check.races", "pairs", "--device", machine.device),
+                *("--backend", backend, "--model", model, "--pairs", "10"),
                 *("--answer", str(machine.scratch / "pairs.answer.json")),
             ),
         ),
-        limit_s=limit_s,
+        limit_s=200 if machine.on_gpu else 130,
         needs=("jax", "flax") if use_jax else ("torch", "transformers"),
     )
 
@@ -325,14 +338,13 @@ def _races(machine: Machine) -> list[Step]:
                 name=f"{model.split('_')[0].lower()}-{batch}",
                 title=f"{model} at batch {batch}: a race with verdicts",
                 cases=rf"models/CHECK_{model}_FP32_\w+_BATCH{batch}/.+",
-                competitors=_usual_competitors(machine),
+                competitors=machine.competitors(),
                 limit_s=180,
             )
             for model, batch in _LARGE
         ]
-    # Inductor's compiles take most of a race's time on a CPU, and `measure` has them.
-    slow = "pt_inductor:inductor"
-    quick = [name for name in _usual_competitors(machine) if name != slow]
+    # Inductor's compiles take most of a race's time on a CPU, and `measure` includes them.
+    quick = [name for name in machine.competitors() if name != "pt_inductor:inductor"]
     return [
         _race(
             machine,
@@ -360,36 +372,12 @@ def _race(
         title=title,
         commands=(
             (
-                *(*_CLI, "run", *_SUITE, "--backend", ",".join(competitors), "-name", cases),
-                *("-device", machine.device, "--processes", "3"),
+                *(*_CLI, "run", "--suite", "gpu_check.races", "-name", cases),
+                *("--backend", ",".join(competitors), "-device", machine.device),
+                *("--processes", "3"),
                 *("-o", str(machine.scratch / "races.json")),
             ),
         ),
         limit_s=limit_s,
         writes=("races.json",),
     )
-
-
-def _usual_competitors(machine: Machine) -> list[str]:
-    competitors = []
-    if machine.has("torch"):
-        competitors += ["pt_inductor:eager", "pt_inductor:inductor"]
-    if machine.has("jax", "flax"):
-        competitors.append("jax_xla:xla")
-    return competitors
-
-
-def _cuda_graphs(machine: Machine) -> list[str]:
-    return ["pt_inductor:inductor+cuda-graphs"] if machine.on_gpu and machine.has("torch") else []
-
-
-def _all_competitors(machine: Machine) -> list[str]:
-    competitors = [*_usual_competitors(machine), *_cuda_graphs(machine)]
-    if machine.has("iree.compiler", "iree.runtime"):
-        competitors.append("iree:cuda" if machine.on_gpu else "iree:llvm-cpu")
-    return competitors
-
-
-def checkout() -> Path:
-    """Returns the checkout that this file is in."""
-    return Path(__file__).resolve().parents[2]

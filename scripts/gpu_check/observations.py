@@ -1,7 +1,7 @@
-"""Reads what the steps wrote and says what is not as it must be."""
+"""Reads the files of the steps, and lists findings: results that differ from expectations."""
 
+import enum
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -21,9 +21,8 @@ from comparative_benchmark.results.compare import Comparison, compare_to_baselin
 from comparative_benchmark.results.record import CompileProcess, Result, Status
 from comparative_benchmark.results.roofs import shares_of_roof
 from comparative_benchmark.roofline.ceilings import Ceilings, load_ceilings
-from gpu_check.bootstrap import BOOTSTRAP_VARIABLE
-from gpu_check.driver import Ending, Outcome
-from gpu_check.plan import Machine
+from gpu_check.bootstrap import SET_UP_FILE
+from gpu_check.steps import Machine
 
 BASELINE = "pt_inductor:eager"
 _PACKAGES = (
@@ -32,12 +31,40 @@ _PACKAGES = (
 )
 _GPU_FIELDS = ("name", "driver_version", "memory.total", "mig.mode.current", "compute_cap")
 _GOOD = ("ok", "unsupported")
-_SCHEMA = 1
+
+
+class Ending(enum.Enum):
+    """How a step ended."""
+
+    OK = "ok"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    NOT_RUN = "not run"
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """The outcome of a step.
+
+    Attributes:
+      step: its name; `title` for people.
+      ending: how it ended.
+      seconds: wall time.
+      reason: why it is not ok; None if it is.
+      codes: exit codes of the commands that ended before the time limit.
+    """
+
+    step: str
+    title: str
+    ending: Ending
+    seconds: float = 0.0
+    reason: str | None = None
+    codes: tuple[int, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
 class Tests:
-    """Counts of a run of pytest, and why tests did not pass or were not run."""
+    """Results of pytest: a number, and the names of other tests with their reasons."""
 
     passed: int
     failed: tuple[str, ...]
@@ -45,20 +72,20 @@ class Tests:
 
 
 @attrs.frozen(kw_only=True)
-class Found:
-    """All that is known so far.
+class Observations:
+    """Results of the check so far.
 
     Attributes:
-      facts: of the machine, by name; texts.
+      facts: about the machine, by name.
       outcomes: of the steps.
-      cells: of the matrix, as `cbs parity` wrote them.
+      cells: of the matrix, as `cbs parity` writes them.
       results: of all races and runs.
       comparisons: of the races against `BASELINE`.
-      ceilings: of the device; None where they have not been measured.
-      shares: of the roof, one for each result; None where there is none.
-      faults, pairs: what these steps answered; empty where they have not.
-      tests: None where none were run.
-      findings: what is not as it must be, a sentence each.
+      ceilings: of the device; None if they are not measured.
+      shares: of the roof, one for each result; None if it is unknown.
+      faults, pairs: answers of these steps; empty without an answer.
+      tests: None if pytest did not run.
+      findings: one sentence each.
       wrong_outputs: whether an output was wrong.
     """
 
@@ -77,9 +104,9 @@ class Found:
 
     @property
     def document(self) -> dict[str, Any]:
-        """What goes to `checks.json`; matrix, races and tests have files of their own."""
+        """The content of `checks.json`; matrix, races and tests have separate files."""
         return {
-            "schema_version": _SCHEMA,
+            "schema_version": 1,
             "kind": "gpu-check",
             "facts": dict(self.facts),
             "steps": [
@@ -93,8 +120,8 @@ class Found:
         }
 
 
-def gather(machine: Machine, outcomes: Sequence[Outcome], *, started: float) -> Found:
-    """Returns what is there now; a file that is not there yet counts as empty."""
+def collect(machine: Machine, outcomes: Sequence[Outcome], *, started: float) -> Observations:
+    """Returns all results that exist; `started` is the `time.monotonic()` of the start."""
     cells = [
         cell
         for name in ("matrix", "autotune")
@@ -105,19 +132,19 @@ def gather(machine: Machine, outcomes: Sequence[Outcome], *, started: float) -> 
     raced = [case for case in cases if case.metrics.race.id]
     faults = _json(machine.scratch / "faults.answer.json").get("faults", [])
     pairs = _json(machine.scratch / "pairs.answer.json")
-    tests = _tests(machine.output / "tests.xml")
+    tests = _test_results(machine.output / "tests.xml")
     findings = [
-        *_about_steps(outcomes),
-        *_about_cells(cells),
-        *_about_results(results),
-        *_about_faults(faults),
-        *_about_pairs(pairs),
+        *_findings_of_steps(outcomes),
+        *_findings_of_cells(cells),
+        *_findings_of_results(results),
+        *_findings_of_faults(faults),
+        *_findings_of_pairs(pairs),
         *(f"test failed: {name}" for name in (tests.failed if tests else ())),
     ]
     statuses = [cell["status"] for cell in cells] + [case.status.value for case in cases]
     facts = _facts(machine)
     ceilings = load_ceilings(gpu=facts.get("GPU"))
-    return Found(
+    return Observations(
         facts={**facts, "minutes": f"{(time.monotonic() - started) / 60:.1f}"},
         outcomes=tuple(outcomes),
         cells=cells,
@@ -128,32 +155,32 @@ def gather(machine: Machine, outcomes: Sequence[Outcome], *, started: float) -> 
         faults=faults,
         pairs=pairs,
         tests=tests,
-        findings=list(findings),
+        findings=findings,
         wrong_outputs=Status.WRONG_OUTPUT.value in statuses,
     )
 
 
 def cold_and_warm(result: Result) -> tuple[list[CompileProcess], list[CompileProcess]]:
-    """Returns the compiles of a result's processes: with empty caches, and with filled ones."""
+    """Returns the compiles of a result's processes with empty and with filled caches."""
     compiled = result.measured.compile
     compiles = compiled.processes if compiled else ()
     return [item for item in compiles if item.cold], [item for item in compiles if not item.cold]
 
 
-def _about_steps(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _findings_of_steps(outcomes: Sequence[Outcome]) -> Iterator[str]:
     for outcome in outcomes:
         if outcome.ending in (Ending.FAILED, Ending.TIMEOUT):
             yield f"step {outcome.step}: {outcome.ending.value}, {outcome.reason}"
 
 
-def _about_cells(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _findings_of_cells(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for cell in cells:
         if cell["status"] not in _GOOD and not cell.get("expected"):
             where = f"{cell['label']} {cell['framework']} {cell['competitor']}"
             yield f"{where}: {cell['status']} in {cell['phase']}: {_short(cell['reason'])}"
 
 
-def _about_results(results: Sequence[Result]) -> Iterator[str]:
+def _findings_of_results(results: Sequence[Result]) -> Iterator[str]:
     for result in results:
         name = f"{result.definition.model} {result.definition.competitor}"
         if result.status.value not in _GOOD:
@@ -163,13 +190,13 @@ def _about_results(results: Sequence[Result]) -> Iterator[str]:
         cold, warm = cold_and_warm(result)
         if any(item.cache_hits for item in cold):
             yield f"{name}: a cold compile hit a cache"
-        # A stack without counters says None; one that compiles nothing has neither.
+        # Without counters, both are None; a stack that compiles nothing has neither.
         compiled = any(item.cache_misses for item in cold)
         if compiled and any(item.cache_hits == 0 for item in warm):
             yield f"{name}: a warm compile hit no cache"
 
 
-def _about_faults(faults: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _findings_of_faults(faults: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for fault in faults:
         if not fault["right"]:
             yield (
@@ -178,7 +205,7 @@ def _about_faults(faults: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             )
 
 
-def _about_pairs(pairs: Mapping[str, Any]) -> Iterator[str]:
+def _findings_of_pairs(pairs: Mapping[str, Any]) -> Iterator[str]:
     for kind, counts in pairs.get("kinds", {}).items():
         if counts["wrong"]:
             yield f"{counts['wrong']} of {counts['pairs']} verdicts on {kind} pairs are wrong"
@@ -200,11 +227,10 @@ def _facts(machine: Machine) -> dict[str, str]:
     }
     if machine.on_gpu:
         facts |= _gpu()
-    made = _json(Path(os.environ.get(BOOTSTRAP_VARIABLE, "nowhere")))
-    carried = made.get("installed_from_wheels") or {}
-    if carried:
-        facts["from the wheel folder"] = ", ".join(f"{k} {v}" for k, v in sorted(carried.items()))
-    for group, reason in (made.get("missing_groups") or {}).items():
+    packages = _json(machine.scratch / SET_UP_FILE)
+    if unpacked := packages.get("installed_from_wheels"):
+        facts["from the wheel folder"] = ", ".join(f"{k} {v}" for k, v in sorted(unpacked.items()))
+    for group, reason in packages.get("missing_groups", {}).items():
         facts[f"missing: {group}"] = str(reason)
     for package in _PACKAGES:
         try:
@@ -224,17 +250,17 @@ def _gpu() -> dict[str, str]:
     return dict(zip(("GPU", "driver", "GPU memory", "MIG", "compute capability"), values))
 
 
-def _tests(path: Path) -> Tests | None:
+def _test_results(path: Path) -> Tests | None:
     try:
-        # pytest of this very check wrote it.
+        # pytest wrote it in this check.
         root = ElementTree.parse(path).getroot()  # noqa: S314
     except (OSError, ElementTree.ParseError):
         return None
     failed, skipped, passed = [], [], 0
     for case in root.iter("testcase"):
         name = f"{case.get('classname')}::{case.get('name')}"
-        problem = next((case.find(kind) for kind in ("failure", "error") if _has(case, kind)), None)
-        skip = case.find("skipped")
+        failure, error, skip = (case.find(kind) for kind in ("failure", "error", "skipped"))
+        problem = error if failure is None else failure
         if problem is not None:
             failed.append(f"{name}: {_short(problem.get('message'))}")
         elif skip is not None:
@@ -242,10 +268,6 @@ def _tests(path: Path) -> Tests | None:
         else:
             passed += 1
     return Tests(passed=passed, failed=tuple(failed), skipped=tuple(skipped))
-
-
-def _has(case: ElementTree.Element, kind: str) -> bool:
-    return case.find(kind) is not None
 
 
 def _cases(path: Path) -> list[Case]:
@@ -260,10 +282,10 @@ def _cases(path: Path) -> list[Case]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return {}
-    return found
+        return {}  # the step has not written it, or died meanwhile
+    return content
 
 
 def _short(text: object) -> str:

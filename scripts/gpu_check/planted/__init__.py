@@ -1,1 +1,0 @@
-"""Faults planted on purpose: each must cost its own trial and nothing else."""
