@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Proves the NVIDIA GPU of this machine in minutes: ./scripts/gpu_check.sh [--output DIR]
+# Checks the suite on the NVIDIA GPU of this machine: ./scripts/gpu_check.sh [--output DIR]
 #
-#   --output DIR     where the results go (default: $OUT, else results/gpu)
+#   --output DIR     folder of the results (default: $OUT, else results/gpu)
 #   --device D       host-gpu (default), or host-cpu: rehearses the same steps on the CPU
 #   --wheels DIR     folder made by ./scripts/gpu_wheels.sh (default: $CBS_GPU_WHEELS, .gpu-wheels)
 #   --exec ARGS...   runs Python with these arguments in the check's environment instead
 #
-# More options: --help. Needs a Python of 3.11 to 3.13 with torch, jax or both: PYTHON, or the first
-# of those below. Installs nothing. Exits with 3 where there is no GPU.
+# More options: --help. Requires Python 3.11, 3.12 or 3.13 with torch, jax or both: PYTHON, or the
+# first of the candidates below. Installs nothing. Exits with 3 without a GPU.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
@@ -25,7 +25,7 @@ find_python_with_framework() {
     has_framework "${candidate}" && { echo "${candidate}"; return; }
     first="${first:-${candidate}}"
   done
-  # Without a framework, but good enough to say that there is no GPU.
+  # A Python without a framework is sufficient to report a missing GPU.
   [[ -n "${first}" ]] && { echo "${first}"; return; }
   echo "gpu_check: not Python 3.11 to 3.13: ${candidates[*]}; choose one with PYTHON=..." >&2
   return 1
@@ -33,5 +33,5 @@ find_python_with_framework() {
 
 python="$(find_python_with_framework)"
 export PYTHONPATH="${CBS_ROOT}:${CBS_ROOT}/scripts${PYTHONPATH:+:${PYTHONPATH}}"
-# -B: nothing is written into the checkout.
+# -B: write no bytecode into the checkout.
 exec "${python}" -B -P -m gpu_check.bootstrap "$@"

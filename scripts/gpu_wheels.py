@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the folder that `./scripts/gpu_check.sh` takes along to a machine without a network.
+"""Makes the folder of wheels for `./scripts/gpu_check.sh` on a machine without a network.
 
-Wheels of what the suite needs beside torch, jax and numpy, in the versions of our locks, for one
-Python on x86-64 Linux; and, where IREE's runtime fits, tiny models that IREE compiled for CUDA.
-`gpu_check.wheel_folder` says what the folder holds, and reads it.
+The folder contains the packages that the suite needs in addition to torch, jax and numpy, in the
+versions of the locks, for one Python on x86-64 Linux. If IREE's runtime fits, it also contains tiny
+models that IREE compiled for CUDA. `gpu_check.wheel_folder` describes and reads the folder.
 """
 
 import argparse
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.11", "3.12", "3.13")
 IREE = "iree"
 PROGRAM_TYPES = ("vmfb_cuda", "irpa")
-# In the order in which they are left out last.
+# Later ones are left out first.
 MODELS = tuple(
     name
     for dtype, inputs in (("FP32", "F32"), ("FP16", "F16"), ("BF16", "BF16"))
@@ -32,7 +32,7 @@ MODELS = tuple(
         f"BERT_TINY_{dtype}_JAX_32XI32_BATCH1",
     )
 )
-# pip takes a platform as it is named, without the older ones that it runs as well.
+# pip needs each platform by name; it does not add the older, compatible ones.
 _PLATFORMS = (
     *("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014"),
     *("manylinux_2_12", "manylinux2010", "manylinux1"),
@@ -41,17 +41,17 @@ _MB = 10**6
 
 
 class WheelsError(Exception):
-    """The folder cannot be made; the message says why."""
+    """The folder cannot be made; the message contains the reason."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Makes the folder; 1 with a sentence if it cannot."""
+    """Makes the folder; returns 1 and prints the reason if that fails."""
     options = _parser().parse_args(arguments)
     output = options.output.absolute()
     try:
         _refuse_foreign(output)
         output.parent.mkdir(parents=True, exist_ok=True)
-        # In its neighbourhood, since only a rename on one file system is all or nothing.
+        # In the same parent folder, because a rename is atomic on one file system only.
         with tempfile.TemporaryDirectory(dir=output.parent, prefix=f"{output.name}-") as scratch:
             draft = Path(scratch) / "folder"
             draft.mkdir()
@@ -70,11 +70,11 @@ def make(draft: Path, scratch: Path, options: argparse.Namespace) -> None:
     """Fills a folder.
 
     Raises:
-      WheelsError: a package cannot be had, or not even the core fits.
+      WheelsError: a package is not available, or the core does not fit.
       FolderError: a wheel is damaged.
     """
     index = Index(scratch / "wheels", options.python, pins=locked_versions() | dict(options.take))
-    # First of all: it reads the others.
+    # It comes first, because it reads the others.
     index.fetch(["packaging"])
     if not wheel_folder.import_packaging(index.directory):
         raise WheelsError("cannot import the wheel of packaging")
@@ -105,22 +105,22 @@ def make(draft: Path, scratch: Path, options: argparse.Namespace) -> None:
 
 
 def roots(group: str) -> list[str]:
-    """Returns the names of the packages that a group is made for."""
+    """Returns the names of the packages that a group requires directly."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     texts = GROUPS[group] or project["dependencies"]
     names = [canonicalize_name(Requirement(text).name) for text in texts]
-    return [name for name in names if not wheel_folder.is_machines_own(name)]
+    return [name for name in names if not wheel_folder.belongs_to_machine(name)]
 
 
 class Index:
-    """The package index, as far as our locks name versions.
+    """The package index, restricted to the versions in the locks.
 
     Args:
-      directory: where wheels are kept; made here.
-      python: the version that they are for.
+      directory: new folder for the wheels.
+      python: version of the target machine.
       pins: versions by name.
     """
 
@@ -130,7 +130,7 @@ class Index:
         self._python = python
         self._pins = pins
         self._wheels: dict[str, Wheel] = {}
-        # What differs from this interpreter where markers ask for it.
+        # Variables of markers that may differ from this interpreter.
         self._around = {
             "python_version": python,
             "python_full_version": f"{python}.0",
@@ -143,10 +143,10 @@ class Index:
         }
 
     def closure(self, names: Iterable[str]) -> list[Wheel]:
-        """Returns the wheels of packages and of all that they use, but the machine's own.
+        """Returns the wheels of packages and of their requirements, without the machine's packages.
 
         Raises:
-          WheelsError: one cannot be had.
+          WheelsError: one is not available.
           FolderError: one is damaged.
         """
         from packaging.utils import canonicalize_name
@@ -161,17 +161,17 @@ class Index:
             needed = [
                 canonicalize_name(requirement.name)
                 for name in waiting
-                for requirement in wheel_folder.needs(found[name], self._around)
+                for requirement in wheel_folder.requirements_of(found[name], self._around)
             ]
             waiting = [
                 name
                 for name in dict.fromkeys(needed)
-                if name not in found and not wheel_folder.is_machines_own(name)
+                if name not in found and not wheel_folder.belongs_to_machine(name)
             ]
         return list(found.values())
 
     def fetch(self, names: Iterable[str]) -> None:
-        """Brings wheels of packages into the directory.
+        """Downloads wheels of packages into the directory.
 
         Raises:
           WheelsError: one is not locked, or pip cannot get it.
@@ -195,17 +195,17 @@ class Index:
 
 
 def locked_versions() -> dict[str, str]:
-    """Returns the versions that the locks of the checkout name; they agree with each other."""
+    """Returns the versions in the locks of the checkout, which agree with each other."""
     locks = [*ROOT.glob("comparative_benchmark/*/requirements.txt"), ROOT / "requirements/dev.txt"]
     lines = (line for lock in locks for line in lock.read_text(encoding="utf-8").splitlines())
     return dict(line.split("==") for line in lines if not line.startswith("#"))
 
 
 def add_programs(draft: Path, scratch: Path, limit: int) -> bool:
-    """Compiles tiny models for CUDA and publishes those that fit; returns whether there are any.
+    """Compiles tiny models for CUDA and publishes the ones that fit; returns whether any do.
 
     Raises:
-      WheelsError: the exporter does not run, or the store will not.
+      WheelsError: the exporter or the store fails.
     """
     made = scratch / "models"
     arguments = ["-name", "|".join(MODELS), "--types", ",".join(PROGRAM_TYPES), "-o", str(made)]
@@ -256,10 +256,10 @@ def _cbs(command: str, *arguments: str) -> tuple[int, str]:
 
 
 def _refuse_foreign(output: Path) -> None:
-    """Protects what is not ours from being replaced.
+    """Prevents other folders from being replaced.
 
     Raises:
-      WheelsError: there is something else.
+      WheelsError: the path exists and is not a wheel folder.
     """
     if output.exists() and not (output / wheel_folder.CONTENTS).is_file():
         raise WheelsError(

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Makes the folder that ./scripts/gpu_check.sh needs where there is no network, on a machine that
-# has a package index: ./scripts/gpu_wheels.sh --python 3.12
+# Makes the folder that ./scripts/gpu_check.sh needs on a machine without a network. Run it on a
+# machine with a package index: ./scripts/gpu_wheels.sh --python 3.12
 #
 #   --python X.Y     Python of the machine with the GPU
 #   --output DIR     the folder (default .gpu-wheels of the checkout, where gpu_check.sh looks)
-#   --limit-mb N     largest size (default 40); groups beyond it are left out, by name
-#   --without GROUP  tests, page, jax-models, torch-models or iree: what the machine has already
-#   --take N==V      another version than that of our locks, e.g. the flax that the machine's jax needs
-#   --no-programs    compile no tiny models with IREE for CUDA; makes no environment then
+#   --limit-mb N     largest size (default 40); prints the groups that it leaves out
+#   --without GROUP  leave out tests, page, jax-models, torch-models or iree
+#   --take N==V      use another version than the locks, e.g. the flax for the machine's jax
+#   --no-programs    compile no tiny models for CUDA with IREE, and make no environment
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
