@@ -299,6 +299,21 @@ def test_without_jax_the_pairs_are_of_pytorch(tmp_path):
     assert all_steps(machine)[-1].name == "autotune"
 
 
+def test_the_gpu_tests_need_no_plug_in_of_pytest(tmp_path):
+    machine = Machine(device="host-gpu", output=tmp_path, scratch=tmp_path, modules=frozenset())
+    [tests] = (step for step in all_steps(machine) if step.name == "tests")
+    [command] = tests.command_lines()
+    bare = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": python_path(CHECKOUT / "scripts")}
+    done = subprocess.run(
+        [*command, "--collect-only"],
+        env={**os.environ, **bare},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_no_step_starts_after_the_deadline(check):
     code, output = check("--minutes", "0.4")
     assert code == 0
