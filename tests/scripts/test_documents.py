@@ -44,7 +44,7 @@ ELSEWHERE = {
     "./scripts/nightly.sh": "tests/scripts/test_nightly_scripts.py",
     "PR_BODY=": "tests/scripts/test_nightly_scripts.py",
     "./scripts/update_artifacts.sh": "tests/scripts/test_nightly_scripts.py",
-    "./scripts/gpu_": "needs a GPU or another machine; tests/scripts/test_gpu_scripts.py",
+    "./scripts/gpu_": "needs a GPU or another machine; tests/gpu/test_gpu_scripts.py",
     "cbs bisect": "installs releases from an index; tests/harness/test_bisect_run.py has a folder",
     "cbs artifacts": "needs a bucket; tests/unit/test_artifacts_command*.py have an emulator",
     "cbs list --json -name": "as the artifacts above, which it lists",
