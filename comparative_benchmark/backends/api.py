@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from comparative_benchmark.backends.compiled_calls import CompiledCalls
 from comparative_benchmark.backends.host_settings import HostSettings
+from comparative_benchmark.backends.missing_packages import Absence
 from comparative_benchmark.backends.outputs import OutputMode, OutputRule
 from openxla.benchmark.def_types import DeviceSpec, Model, ModelFrameworkType
 from openxla.benchmark.extras import install_command
@@ -102,6 +103,7 @@ class BackendInfo:
         differ (see `CompilerInfo.level`).
       modules: by framework of the model, the modules that must be installed.
       install: the command that installs them.
+      setup_script: another command, which creates an environment with them; None if there is none.
       compilers: the ways to compile.
       reference: `module:function` that computes truth and reference (see `Reference`), if offered;
         a plug-in's is used only if no built-in backend judges the framework.
@@ -133,6 +135,7 @@ class BackendInfo:
     modules: Mapping[ModelFrameworkType, tuple[str, ...]]
     install: str
     compilers: tuple[CompilerInfo, ...]
+    setup_script: str | None = None
     reference: str | None = None
     files_only: tuple[ModelFrameworkType, ...] = ()
     judges: tuple[ModelFrameworkType, ...] = ()
@@ -187,19 +190,16 @@ class BackendInfo:
         needed = self.needed_modules(framework, program_compiler=program_compiler)
         return [name for name in needed if not is_installed(name)]
 
-    def absence(self, missing: Sequence[str]) -> str:
-        """Returns what is not installed, and the command that installs it."""
-        return f"{', '.join(missing)} not installed; run {self.install}"
+    def absence(self, missing: Sequence[str]) -> Absence:
+        """Returns the absence of those modules from the environment of this process."""
+        return Absence(modules=tuple(missing), install=self.install, setup_script=self.setup_script)
 
-    def absence_of_recipes(self) -> str | None:
-        """Returns what recipes lack, and the command that installs it; None if nothing."""
-        missing = [name for name in self.recipe_modules if not is_installed(name)]
+    def absence_of_recipes(self) -> Absence | None:
+        """Returns the absence of modules that recipes need; None if all are installed."""
+        missing = tuple(name for name in self.recipe_modules if not is_installed(name))
         if not missing:
             return None
-        return (
-            f"recipes of {self.name} need {', '.join(missing)}, which is not installed; run "
-            f"{install_command('recipes')}"
-        )
+        return Absence(modules=missing, install=install_command("recipes"), recipes_of=self.name)
 
 
 @attrs.frozen(kw_only=True)

@@ -1,4 +1,4 @@
-"""Packages that foreign code needs: they are not installed here, or have another version."""
+"""Packages that a backend, a recipe or foreign code needs: not installed, or another version."""
 
 import importlib.util
 import platform
@@ -29,6 +29,52 @@ _OF_PYTORCH = ("torchvision", "torchaudio", "torchtext")
 # A part that these packages lack cannot be installed.
 _OURS = ("openxla", "comparative_benchmark")
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
+
+
+@attrs.frozen(kw_only=True)
+class Absence:
+    """Modules that a backend or its recipes need, and that are not installed.
+
+    Attributes:
+      modules: names as they are imported.
+      install: the command that installs them; None for modules of another environment.
+      setup_script: another command, which creates an environment with them; None if there is none.
+      recipes_of: the backend whose recipes need them; None if the backend needs them for any model.
+      environment, python: name and interpreter of the environment without them; None for the
+        environment of this process.
+    """
+
+    modules: tuple[str, ...]
+    install: str | None = None
+    setup_script: str | None = None
+    recipes_of: str | None = None
+    environment: str | None = None
+    python: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The reason and the remedy; results store it as `reason`."""
+        names = ", ".join(self.modules)
+        if self.environment is not None:
+            return f"{names} not installed in the environment {self.environment}: {self.python}"
+        if self.recipes_of is not None:
+            return (
+                f"recipes of {self.recipes_of} need {names}, which is not installed; "
+                f"run {self.commands}"
+            )
+        return f"{names} not installed; run {self.commands}"
+
+    @property
+    def commands(self) -> str:
+        """The commands that install them, for the end of a sentence."""
+        return f"{self.setup_script}, or {self.install}" if self.setup_script else str(self.install)
+
+    @property
+    def remedy(self) -> str:
+        """The shortest command that installs them, or the environment that they belong in."""
+        if self.environment is not None:
+            return f"{', '.join(self.modules)} in the environment {self.environment}: {self.python}"
+        return str(self.install)
 
 
 @attrs.frozen(kw_only=True)

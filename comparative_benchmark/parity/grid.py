@@ -171,7 +171,7 @@ def _why_not(row: Row, column: Column) -> str | None:
             "docs/guides/extend/add-a-model.md"
         )
     if missing := column.competitor.missing_modules(framework):
-        return backend.absence(missing)
+        return backend.absence(missing).sentence
     return None
 
 
