@@ -71,6 +71,13 @@ class SessionEnded(Exception):  # noqa: N818  # an end is not always an error
         return cls(Status.UNSUPPORTED, "import", absence.sentence, absence=absence)
 
     @property
+    def explanation(self) -> str:
+        """The reason without the type of an exception."""
+        if isinstance(self.report, Failure) and self.report.explanation is not None:
+            return self.report.explanation
+        return self.reason
+
+    @property
     def traceback(self) -> str | None:
         """The worker's traceback, if it sent one."""
         return self.report.traceback if isinstance(self.report, Failure) else None
