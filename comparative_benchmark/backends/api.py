@@ -103,7 +103,7 @@ class BackendInfo:
         differ (see `CompilerInfo.level`).
       modules: by framework of the model, the modules that must be installed.
       install: the command that installs them.
-      setup_script: another command, which creates an environment with them; None if there is none.
+      setup_script: another command, which creates an environment with them; None without one.
       compilers: the ways to compile.
       reference: `module:function` that computes truth and reference (see `Reference`), if offered;
         a plug-in's is used only if no built-in backend judges the framework.
@@ -160,11 +160,16 @@ class BackendInfo:
         known = choices(name, (compiler.name for compiler in self.compilers))
         raise UnknownBackendError(f"{self.name} has no compiler {name!r}; {known}")
 
+    @property
+    def suite_frameworks(self) -> list[ModelFrameworkType]:
+        """The frameworks whose models of the suite it takes."""
+        return [framework for framework in self.modules if framework not in self.files_only]
+
     def takes(self, model: Model) -> bool:
         """Tells whether it takes models of that framework, or of that form."""
-        framework = model.model_impl.framework_type
         is_file = "program" in model.model_parameters
-        return framework in self.modules and (is_file or framework not in self.files_only)
+        frameworks = self.modules if is_file else self.suite_frameworks
+        return model.model_impl.framework_type in frameworks
 
     def computes_truth_of(self, framework: ModelFrameworkType) -> bool:
         """Tells whether it offers truth and reference of a framework's models."""
@@ -614,7 +619,7 @@ def _registered() -> Mapping[str, tuple[BackendInfo, Origin]]:
     """Returns every backend with its origin; a plug-in cannot replace a built-in backend."""
     found: dict[str, tuple[BackendInfo, Origin]] = {}
     for plugin in plugins(BACKENDS_GROUP, BackendInfo):
-        origin = Origin(plugin.distribution.partition(" ")[0], plugin.built_in)
+        origin = Origin(plugin.distribution, plugin.built_in)
         found.setdefault(plugin.name, (plugin.value, origin))
     return {name: found[name] for name in sorted(found)}
 
