@@ -37,7 +37,12 @@ _SCHEMA = 1
 
 @attrs.frozen(kw_only=True)
 class Tests:
-    """Counts of a run of pytest, and why tests did not pass or were not run."""
+    """Result of a run of pytest.
+
+    Attributes:
+      failed: names of tests, each with its reason.
+      skipped: reasons, one of each skipped test.
+    """
 
     passed: int
     failed: tuple[str, ...]
@@ -238,7 +243,7 @@ def _tests(path: Path) -> Tests | None:
         if problem is not None:
             failed.append(f"{name}: {_short(problem.get('message'))}")
         elif skip is not None:
-            skipped.append(f"{name}: {_short(skip.get('message'))}")
+            skipped.append(_short(skip.get("message")))
         else:
             passed += 1
     return Tests(passed=passed, failed=tuple(failed), skipped=tuple(skipped))

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from comparative_benchmark.backends.api import backends
 from comparative_benchmark.gpu_check.gather import BASELINE, Found, cold_and_warm
 from comparative_benchmark.results.record import CompileProcess, Result
 from comparative_benchmark.terminal.compare_views import speedup_text
@@ -77,8 +78,11 @@ def _matrix(found: Found) -> list[str]:
 
 
 def _is_foreign(cell: Mapping[str, Any]) -> bool:
-    """Whether the competitor takes no models of that framework, which everybody knows."""
-    return cell["status"] == "unsupported" and "look there for this workload" in cell["reason"]
+    """Returns whether the backend takes no models of that framework."""
+    backend = backends().get(str(cell["competitor"]).partition(":")[0])
+    if cell["status"] != "unsupported" or backend is None:
+        return False
+    return cell["framework"] not in {framework.value for framework in backend.suite_frameworks}
 
 
 def _column(cell: Mapping[str, Any]) -> str:
@@ -211,8 +215,8 @@ def _tests(found: Found) -> list[str]:
         return []
     counts = f"{tests.passed} passed, {len(tests.failed)} failed, {len(tests.skipped)} skipped"
     # Many tests are skipped for one reason.
-    reasons = Counter(text.partition(": ")[2] for text in tests.skipped)
-    skips = [f"- {count} skipped: {escaped(reason)}" for reason, count in reasons.items()]
+    reasons = Counter(tests.skipped).items()
+    skips = [f"- {count} skipped: {escaped(reason)}" for reason, count in reasons]
     return [counts, "", *(f"- {escaped(text)}" for text in tests.failed), *skips]
 
 

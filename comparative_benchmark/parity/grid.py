@@ -49,8 +49,7 @@ class Column:
     @property
     def possible(self) -> bool:
         """Whether the backend takes models of that framework at all."""
-        backend = self.competitor.backend
-        return self.framework in backend.modules and self.framework not in backend.files_only
+        return self.framework in self.competitor.backend.suite_frameworks
 
     def __str__(self) -> str:
         return f"{self.framework.value} {self.competitor}"

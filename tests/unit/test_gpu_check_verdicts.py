@@ -1,9 +1,11 @@
 """What the check's own steps make of what they see: planted faults, and pairs of known ratio."""
 
 import json
+import os
 
 import attrs
 import pytest
+from nvml_double import Gpu, Nvml
 from results_support import completed
 
 from comparative_benchmark.gpu_check import pairs
@@ -16,7 +18,8 @@ from comparative_benchmark.gpu_check.planted.suite import (
     model_name,
 )
 from comparative_benchmark.gpu_check.suite import ALL_BENCHMARKS as LARGE
-from comparative_benchmark.machine.gpu_contention import NOT_KNOWN
+from comparative_benchmark.machine import conditions, nvml
+from comparative_benchmark.results.record import Block, Contention, Levels, Process
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.workloads import workload_of
 
@@ -67,7 +70,6 @@ def test_a_fault_without_a_result_is_not_right(fault):
         ("ok", {"contended": True, "reasons": ["another process (pid 7) uses the GPU"]}, True),
         ("ok", {"contended": None, "contended_blocks": 3, "reasons": []}, True),
         ("ok", {"contended": False, "contended_blocks": 0, "reasons": []}, False),
-        ("ok", {"contended": None, "reasons": [f"{NOT_KNOWN}: the driver is mute"]}, True),
         ("ok", {}, False),
         ("crashed", {"contended": True, "reasons": []}, False),
     ],
@@ -77,6 +79,20 @@ def test_a_busy_neighbour_must_be_noticed_and_cost_nothing(status, contention, r
     found = faults.judge_foreign(_results([record]))
     assert found.right is right
     assert not faults.judge_foreign([]).right
+
+
+@pytest.mark.parametrize("pids", [None, (os.getpid(),)])
+def test_a_neighbour_that_the_driver_does_not_report_may_go_unnoticed(monkeypatch, pids):
+    monkeypatch.setattr(nvml, "library", lambda: Nvml(Gpu(pids=pids)))
+    before, after = conditions.take(gpu=True), conditions.take(gpu=True)
+    found = conditions.between(before, after, own_cpu_ms=1.0, wall_ms=1.0, threads=1)
+    [result] = _results([{"status": "ok"}])
+    process = Process(blocks=(Block(latencies_ms=(1.0,), conditions=found),))
+    measured = attrs.evolve(
+        result.measured, processes=(process,), contention=Contention(contended=None)
+    )
+    result = attrs.evolve(result, metrics=Levels(framework_level=measured))
+    assert faults.judge_foreign([result]).right is (pids is None)
 
 
 def test_planted_models_share_the_workload_of_the_good_one():
