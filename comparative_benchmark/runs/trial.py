@@ -309,9 +309,9 @@ def _check_recipe(backend: BackendInfo, compiler: CompilerInfo, option: str) -> 
         hint = ""
         if backend.name == own.BACKEND and not is_one(option):
             # As the last resort: that takes a process.
-            if (reason := own.why_none(option)) is None:
+            if (refusal := own.why_none(option)) is None:
                 return
-            hint = f"; {guide_functions.told(reason)}{guide_functions.RECIPE_HINT}"
+            hint = f"; {refusal.clause}{guide_functions.RECIPE_HINT}"
         raise UnknownBackendError(
             f"{backend.name}:{compiler.name} has no option {option!r}; choices are {known} and "
             f"recipes: {error}{hint}"
