@@ -36,9 +36,9 @@ class Absence:
     """Modules that a backend or its recipes need, and that are not installed.
 
     Attributes:
-      modules: names as they are imported.
+      modules: their import names.
       install: the command that installs them; None for modules of another environment.
-      setup_script: another command, which creates an environment with them; None if there is none.
+      setup_script: another command, which creates an environment with them; None without one.
       recipes_of: the backend whose recipes need them; None if the backend needs them for any model.
       environment, python: name and interpreter of the environment without them; None for the
         environment of this process.
@@ -102,9 +102,14 @@ class Lack:
         return _ON_INDEX.get(self.package, self.package)
 
     @property
+    def belongs_to_pytorch(self) -> bool:
+        """Whether its version must fit PyTorch's."""
+        return self.package in _OF_PYTORCH
+
+    @property
     def remedy(self) -> str:
         """The instruction that installs the package."""
-        if self.package in _OF_PYTORCH:
+        if self.belongs_to_pytorch:
             return (
                 f"install the version for PyTorch {_version('torch')} with "
                 f"`pip install --no-deps {self.on_index}`"
@@ -157,15 +162,15 @@ def lack_of(error: BaseException) -> Lack | None:
     return Lack(module=module, is_installed=is_installed, line=line)
 
 
-def importer_of(error: BaseException, own: str) -> str:
-    """Returns who imports: a package that is installed, or code of the package `own`."""
+def importer_of(error: BaseException, own: str) -> str | None:
+    """Returns the installed package that imports; None if code of the package `own` does."""
     for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
         name = str(frame.f_globals.get("__name__")).partition(".")[0]
         if name == own:
             break
         if name != "importlib":
             return f"package {name}"
-    return "it"
+    return None
 
 
 def requirements_beside(code: Path, top: Path, lack: Lack) -> Path | None:
