@@ -11,6 +11,7 @@ from comparative_benchmark.backends.missing_packages import Absence
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.codec import read_document
+from comparative_benchmark.results.published import published
 from comparative_benchmark.runs.trial import installed_competitors
 from comparative_benchmark.stats.analysis import Verdict
 from comparative_benchmark.terminal.console import Console
@@ -66,6 +67,12 @@ def test_what_is_not_installed_has_one_line_and_no_rows(capsys):
     assert "unsupported" not in out
     # They are not missing from the mean either, which is over what could be run.
     assert "over 1 of 1 cases" in out
+
+
+def test_a_published_absence_names_no_folder():
+    found = absent("late:one", modules=["d"], environment="old", python="/home/me/old/bin/python")
+    [result] = published(decoded(document(found))).benchmarks
+    assert result.absence.python == ".../python"
 
 
 @pytest.mark.parametrize("reason", ["no such operator", "a not installed; run it"])
