@@ -86,8 +86,8 @@ def main() -> None:
     name = _QUICK if chosen.quick else chosen.name
     cases = catalog.select(catalog.all_benchmarks(), name=name, tags=["tiny"])
     competitors, absent = installed_competitors("cpu")
-    for backend, reason in absent.items():
-        print(f"omitted {backend}: {reason}")
+    for backend, absence in absent.items():
+        print(f"omitted {backend}: {absence.sentence}")
     trials = runner.plan(cases, competitors, devices.HOST_CPU).trials
     with tempfile.TemporaryDirectory(prefix="cbs-tiny-") as directory:
         os.environ[ROOT_DIR_VARIABLE] = directory

@@ -112,8 +112,10 @@ def plan_run(
     device = find_device(options.device)
     try:
         competitors = _competitors(options, device)
-    except (UnknownBackendError, UnusableEnvironmentError) as error:
+    except UnknownBackendError as error:
         raise UsageError(str(error)) from error
+    except UnusableEnvironmentError as error:
+        raise UsageError(f"--env {error}") from error
     baseline = _baseline(options, competitors)
     chosen = selection or selected(options)
     plan = runner.plan(chosen.cases, competitors, device)

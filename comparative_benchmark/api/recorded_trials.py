@@ -118,7 +118,7 @@ def trial_of(
     if missing := competitor.missing_modules(framework):
         raise UsageError(
             f"the model needs {', '.join(missing)}, which is not installed; run "
-            f"{competitor.backend.install}"
+            f"{competitor.backend.absence(missing).commands}"
         )
     return Trial(case=case, workload=workload, competitor=competitor, device=device)
 

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from comparative_benchmark.backends.compiled_calls import CompiledCalls
 from comparative_benchmark.backends.host_settings import HostSettings
+from comparative_benchmark.backends.missing_packages import Absence
 from comparative_benchmark.backends.outputs import OutputMode, OutputRule
 from openxla.benchmark.def_types import DeviceSpec, Model, ModelFrameworkType
 from openxla.benchmark.extras import install_command
@@ -102,6 +103,7 @@ class BackendInfo:
         differ (see `CompilerInfo.level`).
       modules: by framework of the model, the modules that must be installed.
       install: the command that installs them.
+      setup_script: another command, which creates an environment with them; None without one.
       compilers: the ways to compile.
       reference: `module:function` that computes truth and reference (see `Reference`), if offered;
         a plug-in's is used only if no built-in backend judges the framework.
@@ -133,6 +135,7 @@ class BackendInfo:
     modules: Mapping[ModelFrameworkType, tuple[str, ...]]
     install: str
     compilers: tuple[CompilerInfo, ...]
+    setup_script: str | None = None
     reference: str | None = None
     files_only: tuple[ModelFrameworkType, ...] = ()
     judges: tuple[ModelFrameworkType, ...] = ()
@@ -157,11 +160,16 @@ class BackendInfo:
         known = choices(name, (compiler.name for compiler in self.compilers))
         raise UnknownBackendError(f"{self.name} has no compiler {name!r}; {known}")
 
+    @property
+    def suite_frameworks(self) -> list[ModelFrameworkType]:
+        """The frameworks whose models of the suite it takes."""
+        return [framework for framework in self.modules if framework not in self.files_only]
+
     def takes(self, model: Model) -> bool:
         """Tells whether it takes models of that framework, or of that form."""
-        framework = model.model_impl.framework_type
         is_file = "program" in model.model_parameters
-        return framework in self.modules and (is_file or framework not in self.files_only)
+        frameworks = self.modules if is_file else self.suite_frameworks
+        return model.model_impl.framework_type in frameworks
 
     def computes_truth_of(self, framework: ModelFrameworkType) -> bool:
         """Tells whether it offers truth and reference of a framework's models."""
@@ -187,19 +195,16 @@ class BackendInfo:
         needed = self.needed_modules(framework, program_compiler=program_compiler)
         return [name for name in needed if not is_installed(name)]
 
-    def absence(self, missing: Sequence[str]) -> str:
-        """Returns what is not installed, and the command that installs it."""
-        return f"{', '.join(missing)} not installed; run {self.install}"
+    def absence(self, missing: Sequence[str]) -> Absence:
+        """Returns the absence of those modules from the environment of this process."""
+        return Absence(modules=tuple(missing), install=self.install, setup_script=self.setup_script)
 
-    def absence_of_recipes(self) -> str | None:
-        """Returns what recipes lack, and the command that installs it; None if nothing."""
-        missing = [name for name in self.recipe_modules if not is_installed(name)]
+    def absence_of_recipes(self) -> Absence | None:
+        """Returns the absence of modules that recipes need; None if all are installed."""
+        missing = tuple(name for name in self.recipe_modules if not is_installed(name))
         if not missing:
             return None
-        return (
-            f"recipes of {self.name} need {', '.join(missing)}, which is not installed; run "
-            f"{install_command('recipes')}"
-        )
+        return Absence(modules=missing, install=install_command("recipes"), recipes_of=self.name)
 
 
 @attrs.frozen(kw_only=True)
@@ -614,7 +619,7 @@ def _registered() -> Mapping[str, tuple[BackendInfo, Origin]]:
     """Returns every backend with its origin; a plug-in cannot replace a built-in backend."""
     found: dict[str, tuple[BackendInfo, Origin]] = {}
     for plugin in plugins(BACKENDS_GROUP, BackendInfo):
-        origin = Origin(plugin.distribution.partition(" ")[0], plugin.built_in)
+        origin = Origin(plugin.distribution, plugin.built_in)
         found.setdefault(plugin.name, (plugin.value, origin))
     return {name: found[name] for name in sorted(found)}
 

@@ -1,4 +1,4 @@
-"""Packages that foreign code needs: they are not installed here, or have another version."""
+"""Packages that a backend, a recipe or foreign code needs: not installed, or another version."""
 
 import importlib.util
 import platform
@@ -32,6 +32,52 @@ _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 
 @attrs.frozen(kw_only=True)
+class Absence:
+    """Modules that a backend or its recipes need, and that are not installed.
+
+    Attributes:
+      modules: their import names.
+      install: the command that installs them; None for modules of another environment.
+      setup_script: another command, which creates an environment with them; None without one.
+      recipes_of: the backend whose recipes need them; None if the backend needs them for any model.
+      environment, python: name and interpreter of the environment without them; None for the
+        environment of this process.
+    """
+
+    modules: tuple[str, ...]
+    install: str | None = None
+    setup_script: str | None = None
+    recipes_of: str | None = None
+    environment: str | None = None
+    python: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The reason and the remedy; results store it as `reason`."""
+        names = ", ".join(self.modules)
+        if self.environment is not None:
+            return f"{names} not installed in the environment {self.environment}: {self.python}"
+        if self.recipes_of is not None:
+            return (
+                f"recipes of {self.recipes_of} need {names}, which is not installed; "
+                f"run {self.commands}"
+            )
+        return f"{names} not installed; run {self.commands}"
+
+    @property
+    def commands(self) -> str:
+        """The commands that install them, for the end of a sentence."""
+        return f"{self.setup_script}, or {self.install}" if self.setup_script else str(self.install)
+
+    @property
+    def remedy(self) -> str:
+        """The shortest command that installs them, or the environment that they belong in."""
+        if self.environment is not None:
+            return f"{', '.join(self.modules)} in the environment {self.environment}: {self.python}"
+        return str(self.install)
+
+
+@attrs.frozen(kw_only=True)
 class Lack:
     """A package that code needs and does not get.
 
@@ -56,9 +102,14 @@ class Lack:
         return _ON_INDEX.get(self.package, self.package)
 
     @property
+    def belongs_to_pytorch(self) -> bool:
+        """Whether its version must fit PyTorch's."""
+        return self.package in _OF_PYTORCH
+
+    @property
     def remedy(self) -> str:
         """The instruction that installs the package."""
-        if self.package in _OF_PYTORCH:
+        if self.belongs_to_pytorch:
             return (
                 f"install the version for PyTorch {_version('torch')} with "
                 f"`pip install --no-deps {self.on_index}`"
@@ -111,15 +162,15 @@ def lack_of(error: BaseException) -> Lack | None:
     return Lack(module=module, is_installed=is_installed, line=line)
 
 
-def importer_of(error: BaseException, own: str) -> str:
-    """Returns who imports: a package that is installed, or code of the package `own`."""
+def importer_of(error: BaseException, own: str) -> str | None:
+    """Returns the installed package that imports; None if code of the package `own` does."""
     for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
         name = str(frame.f_globals.get("__name__")).partition(".")[0]
         if name == own:
             break
         if name != "importlib":
             return f"package {name}"
-    return "it"
+    return None
 
 
 def requirements_beside(code: Path, top: Path, lack: Lack) -> Path | None:

@@ -1,18 +1,8 @@
-"""Commands that install a backend."""
+"""Scripts that set up a backend of the suite."""
 
-from openxla.benchmark.extras import install_command
 from openxla.benchmark.root import checkout
 
 
-def install(backend: str, extra: str = "all") -> str:
-    """Returns the command that installs a backend of the suite.
-
-    Args:
-      backend: its name.
-      extra: the extra that contains it, with hyphens: pip before 23.3 ignores an extra with
-        underscores, with a warning only.
-    """
-    command = install_command(extra)
-    if checkout() is None:
-        return command
-    return f"./comparative_benchmark/{backend}/setup_venv.sh, or {command}"
+def setup_script(backend: str) -> str | None:
+    """Returns the command that creates a backend's environment; None outside a checkout."""
+    return None if checkout() is None else f"./comparative_benchmark/{backend}/setup_venv.sh"

@@ -103,7 +103,7 @@ class EnvironmentPool:
         try:
             [environment] = parse_environments(f"{name}={folder / 'venv'}")
         except UnusableEnvironmentError as error:
-            raise UnjudgeableError(str(error).removeprefix("--env ")) from error
+            raise UnjudgeableError(str(error)) from error
         return environment
 
     def _make(self, recipe: Recipe, folder: Path) -> None:

@@ -16,7 +16,8 @@ def run(asked: argparse.Namespace) -> int:
         return EXIT_OK
     for backend in backends().values():
         missing = sorted({m for f in backend.modules for m in backend.missing_modules(f)})
-        state = f"needs {', '.join(missing)}: run {backend.install}" if missing else "installed"
+        run = backend.absence(missing).commands
+        state = f"needs {', '.join(missing)}: run {run}" if missing else "installed"
         print(f"{backend.name} ({', '.join(f.value for f in backend.modules)} models; {state})")
         for compiler in backend.compilers:
             names = [*compiler.options, *(["RECIPE"] if compiler.takes_recipes else [])]
@@ -37,7 +38,7 @@ def _described() -> dict[str, Any]:
         found[backend.name] = {
             "models": [framework.value for framework in backend.modules],
             "missing_packages": missing,
-            "install": backend.install if missing else None,
+            "install": backend.absence(missing).commands if missing else None,
             "compilers": {
                 compiler.name: {
                     "description": compiler.description,

@@ -1,8 +1,9 @@
 """IREE, from JAX and TensorFlow by StableHLO, from PyTorch and ONNX files by torch-mlir."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
-from comparative_benchmark.backends.remedies import install
+from comparative_benchmark.backends.remedies import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
+from openxla.benchmark.extras import install_command
 
 _IREE = ("iree.compiler", "iree.runtime")
 _ON_CPU = ("llvm-cpu", "llvm-cpu-data-tiling")
@@ -18,7 +19,8 @@ BACKEND = BackendInfo(
         ModelFrameworkType.ONNX: (*_IREE, "onnx"),
         ModelFrameworkType.STABLEHLO: (*_IREE, "jax"),
     },
-    install=install("iree"),
+    install=install_command("all"),
+    setup_script=setup_script("iree"),
     compilers=(
         CompilerInfo(
             name="llvm-cpu", description="for this CPU, data tiling off", accelerator="cpu"

@@ -1,8 +1,9 @@
 """JAX, compiled by XLA."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
-from comparative_benchmark.backends.remedies import install
+from comparative_benchmark.backends.remedies import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
+from openxla.benchmark.extras import install_command
 
 BACKEND = BackendInfo(
     name="jax_xla",
@@ -10,7 +11,8 @@ BACKEND = BackendInfo(
     level="framework_level",
     modules={ModelFrameworkType.JAX: ("jax", "flax")},
     recipe_modules=("qwix",),
-    install=install("jax_xla", "jax-xla"),
+    install=install_command("jax-xla"),
+    setup_script=setup_script("jax_xla"),
     compilers=(
         CompilerInfo(
             name="xla",

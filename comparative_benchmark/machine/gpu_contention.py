@@ -8,7 +8,6 @@ from comparative_benchmark.machine.gpu_clocks import GpuClocks, used
 
 # As for CPUs: what touches few of the blocks, a median survives.
 BLOCKS_LIMIT = 0.05
-NOT_KNOWN = "unknown whether other processes use the GPU"
 # A clock under load wanders by its steps of 15 MHz, which is less than 1 % of it.
 CLOCK_FALL_LIMIT = 0.05
 # What no program brings about that runs as it always does; a power cap is the normal state of a
@@ -38,7 +37,7 @@ def of_block(ends: Ends) -> list[Finding]:
             True if pids else False if known else None,
             f"{_processes(pids)} the GPU"
             if pids
-            else f"{NOT_KNOWN}: the driver does not report them",
+            else "unknown whether other processes use the GPU: the driver does not report them",
         ),
         (
             None if slow is None else bool(slow),
@@ -124,6 +123,12 @@ def _often(answers: Sequence[bool | None], says: Callable[[str], str], not_known
     if yes > limit:
         return True, says(f"{yes} of {len(answers)} blocks")
     return (None, f"unknown whether {not_known}") if yes + unknown > limit else (False, "")
+
+
+def reports_users(ends: Ends) -> bool:
+    """Returns whether the driver reports the processes on the GPU, at both ends of a block."""
+    _, known = _foreign(ends)
+    return known
 
 
 def _foreign(ends: Ends) -> tuple[tuple[int, ...], bool]:

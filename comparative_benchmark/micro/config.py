@@ -220,19 +220,19 @@ class _Reader:
         if is_own:
             shape = min((s for _, s in found.shapes if s), key=lambda s: s.m * s.k * s.n)
             sizes = (shape.m, shape.k, shape.n)
-            if reason := guide_functions.why_no_model(kind, sizes, found.data_type):
-                self._unknown_model(fields["model_type"], kind, layers, reason)
+            if refusal := guide_functions.why_no_model(kind, sizes, found.data_type):
+                self._unknown_model(fields["model_type"], kind, layers, refusal)
         return found, "use_torch_compile" in fields
 
     def _unknown_model(
-        self, node: yaml.Node, kind: str, layers: Sequence[str], reason: str | None = None
+        self,
+        node: yaml.Node,
+        kind: str,
+        layers: Sequence[str],
+        refusal: guide_functions.Refusal | None = None,
     ) -> NoReturn:
-        told = guide_functions.told(reason) if reason else ""
-        self._fail(
-            node,
-            f"unknown model type {kind!r}; {choices(kind, layers)}; {told}"
-            f"{guide_functions.MODEL_HINT}",
-        )
+        hint = f"{refusal.clause if refusal else ''}{guide_functions.MODEL_HINT}"
+        self._fail(node, f"unknown model type {kind!r}; {choices(kind, layers)}; {hint}")
 
     def _whole_model(self, fields: dict[str, yaml.Node], kind: str) -> BenchmarkCase | None:
         """Returns the case of a model of the suite, or of the user's own; None of a layer."""
@@ -300,17 +300,18 @@ class _Reader:
             highest = min(self._highest, highest if highest is not None else self._highest)
             # A sweep whose powers lie above keeps its width.
             lowest = None if lowest is not None and lowest > highest else lowest
-        try:
-            if name != shapes.CUSTOM:
-                return [(name, s) for s in shapes.named(name, lowest=lowest, highest=highest)]
+        rows: list[list[int | None]] = []
+        if name == shapes.CUSTOM:
             given = fields.get("shapes")
             if given is None:
                 self._fail(node, "'shapes' is missing: [[m, k, n], ...]")
-            rows = given.value if isinstance(given, yaml.SequenceNode) else []
-            return [(name, shapes.of(*map(self._number, self._row(row)))) for row in rows]
+            if isinstance(given, yaml.SequenceNode):
+                rows = [[*map(self._number, self._row(row))] for row in given.value]
+        try:
+            if name == shapes.CUSTOM:
+                return [(name, shapes.of(*row)) for row in rows]
+            return [(name, s) for s in shapes.named(name, lowest=lowest, highest=highest)]
         except UsageError as error:
-            if str(error).startswith(str(self._path)):
-                raise
             self._fail(node, str(error))
 
     def _row(self, node: yaml.Node) -> list[yaml.Node]:
@@ -329,9 +330,9 @@ class _Reader:
                 try:
                     recipes.parse(name)
                 except recipes.RecipeError as error:
-                    if reason := own.why_none(name):
-                        told = guide_functions.told(reason)
-                        self._fail(item, f"{error}; {told}{guide_functions.RECIPE_HINT}")
+                    if refusal := own.why_none(name):
+                        hint = f"{refusal.clause}{guide_functions.RECIPE_HINT}"
+                        self._fail(item, f"{error}; {hint}")
             found.append(name if name not in ("None", "null", "") else BASELINE)
         return found
 

@@ -74,9 +74,8 @@ def _own_cases(
     """
     smallest = min(sizes, key=lambda shape: shape.m * shape.k * shape.n)
     shape = (smallest.m, smallest.k, smallest.n)
-    if reason := guide_functions.why_no_model(name, shape, data_type):
-        told = f"{operators.unknown(name)}; {guide_functions.told(reason)}"
-        raise UsageError(f"{told}{guide_functions.MODEL_HINT}")
+    if refusal := guide_functions.why_no_model(name, shape, data_type):
+        raise UsageError(f"{operators.unknown(name)}; {refusal.clause}{guide_functions.MODEL_HINT}")
     if options.backward:
         raise UsageError(f"{name} runs forward only; omit --backward")
     return [guide_functions.case(name, shape, data_type) for shape in sizes]

@@ -162,7 +162,7 @@ def _backend(case: BenchmarkCase) -> BackendInfo | str:
         missing = backend.missing_modules(framework)
         if not missing:
             return backend
-        reason = backend.absence(missing)
+        reason = backend.absence(missing).sentence
     return reason
 
 

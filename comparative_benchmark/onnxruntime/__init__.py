@@ -1,8 +1,9 @@
 """ONNX Runtime, from ONNX files, those that users bring or that PyTorch exports."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
-from comparative_benchmark.backends.remedies import install
+from comparative_benchmark.backends.remedies import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
+from openxla.benchmark.extras import install_command
 
 # Computes a 16-bit model in float32 where the CPU has no kernels for its type.
 WIDENED = "widened"
@@ -29,7 +30,8 @@ BACKEND = BackendInfo(
     },
     reference="comparative_benchmark.backends.program_reference:compute",
     judges=(ModelFrameworkType.ONNX,),
-    install=install("onnxruntime"),
+    install=install_command("all"),
+    setup_script=setup_script("onnxruntime"),
     compilers=(
         _compiler("default", "all graph optimizations", default=True),
         _compiler("extended", "all graph optimizations except layout changes"),

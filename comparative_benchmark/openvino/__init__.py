@@ -1,8 +1,9 @@
 """OpenVINO, from PyTorch, TensorFlow and ONNX files through its own front ends."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
-from comparative_benchmark.backends.remedies import install
+from comparative_benchmark.backends.remedies import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
+from openxla.benchmark.extras import install_command
 
 # Computes in float32 what the CPU has no kernels for in the model's own type.
 WIDENED = "widened"
@@ -25,7 +26,8 @@ BACKEND = BackendInfo(
     reference="comparative_benchmark.backends.program_reference:compute",
     judges=(ModelFrameworkType.ONNX,),
     recipe_modules=("nncf",),
-    install=install("openvino"),
+    install=install_command("all"),
+    setup_script=setup_script("openvino"),
     compilers=(
         CompilerInfo(
             name="latency",

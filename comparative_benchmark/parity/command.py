@@ -237,8 +237,8 @@ def _competitors(text: str | None, device: DeviceSpec, screen: Screen) -> list[C
         except UnknownBackendError as error:
             raise UsageError(str(error)) from error
     found, absent = installed_competitors(device.accelerator_type, variants=False)
-    for name, how in absent.items():
-        screen.say(f"{name} is skipped: {how}", style="yellow")
+    for name, absence in absent.items():
+        screen.say(f"{name} is skipped: {absence.sentence}", style="yellow")
     return found
 
 

@@ -49,8 +49,7 @@ class Column:
     @property
     def possible(self) -> bool:
         """Whether the backend takes models of that framework at all."""
-        backend = self.competitor.backend
-        return self.framework in backend.modules and self.framework not in backend.files_only
+        return self.framework in self.competitor.backend.suite_frameworks
 
     def __str__(self) -> str:
         return f"{self.framework.value} {self.competitor}"
@@ -171,7 +170,7 @@ def _why_not(row: Row, column: Column) -> str | None:
             "docs/guides/extend/add-a-model.md"
         )
     if missing := column.competitor.missing_modules(framework):
-        return backend.absence(missing)
+        return backend.absence(missing).sentence
     return None
 
 

@@ -1,8 +1,9 @@
 """PyTorch, eager and compiled by Inductor."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
-from comparative_benchmark.backends.remedies import install
+from comparative_benchmark.backends.remedies import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
+from openxla.benchmark.extras import install_command
 
 BACKEND = BackendInfo(
     name="pt_inductor",
@@ -10,7 +11,8 @@ BACKEND = BackendInfo(
     level="framework_level",
     modules={ModelFrameworkType.PYTORCH: ("torch",)},
     recipe_modules=("torchao",),
-    install=install("pt_inductor", "pt-inductor"),
+    install=install_command("pt-inductor"),
+    setup_script=setup_script("pt_inductor"),
     compilers=(
         CompilerInfo(
             name="eager", description="op by op, no compiler", takes_recipes=True, trains=True

@@ -12,13 +12,13 @@ BACKEND = "pt_inductor"
 _MIN_SQNR_DB = 5.0
 
 
-def why_none(name: str) -> str | None:
+def why_none(name: str) -> guide_functions.Refusal | None:
     """Returns why the function makes no recipe of a name; None if it makes one, which now counts.
 
     A child process imports the function: this process imports no framework.
     """
-    if reason := guide_functions.why_no_recipe(name):
-        return reason
+    if refusal := guide_functions.why_no_recipe(name):
+        return refusal
     accept(name)
     return None
 

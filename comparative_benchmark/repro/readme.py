@@ -57,19 +57,13 @@ def write(
         "revision": f", suite at {recorded.revision}" if recorded.revision else "",
         "machine": _machine(recorded.host),
         "traceback": f"```\n{traceback.rstrip()}\n```\n\n" if traceback else "",
-        "due": _DUE.get(status, "It is expected to end as recorded."),
-        "commands": _commands_text(exported),
-        "check": f"Output of a run on the machine that exported it:\n\n```\n{check}\n```\n\n"
-        if check
-        else "",
+        "run": _run_text(status, exported, check) if exported else "",
         "files": "\n".join(f"- `{name}`: {text}" for name, text in _files(directory, outcome)),
         "versions": _versions_table(recorded, outcome),
         "rule": _rule(trial),
         "notes": "\n".join(f"- {note}" for note in _notes(trial, recorded, outcome)),
     }
     text = filled(TEMPLATES / "readme.md.txt", fields)
-    if exported is None:
-        text = _without_run(text)
     (directory / "README.md").write_text(text, encoding="utf-8")
 
 
@@ -133,8 +127,8 @@ def _machine(host: Host | None) -> str:
     return ", ".join(str(fact) for fact in facts if fact)
 
 
-def _commands_text(exported: Exported | None) -> str:
-    if exported is None or not exported.commands:
+def _commands_text(exported: Exported) -> str:
+    if not exported.commands:
         return ""
     lines = "\n".join(shell_lines(exported, heading=False))
     return f"\nAs shell commands (`commands.sh`):\n\n```\n{lines}\n```\n"
@@ -189,7 +183,13 @@ def _publication(source: ArtifactSource | ProgramSource) -> str:
     return f"{source.url} (manifest sha256 {source.manifest_sha256})"
 
 
-def _without_run(text: str) -> str:
-    """Returns the page without the parts that are about running a program."""
-    head, _, rest = text.partition("## Run it")
-    return head + "## Files" + rest.partition("## Files")[2]
+def _run_text(status: str, exported: Exported, check: str | None) -> str:
+    """Returns the section about running the program."""
+    fields = {
+        "due": _DUE.get(status, "It is expected to end as recorded."),
+        "commands": _commands_text(exported),
+    }
+    text = filled(TEMPLATES / "readme_run.md.txt", fields)
+    if check:
+        text += f"Output of a run on the machine that exported it:\n\n```\n{check}\n```\n\n"
+    return text

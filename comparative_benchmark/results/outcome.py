@@ -2,6 +2,7 @@
 
 import attrs
 
+from comparative_benchmark.backends.missing_packages import Absence
 from comparative_benchmark.judge.accuracy import Accuracy
 from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.machine.effective import EffectiveSettings
@@ -142,7 +143,11 @@ class TrialFacts:
 
 @attrs.define(kw_only=True)
 class TrialOutcome:
-    """All that is known when a trial has ended: the records of its processes, and how it ended."""
+    """All that is known when a trial has ended: the records of its processes, and how it ended.
+
+    Attributes:
+      absence: the modules that are not installed, for which it was not tried; None if it was tried.
+    """
 
     processes: list[ProcessRecord] = attrs.field(factory=list)
     facts: TrialFacts = attrs.field(factory=TrialFacts)
@@ -151,6 +156,7 @@ class TrialOutcome:
     timeline: str | None = None
     stop_reason: str | None = None
     wall_s: float = 0.0
+    absence: Absence | None = None
 
     def add(self, record: ProcessRecord, wall_s: float = 0.0) -> None:
         """Adds the record of a process that has ended, and the time that it took."""

@@ -65,6 +65,9 @@ def _result(result: Result) -> Result:
         for name in ("log_file", "timeline", "reason", "traceback")
         if isinstance(value := getattr(result, name), str)
     }
+    if result.absence and result.absence.python is not None:
+        python = without_folders(result.absence.python)
+        changes["absence"] = attrs.evolve(result.absence, python=python)
     definition, where = result.definition, result.definition.environment
     if isinstance(where, EnvironmentName):
         where = attrs.evolve(where, python=without_folders(where.python))

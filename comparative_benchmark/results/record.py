@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import attrs
 from msgspec import UNSET, Meta, UnsetType
 
+from comparative_benchmark.backends.missing_packages import Absence
 from comparative_benchmark.backends.outputs import OutputMode
 from comparative_benchmark.judge.accuracy import Accuracy
 from comparative_benchmark.judge.verification import Verification
@@ -656,7 +657,11 @@ class ProfileRecord:
 
 @attrs.frozen(kw_only=True)
 class Result:
-    """One trial: a case by one competitor on one device, and how it came out."""
+    """One trial: a case by one competitor on one device, and how it came out.
+
+    Attributes:
+      absence: the modules that are not installed, if it was not tried for that.
+    """
 
     run_id: Text
     definition: Definition
@@ -670,6 +675,7 @@ class Result:
     phase: str | UnsetType | None = UNSET
     reason: str | UnsetType | None = UNSET
     traceback: str | UnsetType | None = UNSET
+    absence: Absence | UnsetType = UNSET
 
     def __attrs_post_init__(self) -> None:
         found = self.measured

@@ -40,7 +40,7 @@ print(json.dumps({
 
 
 class UnusableEnvironmentError(ValueError):
-    """An environment cannot be used; the message says why and what to type."""
+    """An environment cannot be used; the message, after the option's name, gives the remedy."""
 
 
 @attrs.frozen(kw_only=True)
@@ -91,12 +91,12 @@ def interpreters(text: str) -> dict[str, str]:
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, separator, path = item.partition("=")
         if not separator or not name.isidentifier() or not path:
-            raise UnusableEnvironmentError(f"--env {item!r} is not NAME=PATH")
+            raise UnusableEnvironmentError(f"{item!r} is not NAME=PATH")
         if name in found:
-            raise UnusableEnvironmentError(f"--env names {name!r} twice")
+            raise UnusableEnvironmentError(f"names {name!r} twice")
         found[name] = _interpreter(name, Path(path).expanduser())
     if not found:
-        raise UnusableEnvironmentError("--env names no environment: give NAME=PATH[,NAME=PATH]")
+        raise UnusableEnvironmentError("names no environment: give NAME=PATH[,NAME=PATH]")
     return found
 
 
@@ -108,7 +108,7 @@ def _interpreter(name: str, path: Path) -> str:
     python = path / "bin" / "python" if path.is_dir() else path
     if not shutil.which(python):
         raise UnusableEnvironmentError(
-            f"--env {name}={path}: no interpreter there; make one with `python -m venv {path}`"
+            f"{name}={path}: no interpreter there; make one with `python -m venv {path}`"
         )
     return str(python.absolute())
 
@@ -132,12 +132,12 @@ def _inspect(name: str, python: str) -> Environment:
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         words = str(getattr(error, "stderr", "") or error).strip().splitlines()
         raise UnusableEnvironmentError(
-            f"--env {name}: {python} does not run ({words[-1] if words else error})"
+            f"{name}: {python} does not run ({words[-1] if words else error})"
         ) from error
     version = ".".join(map(str, told["version"]))
     if tuple(told["version"]) < _OLDEST_PYTHON:
         oldest = ".".join(map(str, _OLDEST_PYTHON))
-        reason = f"--env {name}: Python {version} there, {oldest} is the oldest"
+        reason = f"{name}: Python {version} there, {oldest} is the oldest"
         raise UnusableEnvironmentError(reason)
     _check_harness(name, python, told["missing"])
     return Environment(
@@ -154,6 +154,6 @@ def _check_harness(name: str, python: str, missing: Sequence[str]) -> None:
     if lacking:
         packages = " ".join(module.replace("_", "-") for module in lacking)
         raise UnusableEnvironmentError(
-            f"--env {name}: workers need {', '.join(lacking)} there; "
+            f"{name}: workers need {', '.join(lacking)} there; "
             f"run {python} -m pip install {packages}"
         )

@@ -70,5 +70,5 @@ def take(
 
 def _reason(ended: SessionEnded) -> str:
     if ended.status is Status.UNSUPPORTED:  # nothing has failed
-        return ended.reason.removeprefix("UnsupportedError: ")
+        return ended.explanation
     return f"{ended.status.value}: {ended.reason}"

@@ -73,11 +73,16 @@ class Report(Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Failure(Report, frozen=True, kw_only=True, tag="error"):
-    """A command raised an exception."""
+    """A command raised an exception.
+
+    Attributes:
+      explanation: the message without the type of the exception; None if the message has no type.
+    """
 
     kind: Literal["unsupported", "out_of_memory", "failed"]
     phase: _Name
     message: _Reason
+    explanation: _Reason | None = None
     traceback: _Reason | None = None
 
     @property

@@ -55,6 +55,7 @@ def to_result(
         ),
         profile=outcome.profile or UNSET,
         timeline=outcome.timeline or UNSET,
+        absence=outcome.absence or UNSET,
         **ended,
     )
 

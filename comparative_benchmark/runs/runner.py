@@ -353,26 +353,13 @@ def _missing(trial: Trial, settings: RunSettings) -> SessionEnded | None:
     """Says why a trial is not tried: it is refused, or something that it needs is not installed."""
     if trial.refused is not None:
         return SessionEnded(Status.UNSUPPORTED, "prepare", trial.refused)
-    backend = trial.competitor.backend
-    if trial.competitor.recipe and trial.competitor.environment is None:
-        lacking = backend.absence_of_recipes()
-        if lacking is not None:
-            return SessionEnded(Status.UNSUPPORTED, "import", lacking)
-    missing = trial.competitor.missing_modules(
+    absence = trial.competitor.absence(
         trial.case.model.model_impl.framework_type, from_program=settings.exported_programs
     )
-    if not missing:
-        return None
-    reason, environment = backend.absence(missing), trial.competitor.environment
-    if environment is not None:
-        reason = (
-            f"{', '.join(missing)} not installed in the environment {environment.name}: "
-            f"{environment.python}"
-        )
-    return SessionEnded(Status.UNSUPPORTED, "import", reason)
+    return None if absence is None else SessionEnded.without(absence)
 
 
 def _ended(ended: SessionEnded) -> TrialOutcome:
     record = ProcessRecord()
     note_end(record, ended)
-    return TrialOutcome(processes=[record])
+    return TrialOutcome(processes=[record], absence=ended.absence)

@@ -22,6 +22,7 @@ from typing import Any, Self, TypeVar
 
 import attrs
 
+from comparative_benchmark.backends.missing_packages import Absence
 from comparative_benchmark.machine import memory, orphans
 from comparative_benchmark.machine.gpu_users import SESSION_VARIABLE
 from comparative_benchmark.results.record import Status
@@ -42,21 +43,39 @@ _KEPT_OF_A_FLOOD = 2**20  # bytes of the log
 
 
 class SessionEnded(Exception):  # noqa: N818  # an end is not always an error
-    """The worker failed or is gone."""
+    """The worker failed, is gone, or was not started."""
 
     def __init__(
-        self, status: Status, phase: str, reason: str, report: Report | None = None
+        self,
+        status: Status,
+        phase: str,
+        reason: str,
+        report: Report | None = None,
+        absence: Absence | None = None,
     ) -> None:
         super().__init__(reason)
         self.status = status
         self.phase = phase
         self.reason = reason
         self.report = report
+        self.absence = absence
 
     @classmethod
     def by(cls, failure: Failure) -> Self:
         """Returns the end that a worker reports itself."""
         return cls(failure.status, failure.phase, failure.message, failure)
+
+    @classmethod
+    def without(cls, absence: Absence) -> Self:
+        """Returns the end of a trial whose modules are not installed."""
+        return cls(Status.UNSUPPORTED, "import", absence.sentence, absence=absence)
+
+    @property
+    def explanation(self) -> str:
+        """The reason without the type of an exception."""
+        if isinstance(self.report, Failure) and self.report.explanation is not None:
+            return self.report.explanation
+        return self.reason
 
     @property
     def traceback(self) -> str | None:

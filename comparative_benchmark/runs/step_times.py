@@ -27,6 +27,5 @@ def take(
         answer = session.call(StepParts, iterations=iterations_for(latencies_ms))
         return answer.times, None
     except SessionEnded as ended:
-        reason = ended.reason.removeprefix("UnsupportedError: ")
         known = ended.status is Status.UNSUPPORTED  # nothing has failed
-        return (reason if known else f"{ended.status.value}: {ended.reason}"), ended
+        return ended.explanation if known else f"{ended.status.value}: {ended.reason}", ended

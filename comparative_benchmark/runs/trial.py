@@ -12,6 +12,7 @@ from comparative_benchmark.backends.api import (
     backends,
     get_backend,
 )
+from comparative_benchmark.backends.missing_packages import Absence
 from comparative_benchmark.judge import quantized_verification
 from comparative_benchmark.judge.quantized_verification import MIN_SQNR
 from comparative_benchmark.recipes import Chosen, RecipeError, chosen_among, own, parse
@@ -118,6 +119,30 @@ class Competitor:
         needed = self.backend.needed_modules(framework, program_compiler=compiler)
         return [name for name in needed if name in self.environment.missing]
 
+    def absence(
+        self, framework: ModelFrameworkType, *, from_program: bool = False
+    ) -> Absence | None:
+        """Returns the absence of modules that it needs, also for its recipe; None if it can run.
+
+        Args:
+          framework: of the model.
+          from_program: whether published programs are wanted.
+        """
+        if self.recipe and self.environment is None:
+            absence = self.backend.absence_of_recipes()
+            if absence is not None:
+                return absence
+        missing = self.missing_modules(framework, from_program=from_program)
+        if not missing:
+            return None
+        if self.environment is None:
+            return self.backend.absence(missing)
+        return Absence(
+            modules=tuple(missing),
+            environment=self.environment.name,
+            python=self.environment.python,
+        )
+
 
 @attrs.frozen(kw_only=True)
 class Trial:
@@ -201,8 +226,8 @@ def parse_competitors(text: str, accelerator: str) -> list[Competitor]:
 
 def installed_competitors(
     accelerator: str, *, variants: bool = True, models: Iterable[Model] = ()
-) -> tuple[list[Competitor], dict[str, str]]:
-    """Returns the usual competitors of all installed backends, and of the others how to get them.
+) -> tuple[list[Competitor], dict[str, Absence]]:
+    """Returns the usual competitors of all installed backends, and what the others lack.
 
     A backend counts as installed when it can run models of one framework at least.
 
@@ -213,7 +238,7 @@ def installed_competitors(
     """
     models = list(models)
     installed: list[Competitor] = []
-    absent: dict[str, str] = {}
+    absent: dict[str, Absence] = {}
     for backend in backends().values():
         missing = {framework: backend.missing_modules(framework) for framework in backend.modules}
         if all(missing.values()):
@@ -284,9 +309,9 @@ def _check_recipe(backend: BackendInfo, compiler: CompilerInfo, option: str) -> 
         hint = ""
         if backend.name == own.BACKEND and not is_one(option):
             # As the last resort: that takes a process.
-            if (reason := own.why_none(option)) is None:
+            if (refusal := own.why_none(option)) is None:
                 return
-            hint = f"; {guide_functions.told(reason)}{guide_functions.RECIPE_HINT}"
+            hint = f"; {refusal.clause}{guide_functions.RECIPE_HINT}"
         raise UnknownBackendError(
             f"{backend.name}:{compiler.name} has no option {option!r}; choices are {known} and "
             f"recipes: {error}{hint}"

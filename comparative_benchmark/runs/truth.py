@@ -66,9 +66,10 @@ def truth_of(trial: Trial) -> Truth:
                 )
     if not judges:
         raise ArtifactError(f"no backend computes the truth of {framework.value} models")
-    missing = ", ".join(judges[0].missing_modules(framework))
+    absence = judges[0].absence(judges[0].missing_modules(framework))
     raise ArtifactError(
-        f"the truth of a {framework.value} model needs {missing}: run {judges[0].install}"
+        f"the truth of a {framework.value} model needs {', '.join(absence.modules)}: "
+        f"run {absence.commands}"
     )
 
 

@@ -29,7 +29,7 @@ from comparative_benchmark.results.record import (
 )
 from comparative_benchmark.results.roofs import shares_of_roof
 from comparative_benchmark.roofline.ceilings import Ceilings
-from comparative_benchmark.stats.analysis import Interval, latency_interval
+from comparative_benchmark.stats.analysis import Interval, Verdict, latency_interval
 from comparative_benchmark.terminal import again
 from comparative_benchmark.terminal.columns import Column, FittedTable, fitted
 from comparative_benchmark.terminal.compare_views import (
@@ -49,7 +49,11 @@ _STYLES = {
     EXPECTED: "yellow",
 }
 _FAILED_STYLE = "red"
-_VERDICT_STYLES = {"faster": "green", "slower": "red", "unclear": "yellow"}
+_VERDICT_STYLES = {
+    Verdict.FASTER: "green",
+    Verdict.SLOWER: "red",
+    Verdict.UNCLEAR: "yellow",
+}
 # Columns of `cbs compare` by the order in which they are dropped; the others are always shown.
 _COMPARISON_RANKS = {
     "baseline ms": 3,
@@ -380,7 +384,7 @@ def comparison_table(comparisons: Sequence[Comparison], *, width: int = NO_LIMIT
     columns = [
         Column(
             heading=heading,
-            cells=[_coloured(cell) for cell in column] if heading == "verdict" else column,
+            cells=list(map(_coloured, comparisons)) if heading == "verdict" else column,
             rank=_COMPARISON_RANKS.get(heading, 0),
             right=heading in _RIGHT,
             least=_LEAST_REASON if heading == "why" else None,
@@ -440,8 +444,8 @@ def _verdict(case: Case, comparison: Comparison | None, baseline: str) -> tuple[
         # Not ranked with the others, e.g. because it computes in another precision.
         apart = comparison is not None and comparison.fate is Fate.INCOMPARABLE
         return "-", Text(comparison.verdict.value if comparison and apart else "-")
-    return speedup_text(comparison.ratio), _coloured(comparison.word)
+    return speedup_text(comparison.ratio), _coloured(comparison)
 
 
-def _coloured(verdict: str) -> Text:
-    return Text(verdict, style=_VERDICT_STYLES.get(verdict.partition(" ")[0], ""))
+def _coloured(comparison: Comparison) -> Text:
+    return Text(comparison.word, style=_VERDICT_STYLES.get(comparison.verdict, ""))

@@ -1,15 +1,17 @@
 """TensorFlow: compiled by XLA, as a graph, and eager."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
-from comparative_benchmark.backends.remedies import install
+from comparative_benchmark.backends.remedies import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
+from openxla.benchmark.extras import install_command
 
 BACKEND = BackendInfo(
     name="tf_xla",
     implementation="comparative_benchmark.tf_xla.backend:TfXla",
     level="framework_level",
     modules={ModelFrameworkType.TF_V2: ("tensorflow", "keras")},
-    install=install("tf_xla", "tf-xla"),
+    install=install_command("tf-xla"),
+    setup_script=setup_script("tf_xla"),
     compilers=(
         CompilerInfo(name="xla", description="tf.function(jit_compile=True)", trains=True),
         CompilerInfo(

@@ -1,8 +1,9 @@
 """TFLite files in the LiteRT interpreter, given, or converted from JAX and TensorFlow."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
-from comparative_benchmark.backends.remedies import install
+from comparative_benchmark.backends.remedies import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
+from openxla.benchmark.extras import install_command
 
 _OPTIONS = ("no-xnnpack",)
 
@@ -28,7 +29,8 @@ BACKEND = BackendInfo(
         ModelFrameworkType.JAX: ("ai_edge_litert", "tensorflow", "jax", "flax"),
         ModelFrameworkType.TF_V2: ("ai_edge_litert", "tensorflow", "keras"),
     },
-    install=install("tflite"),
+    install=install_command("all"),
+    setup_script=setup_script("tflite"),
     compilers=(
         CompilerInfo(
             name="native",

@@ -50,12 +50,11 @@ def _lacking(lack: Lack, error: BaseException, folder: Path, packages: Path | No
         return _of_base(lack.module, folder) if isinstance(error, ImportError) else None
     remedy = lack.remedy
     listed = requirements_beside(folder, folder, lack)
-    if (folder / "install.py").is_file() and packages is None and "--no-deps" not in remedy:
+    if (folder / "install.py").is_file() and packages is None and not lack.belongs_to_pytorch:
         remedy = "pass --install to run the folder's install.py in a separate environment"
-    importer = importer_of(error, _BASE)
     return lack.sentence(
         requirements=f"{folder.name}/{listed.name}" if listed else None,
-        importer=folder.name if importer == "it" else importer,
+        importer=importer_of(error, _BASE) or folder.name,
         remedy=remedy,
     )
 

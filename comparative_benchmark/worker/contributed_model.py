@@ -89,10 +89,9 @@ def why_unsupported(
         lack = lack_of(one)
         if lack is not None and lack.package != code.package:
             listed = requirements_beside(code.folder, code.top, lack)
-            importer = importer_of(one, code.package)
             return lack.sentence(
                 requirements=str(listed.relative_to(code.top.parent)) if listed else None,
-                importer="the model" if importer == "it" else importer,
+                importer=importer_of(one, code.package) or "the model",
                 remedy=lack.remedy,
             )
         named = any(kind.__name__ in offline.ERRORS for kind in type(one).__mro__)

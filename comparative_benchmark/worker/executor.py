@@ -410,6 +410,7 @@ class Executor:
             "kind": "unsupported" if reason else _kind_of(error),
             "phase": phase,
             "message": reason or _told(error),
+            "explanation": None if reason else _explanation(error),
             "traceback": "".join(traceback.format_exception(error))[-20000:],
             **self._report(),
         }
@@ -433,6 +434,10 @@ def _told(error: Exception) -> str:
     if first is error or not isinstance(error, ImportError):
         return text
     return f"{text} (for {type(first).__name__}: {first})"[:4000]
+
+
+def _explanation(error: Exception) -> str | None:
+    return str(error).strip()[:4000] if isinstance(error, UnsupportedError) else None
 
 
 def _kind_of(error: Exception) -> str:

@@ -1,8 +1,9 @@
 """XLA programs through the PJRT client of jaxlib, without a framework."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
-from comparative_benchmark.backends.remedies import install
+from comparative_benchmark.backends.remedies import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
+from openxla.benchmark.extras import install_command
 
 # Where compiled programs are kept for the next process.
 CACHE_VARIABLE = "CBS_XLA_HLO_CACHE_DIR"
@@ -18,7 +19,8 @@ BACKEND = BackendInfo(
     },
     reference="comparative_benchmark.backends.program_reference:compute",
     judges=(ModelFrameworkType.STABLEHLO,),
-    install=install("xla_hlo"),
+    install=install_command("all"),
+    setup_script=setup_script("xla_hlo"),
     compilers=(
         CompilerInfo(name="stablehlo", description="from a portable StableHLO artifact"),
         CompilerInfo(name="hlo-text", description="from HLO text", default=False),

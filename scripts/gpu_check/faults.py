@@ -26,7 +26,7 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.machine.gpu_contention import NOT_KNOWN
+from comparative_benchmark.machine.gpu_contention import Ends, reports_users
 from comparative_benchmark.results.record import Contention, Result, Status
 from comparative_benchmark.results.store import ResultsFile, write_atomically
 from openxla.benchmark import devices, testdata
@@ -262,7 +262,7 @@ def judge_foreign(results: Sequence[Result]) -> FaultResult:
     contention = (result.measured.contention if result else None) or Contention()
     noticed = contention.contended is True or bool(contention.contended_blocks)
     reasons = ", ".join(contention.reasons) or (result.reason if result else None) or None
-    unknowable = contention.contended is None and NOT_KNOWN in str(reasons)
+    unknowable = contention.contended is None and result is not None and _hides_users(result)
     recorded = "contended" if noticed else "unknown" if unknowable else "not noticed"
     return FaultResult(
         fault=FOREIGN,
@@ -271,6 +271,17 @@ def judge_foreign(results: Sequence[Result]) -> FaultResult:
         phase=(result.phase or None) if result else None,
         reason=reasons,
         right=result is not None and result.status is Status.OK and (noticed or unknowable),
+    )
+
+
+def _hides_users(result: Result) -> bool:
+    """Returns whether the driver did not report, for a block, which processes used the GPU."""
+    return any(
+        block.conditions is not None
+        and block.conditions.gpus_at_end
+        and not reports_users(Ends(block.conditions.gpus_at_start, block.conditions.gpus_at_end))
+        for process in result.measured.processes or ()
+        for block in process.blocks
     )
 
 

@@ -64,7 +64,12 @@ class Outcome:
 
 @attrs.frozen(kw_only=True)
 class Tests:
-    """Results of pytest: a number, and the names of other tests with their reasons."""
+    """Result of a run of pytest.
+
+    Attributes:
+      failed: names of tests, each with its reason.
+      skipped: reasons, one of each skipped test.
+    """
 
     passed: int
     failed: tuple[str, ...]
@@ -264,7 +269,7 @@ def _test_results(path: Path) -> Tests | None:
         if problem is not None:
             failed.append(f"{name}: {_short(problem.get('message'))}")
         elif skip is not None:
-            skipped.append(f"{name}: {_short(skip.get('message'))}")
+            skipped.append(_short(skip.get("message")))
         else:
             passed += 1
     return Tests(passed=passed, failed=tuple(failed), skipped=tuple(skipped))

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from comparative_benchmark.backends.api import backends
 from comparative_benchmark.results.record import CompileProcess, Result
 from comparative_benchmark.terminal.compare_views import speedup_text
 from comparative_benchmark.terminal.markdown_text import escaped, row
@@ -77,8 +78,11 @@ def _matrix(seen: Observations) -> list[str]:
 
 
 def _is_foreign(cell: Mapping[str, Any]) -> bool:
-    """Whether the competitor does not support the framework at all."""
-    return cell["status"] == "unsupported" and "look there for this workload" in cell["reason"]
+    """Returns whether the backend takes no models of that framework."""
+    backend = backends().get(str(cell["competitor"]).partition(":")[0])
+    if cell["status"] != "unsupported" or backend is None:
+        return False
+    return cell["framework"] not in {framework.value for framework in backend.suite_frameworks}
 
 
 def _column(cell: Mapping[str, Any]) -> str:
@@ -206,9 +210,9 @@ def _tests(seen: Observations) -> list[str]:
     if tests is None:
         return []
     counts = f"{tests.passed} passed, {len(tests.failed)} failed, {len(tests.skipped)} skipped"
-    # One reason skips many tests.
-    reasons = Counter(text.partition(": ")[2] for text in tests.skipped)
-    skips = [f"- {count} skipped: {escaped(reason)}" for reason, count in reasons.items()]
+    # Many tests are skipped for one reason.
+    reasons = Counter(tests.skipped).items()
+    skips = [f"- {count} skipped: {escaped(reason)}" for reason, count in reasons]
     return [counts, "", *(f"- {escaped(text)}" for text in tests.failed), *skips]
 
 

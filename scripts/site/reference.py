@@ -154,7 +154,10 @@ def _backends() -> str:
         models = ", ".join(framework.value for framework in info.modules)
         parts += [
             f"## {info.name}\n",
-            f"Models from {models}; measures at `{info.level}`. To install: `{info.install}`\n",
+            (
+                f"Models from {models}; measures at `{info.level}`. To install: "
+                f"`{info.absence(()).commands}`\n"
+            ),
             _table(
                 ["compiler", "description", "options"],
                 [

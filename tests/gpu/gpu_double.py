@@ -49,7 +49,7 @@ def matrix(path, *, wrong):
     ]
     lacking = {"relative_error": None, "allowed_relative_error": None, "case": "models/A/inputs/B"}
     foreign = {**cells[0], **lacking, "framework": "jax", "status": "unsupported"}
-    cells.append({**foreign, "reason": "pt_inductor takes pytorch: look there for this workload"})
+    cells.append({**foreign, "reason": "pt_inductor takes pytorch models"})
     absent = {**foreign, "competitor": "iree:cuda", "reason": "IREE finds no cuda device | <b>"}
     cells.append(absent)
     if wrong:

@@ -1,12 +1,15 @@
 """Judgement of planted faults, and of pairs whose ratio is known."""
 
 import json
+import os
 
 import attrs
 import pytest
+from nvml_double import Gpu, Nvml
 from results_support import completed
 
-from comparative_benchmark.machine.gpu_contention import NOT_KNOWN
+from comparative_benchmark.machine import conditions, nvml
+from comparative_benchmark.results.record import Block, Contention, Levels, Process
 from gpu_check import faults, races
 from gpu_check.faults import FAULTS, GOOD_CASE, model_name
 from gpu_check.races import EQUAL, SLOWER, Verdict
@@ -60,7 +63,6 @@ def test_a_fault_without_a_result_is_not_right(fault):
         ("ok", {"contended": True, "reasons": ["another process (pid 7) uses the GPU"]}, True),
         ("ok", {"contended": None, "contended_blocks": 3, "reasons": []}, True),
         ("ok", {"contended": False, "contended_blocks": 0, "reasons": []}, False),
-        ("ok", {"contended": None, "reasons": [f"{NOT_KNOWN}: the driver is mute"]}, True),
         ("ok", {}, False),
         ("crashed", {"contended": True, "reasons": []}, False),
     ],
@@ -70,6 +72,20 @@ def test_a_busy_neighbour_must_be_noticed_and_cost_nothing(status, contention, r
     found = faults.judge_foreign(_results([record]))
     assert found.right is right
     assert not faults.judge_foreign([]).right
+
+
+@pytest.mark.parametrize("pids", [None, (os.getpid(),)])
+def test_a_neighbour_that_the_driver_does_not_report_may_go_unnoticed(monkeypatch, pids):
+    monkeypatch.setattr(nvml, "library", lambda: Nvml(Gpu(pids=pids)))
+    before, after = conditions.take(gpu=True), conditions.take(gpu=True)
+    found = conditions.between(before, after, own_cpu_ms=1.0, wall_ms=1.0, threads=1)
+    [result] = _results([{"status": "ok"}])
+    process = Process(blocks=(Block(latencies_ms=(1.0,), conditions=found),))
+    measured = attrs.evolve(
+        result.measured, processes=(process,), contention=Contention(contended=None)
+    )
+    result = attrs.evolve(result, metrics=Levels(framework_level=measured))
+    assert faults.judge_foreign([result]).right is (pids is None)
 
 
 def test_planted_models_share_the_workload_of_the_good_one():

@@ -190,7 +190,7 @@ def test_what_is_not_installed_is_what_to_try():
         "iree:llvm-cpu",
         status="unsupported",
         phase="import",
-        reason="iree.compiler not installed; run ./setup_venv.sh, or pip install -e '.[iree]'",
+        absence={"modules": ["iree.compiler"], "install": "pip install -e '.[iree]'"},
     )
     lines = said(FAST, lacking, absent="not installed: tflite (pip install x)")
     assert "More backends are not installed: iree (pip install -e '.[iree]')." in lines

@@ -7,12 +7,13 @@ import pytest
 from report_support import document, record
 from results_support import decoded
 
+from comparative_benchmark.backends.missing_packages import Absence
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.codec import read_document
+from comparative_benchmark.results.published import published
 from comparative_benchmark.runs.trial import installed_competitors
 from comparative_benchmark.stats.analysis import Verdict
-from comparative_benchmark.terminal import not_installed
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.tables import results_table
 from openxla.benchmark.def_types import ModelFrameworkType
@@ -22,10 +23,14 @@ EAGER, XLA, INDUCTOR = "pt_inductor:eager", "jax_xla:xla", "pt_inductor:inductor
 LABEL = "label-w1"
 
 
-def absent(competitor, reason, name="w1", phase="import"):
+def script(extra):
+    return {"setup_script": "./some/setup_venv.sh", "install": f"pip install -e '.[{extra}]'"}
+
+
+def absent(competitor, name="w1", **absence):
     """A record of a trial whose packages are not installed."""
-    found = record(name, competitor, status="unsupported", reason=reason)
-    return {**found, "phase": phase}
+    found = record(name, competitor, status="unsupported", reason="see its absence")
+    return {**found, "phase": "import", "absence": {"modules": ["a", "b"], **absence}}
 
 
 def cases(*records):
@@ -38,18 +43,16 @@ def shown(capsys, *records, **options):
 
 
 def test_what_is_not_installed_has_one_line_and_no_rows(capsys):
-    def script(extra):
-        return f"a, b not installed; run ./some/setup_venv.sh, or pip install -e '.[{extra}]'"
-
     records = [
         record("w1", EAGER),
         record("w1", XLA),
-        *(absent("iree:llvm-cpu", script("all"), name) for name in ("w1", "w2")),
-        absent("openvino:latency", script("all")),
-        absent("tf_xla:xla", script("tf_xla")),
-        absent("other:it", "c not installed; run pip install c"),
-        absent("jax_xla:other", "tensorflow not installed; run pip install tensorflow"),
-        absent("late:one", "d not installed in the environment old: /a/python"),
+        *(absent("iree:llvm-cpu", name, **script("all")) for name in ("w1", "w2")),
+        absent("openvino:latency", **script("all")),
+        absent("tf_xla:xla", **script("tf_xla")),
+        absent("other:it", install="pip install c"),
+        absent("jax_xla:other", install="pip install tensorflow"),
+        absent("onnx:recipe", modules=["c", "d"], install="pip install d", recipes_of="onnx"),
+        absent("late:one", modules=["d"], environment="old", python="/a/python"),
     ]
     out = shown(capsys, *records, baseline=EAGER)
     (line,) = [line for line in out.splitlines() if "not installed" in line]
@@ -57,6 +60,7 @@ def test_what_is_not_installed_has_one_line_and_no_rows(capsys):
         "not installed: iree, openvino (pip install -e '.[all]'), "
         "tf_xla (pip install -e '.[tf_xla]'), other (pip install c), "
         "jax_xla for jax models (pip install tensorflow), "
+        "c, d for recipes of onnx (pip install d), "
         "late (d in the environment old: /a/python)"
     )
     assert out.count("openvino") == 1
@@ -65,14 +69,18 @@ def test_what_is_not_installed_has_one_line_and_no_rows(capsys):
     assert "over 1 of 1 cases" in out
 
 
-@pytest.mark.parametrize(
-    ("reason", "phase"),
-    [("no such operator", "import"), ("a not installed; run it", "compile")],
-)
-def test_what_is_unsupported_otherwise_keeps_its_row_and_its_reason(capsys, reason, phase):
-    out = shown(capsys, record("w1", EAGER), absent("iree:llvm-cpu", reason, phase=phase))
+def test_a_published_absence_names_no_folder():
+    found = absent("late:one", modules=["d"], environment="old", python="/home/me/old/bin/python")
+    [result] = published(decoded(document(found))).benchmarks
+    assert result.absence.python == ".../python"
+
+
+@pytest.mark.parametrize("reason", ["no such operator", "a not installed; run it"])
+def test_what_is_unsupported_without_an_absence_keeps_its_row_and_its_reason(capsys, reason):
+    found = record("w1", "iree:llvm-cpu", status="unsupported", reason=reason)
+    out = shown(capsys, record("w1", EAGER), {**found, "phase": "import"})
     assert re.search(r"iree:llvm-cpu .* unsupported", out)
-    assert f"in {phase}: {reason}" in out
+    assert f"in import: {reason}" in out
     assert "not installed: iree" not in out
 
 
@@ -86,7 +94,10 @@ def test_a_run_of_nothing_that_is_installed_says_what_to_install(capsys, tmp_pat
     assert capsys.readouterr().out == line
     (kept,) = read_document(path).benchmarks
     assert kept.status.value == "unsupported"
-    assert not_installed.is_not_installed(kept)
+    assert kept.absence == Absence(
+        modules=("a_module_that_nobody_has",), install="pip install a-module-that-nobody-has"
+    )
+    assert kept.reason == kept.absence.sentence
 
 
 def test_what_takes_none_of_the_models_is_not_named_as_what_to_install(make_trial):

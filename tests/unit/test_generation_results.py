@@ -17,7 +17,7 @@ from comparative_benchmark.results.outcome import GenerationTimes, ProcessRecord
 from comparative_benchmark.results.record import Block, Phase, Status
 from comparative_benchmark.runs import generation_times, messages
 from comparative_benchmark.runs.generation_metrics import generation_metrics
-from comparative_benchmark.runs.messages import Generation
+from comparative_benchmark.runs.messages import Failure, Generation
 from comparative_benchmark.runs.recording import to_result
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.terminal.generation_table import generation_remarks, generation_table
@@ -199,7 +199,15 @@ def test_how_a_worker_ended_is_told_with_its_reason(tmp_path):
         (Status.UNSUPPORTED, "one program"),
         (Status.FAILED, "failed: UnsupportedError: one program"),
     ):
-        failure = SessionEnded(status, "generation_compile", "UnsupportedError: one program")
+        failure = SessionEnded.by(
+            Failure(
+                id=1,
+                kind=status.value,
+                phase="generation_compile",
+                message="UnsupportedError: one program",
+                explanation="one program",
+            )
+        )
         found, ended = generation_times.take(Worker(failure), tmp_path, [1.0], lambda _: RIGHT)
         assert ended is failure
         assert found.reason == reason

@@ -118,7 +118,7 @@ def test_backends_that_are_not_installed_are_told_and_left_out(monkeypatch):
     competitors, absent = installed_competitors("cpu")
     assert [str(item) for item in competitors if item.backend.name == "jax_xla"] == ["jax_xla:xla"]
     assert {item.backend.name for item in competitors} & set(absent) == set()
-    assert "torch not installed; run " in absent["pt_inductor"]
+    assert "torch" in absent["pt_inductor"].modules
 
 
 def test_all_stands_for_every_installed_backend():

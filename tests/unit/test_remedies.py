@@ -10,9 +10,8 @@ from comparative_benchmark.backends import remedies
 from comparative_benchmark.backends.api import UnknownBackendError, backends, get_backend
 from openxla.benchmark import extras
 
-EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
-    "optional-dependencies"
-]
+ROOT = Path(__file__).parents[2]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
 OWN = [
@@ -28,6 +27,7 @@ def test_each_backend_names_extras_that_there_are(name):
     assert set(backend.extras) <= set(EXTRAS)
     [extra] = re.findall(r"pip install -e '\.\[([^]]+)\]'", backend.install)
     assert extra in EXTRAS
+    assert (ROOT / str(backend.setup_script)).is_file()
 
 
 def test_no_extra_has_a_name_that_pip_before_23_3_does_not_know():
@@ -41,7 +41,8 @@ def test_an_installed_package_is_not_told_to_look_into_a_checkout(monkeypatch):
     monkeypatch.setattr(remedies, "checkout", lambda: None)
     monkeypatch.setattr(extras, "checkout", lambda: None)
     monkeypatch.setattr(extras, "_recorded", lambda: None)
-    assert remedies.install("jax_xla", "jax-xla") == "pip install 'common-benchmark-suite[jax-xla]'"
+    assert remedies.setup_script("jax_xla") is None
+    assert extras.install_command("jax-xla") == "pip install 'common-benchmark-suite[jax-xla]'"
 
 
 def test_a_misspelt_backend_or_compiler_gets_the_nearest():

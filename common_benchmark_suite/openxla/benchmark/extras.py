@@ -18,7 +18,10 @@ PACKAGE = "common-benchmark-suite"
 
 
 def install_command(extras: str) -> str:
-    """Returns the command that adds extras, e.g. `gcs` or `pt-inductor,report`."""
+    """Returns the command that adds extras, e.g. `gcs` or `pt-inductor,report`.
+
+    Their names have hyphens: pip before 23.3 ignores an extra with underscores.
+    """
     if checkout() is not None:
         return f"pip install -e '.[{extras}]'"
     return f"pip install {shlex.quote(requirement(extras) or f'{PACKAGE}[{extras}]')}"

@@ -43,10 +43,11 @@ for index, what in enumerate(imports):
             further_benchmarks([what], probed=True)
         else:
             EntryPoint(*what).load()
-        reason = None
+        reason, ends = None, False
     except BaseException as error:
         reason = f"{type(error).__name__}: {error}"[:1000].removesuffix(": ")
-    os.write(answers, json.dumps([index, reason]).encode() + b"\\n")
+        ends = isinstance(error, KeyboardInterrupt)
+    os.write(answers, json.dumps([index, reason, ends]).encode() + b"\\n")
 os._exit(0)
 """
 
@@ -58,7 +59,7 @@ class Plugin:
     Attributes:
       name: of the entry point.
       value: the object.
-      distribution: that registers it.
+      distribution: name of the one that registers it.
       built_in: whether that is this distribution.
     """
 
@@ -66,6 +67,14 @@ class Plugin:
     value: Any
     distribution: str
     built_in: bool
+
+
+@attrs.frozen
+class _Refusal:
+    """Why an import fails, and whether it ends the process that does it."""
+
+    reason: str
+    ends_process: bool
 
 
 @attrs.frozen
@@ -137,7 +146,9 @@ def reasons_against(points: Sequence[EntryPoint]) -> list[str | None]:
         return []
     names = [f"{point.group} {point.name} {_distribution(point)}" for point in points]
     plain = [(point.name, point.value, point.group) for point in points]
-    return _reasons(names, [_digest(_code_of(point.module), point) for point in points], plain)
+    digests = [_digest(_code_of(point.module), point) for point in points]
+    refusals = _refusals(names, digests, plain)
+    return [None if refusal is None else refusal.reason for refusal in refusals]
 
 
 def why_it_ends_processes(suite: str, sources: Iterable[Path] | None) -> str | None:
@@ -149,31 +160,31 @@ def why_it_ends_processes(suite: str, sources: Iterable[Path] | None) -> str | N
         is imported.
     """
     stamps = _code_of(suite) if sources is None else map(_stamp, sources)
-    [reason] = _reasons([f"suite {suite}"], [_digest(stamps, suite)], [suite])
-    return reason if reason and reason.startswith((_ENDED, "KeyboardInterrupt")) else None
+    [refusal] = _refusals([f"suite {suite}"], [_digest(stamps, suite)], [suite])
+    return refusal.reason if refusal and refusal.ends_process else None
 
 
-def _reasons(
+def _refusals(
     names: Sequence[str], digests: Sequence[str | None], imports: Sequence[Any]
-) -> list[str | None]:
+) -> list[_Refusal | None]:
     """Returns for each import why it fails; None if it succeeds, or succeeded before."""
     known = _known()
     pairs = enumerate(zip(names, digests, strict=True))
     waiting = [i for i, (name, digest) in pairs if digest is None or known.get(name) != digest]
-    unknown, reasons = list(waiting), dict[int, str | None]()
+    unknown, refusals = list(waiting), dict[int, _Refusal | None]()
     while waiting:
         answers = _probe([imports[index] for index in waiting])
-        reasons |= zip(waiting, answers, strict=False)
+        refusals |= zip(waiting, answers, strict=False)
         # The first one without an answer ended the child.
         waiting = waiting[len(answers) :]
-    good = {names[i]: digest for i in unknown if reasons[i] is None and (digest := digests[i])}
+    good = {names[i]: digest for i in unknown if refusals[i] is None and (digest := digests[i])}
     if good:
         with contextlib.suppress(OSError):
             write_atomically(_file(), json.dumps(known | good))
-    return [reasons.get(index) for index in range(len(names))]
+    return [refusals.get(index) for index in range(len(names))]
 
 
-def _probe(imports: Sequence[Any]) -> list[str | None]:
+def _probe(imports: Sequence[Any]) -> list[_Refusal | None]:
     """Imports in a child; returns an answer for each import up to the one that ended it."""
     read, write = os.pipe()
     with subprocess.Popen(
@@ -194,22 +205,24 @@ def _probe(imports: Sequence[Any]) -> list[str | None]:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
     answers = list(_answers(read))[: len(imports)]
-    return answers if len(answers) == len(imports) else [*answers, ended]
+    if len(answers) < len(imports):
+        answers.append(_Refusal(ended, ends_process=True))
+    return answers
 
 
-def _answers(descriptor: int) -> Iterator[str | None]:
+def _answers(descriptor: int) -> Iterator[_Refusal | None]:
     # Not to the end of the file: what an import has started may keep the pipe open.
     os.set_blocking(descriptor, False)
     with os.fdopen(descriptor, "rb") as pipe:
         content = pipe.read() or b""
     for position, line in enumerate(content.splitlines()):
         try:
-            index, reason = json.loads(line)
+            index, reason, ends = json.loads(line)
         except (ValueError, TypeError):
             return
         if index != position:
             return
-        yield None if reason is None else str(reason)
+        yield None if reason is None else _Refusal(str(reason), bool(ends))
 
 
 def _how(code: int) -> str:
@@ -218,7 +231,8 @@ def _how(code: int) -> str:
 
 
 def _plugin(point: EntryPoint, value: Any) -> Plugin:
-    return Plugin(point.name, value, _distribution(point), is_built_in(point))
+    distribution = point.dist.name if point.dist else point.module
+    return Plugin(point.name, value, distribution, is_built_in(point))
 
 
 def _distribution(point: EntryPoint) -> str:

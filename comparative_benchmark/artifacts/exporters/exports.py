@@ -98,7 +98,8 @@ def make(
         is_unsupported = ended.status is Status.UNSUPPORTED
         ending = Ending.UNSUPPORTED if is_unsupported else Ending.FAILED
         how = "" if is_unsupported else f" ({ended.status.value})"
-        reason = f"in {phase}{how}: {_without_paths(ended.reason, directory)}"
+        said = ended.explanation if is_unsupported else ended.reason
+        reason = f"in {phase}{how}: {_without_paths(said, directory)}"
         traceback = ended.traceback
     return Outcome(
         **facts,
@@ -235,5 +236,4 @@ def _files(kind: Kind, directory: Path) -> tuple[MadeFile, ...]:
 
 def _without_paths(reason: str, directory: Path) -> str:
     """Returns a reason without this machine's directories, shortened: it will be published."""
-    said = reason.removeprefix("UnsupportedError: ").replace(f"{directory}/", "")
-    return _DIRECTORIES.sub("", said)[:600]
+    return _DIRECTORIES.sub("", reason.replace(f"{directory}/", ""))[:600]

@@ -57,8 +57,7 @@ def plan(subject: Subject, types: Sequence[str]) -> Plan:
     possible = []
     for kind in found:
         if missing := [name for name in kind.modules[framework] if not is_installed(name)]:
-            how = get_backend(kind.backend).install
-            refusals[kind.name] = f"{', '.join(missing)} not installed; run {how}"
+            refusals[kind.name] = get_backend(kind.backend).absence(missing).sentence
         else:
             possible.append(kind)
     return Plan(subject=subject, kinds=possible, refused=refusals)

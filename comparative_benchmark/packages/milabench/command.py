@@ -136,7 +136,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         named = interpreters(options.env) if options.env else {}
     except UnusableEnvironmentError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(f"--env {error}") from error
     code, results = running.run(
         chosen,
         base,

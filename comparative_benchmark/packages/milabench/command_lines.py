@@ -39,6 +39,7 @@ class Ended:
     Attributes:
       code: exit code; negative for a signal; None where its keeper was killed.
       reason: why we ended it; None if it ended by itself.
+      timed_out: whether we ended it because it took too long.
       stopped: whether it had asked to be stopped, as an early stop does.
       left: processes that it left behind, which were killed.
       isolated: whether it had no network; `network_tries`: how often it wanted one.
@@ -50,6 +51,7 @@ class Ended:
     log_file: Path
     code: int | None = None
     reason: str | None = None
+    timed_out: bool = False
     stopped: bool = False
     wall_s: float = 0.0
     cpu_s: float = 0.0

@@ -116,7 +116,8 @@ class _Watch:
                 if now >= self._until:
                     self._until = now + 3600.0
                     for run in self._runs:
-                        run.end(f"it took longer than {self._limits.duration_s:g} s")
+                        reason = f"it took longer than {self._limits.duration_s:g} s"
+                        run.end(reason, timed_out=True)
                 self._finish(now)
 
     def _read(self, number: int) -> None:

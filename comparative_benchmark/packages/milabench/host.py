@@ -28,9 +28,12 @@ def main() -> int:
         channel.current.say("unsupported", text=str(error) or "NotImplementedError")
         return 1
     except (Exception, SystemExit) as error:
+        # The suite knows the output of the commands that it ran.
+        ran_by_suite = isinstance(error, channel.CommandFailedError) and error.code is not None
         channel.current.say(
             "failed",
-            text=f"{type(error).__name__}: {error}",
+            text=str(error) if ran_by_suite else f"{type(error).__name__}: {error}",
+            ran_by_suite=ran_by_suite,
             traceback=traceback.format_exc()[-8000:],
         )
         return 1

@@ -110,9 +110,10 @@ class KeptCommand:
             os.close(number)
         self._log.close()
 
-    def end(self, reason: str | None) -> None:
+    def end(self, reason: str | None, *, timed_out: bool = False) -> None:
         """Asks the keeper to end the command, gently at first."""
-        self.ended.reason = self.ended.reason or reason
+        if not self.ended.reason:
+            self.ended.reason, self.ended.timed_out = reason, timed_out
         if self._life_open:
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._life, b"t")

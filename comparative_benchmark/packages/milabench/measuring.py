@@ -172,8 +172,8 @@ def _how_it_ended(ended: Ended, steady: Steady) -> tuple[Status, str | None]:
     observed = ended.observed
     network = f"; {found}" if (found := _network(ended)) else ""
     if ended.reason:
-        timeout = ended.reason.startswith("it took longer")
-        return (Status.TIMEOUT if timeout else Status.FAILED), ended.reason + network
+        status = Status.TIMEOUT if ended.timed_out else Status.FAILED
+        return status, ended.reason + network
     if ended.code != 0 and not ended.stopped:
         words = f"; last output: {ended.last_words}" if ended.last_words else ""
         if ended.code is not None and ended.code < 0:

@@ -55,10 +55,13 @@ def compare(old: Document, new: Document, *, threshold: float) -> Scores:
     """Returns the speed of each benchmark relative to an older one, and the score of all."""
     before, after = _throughputs(old), _throughputs(new)
     comparisons = compare_documents(_only_rates(old), _only_rates(new), threshold=threshold)
+    names = {
+        (result.definition.workload.label, result.definition.competitor): script_name(result)
+        for result in (*old.benchmarks, *new.benchmarks)
+    }
     found = []
     for item in comparisons:
-        _, at, environment = item.competitor.partition("@")
-        name = item.label.partition(", time per ")[0] + at + environment
+        name = names[item.label, item.competitor]
         known = after.get(name) or before.get(name)
         found.append(
             Scored(

@@ -126,16 +126,17 @@ class Talk:
         elif kind in ("failed", "unsupported"):
             self._done = True
             status = Status.FAILED if kind == "failed" else Status.UNSUPPORTED
-            self._outcome.fail(status, self._with_last_words(told["text"]), told.get("traceback"))
+            text = told["text"]
+            if told.get("ran_by_suite"):
+                text = self._with_last_words(text)
+            self._outcome.fail(status, text, told.get("traceback"))
         elif kind == "done":
             self._done = True
 
     def _with_last_words(self, text: str) -> str:
         last = self._outcome.ended[-1] if self._outcome.ended else None
-        if last is None or "exit code" not in text:
-            return text
-        why = last.reason or last.last_words
-        return f"{text.removeprefix('CommandFailedError: ')}{f': {why}' if why else ''}"
+        why = last and (last.reason or last.last_words)
+        return f"{text}: {why}" if why else text
 
     def _execute(self, wanted: "Sequence[_Wanted]") -> list[int]:
         running = self._phase == RUN

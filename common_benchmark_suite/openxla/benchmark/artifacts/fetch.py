@@ -79,7 +79,8 @@ class FetchError(StoreError):
         self.errors, self.fetched = dict(errors), list(fetched)
         lines = [f"{len(self.errors)} could not be fetched:"]
         for name, error in list(self.errors.items())[:_MOST_LISTED]:
-            is_named = name.partition(" (")[0] in str(error)
+            # The message of a StoreError names its object.
+            is_named = isinstance(error, StoreError)
             lines.append(f"  {error}" if is_named else f"  {name}: {error}")
         if len(self.errors) > _MOST_LISTED:
             lines.append(f"and {len(self.errors) - _MOST_LISTED} more")

@@ -11,10 +11,45 @@ from openxla.benchmark.brought.candidates import Candidate, Definitions
 UNKNOWN = "TYPE[SIZES]"
 # Layers that keep the shape and type of their input.
 _SAME = re.compile(r"torch\.nn\.(Identity|Dropout\d?d?|ReLU6?|GELU|SiLU|Tanh|Sigmoid|Softplus)")
-_SPATIAL = ("LENGTH", "HEIGHT,WIDTH", "DEPTH,HEIGHT,WIDTH")
+_SPATIAL = (("LENGTH",), ("HEIGHT", "WIDTH"), ("DEPTH", "HEIGHT", "WIDTH"))
 # A shape annotation of jaxtyping, e.g. `Float[Tensor, "batch 16"]`.
 _JAXTYPING = re.compile(r"(?:\w+\.)*Float(?:32)?\[[^,]+, *['\"]([\w ]+)['\"]\]")
 _DEPTH = 6
+
+
+@attrs.frozen
+class Spec:
+    """The type and sizes of an input; `str` gives the text of `--input`.
+
+    Attributes:
+      data_type: e.g. `f32`.
+      sizes: numbers, `batch`, and names in capitals of sizes that the user chooses.
+      below: limit of the values; None for no limit.
+    """
+
+    data_type: str
+    sizes: tuple[str, ...]
+    below: int | None = None
+
+    def __str__(self) -> str:
+        limit = "" if self.below is None else f"<{self.below}"
+        return f"{self.data_type}[{','.join(self.sizes)}]{limit}"
+
+    @property
+    def open_sizes(self) -> list[str]:
+        """The sizes that the user chooses."""
+        return [size for size in self.sizes if size.isupper()]
+
+
+@attrs.frozen
+class Argument:
+    """A required argument; `str` gives the text of `--input`, with `UNKNOWN` for no `spec`."""
+
+    name: str | None
+    spec: Spec | None
+
+    def __str__(self) -> str:
+        return f"{f'{self.name}=' if self.name else ''}{self.spec or UNKNOWN}"
 
 
 @attrs.frozen(kw_only=True)
@@ -23,11 +58,11 @@ class Expected:
 
     Attributes:
       signature: as its definition has it, e.g. `x, mask=None`.
-      inputs: for each argument that is required, the text of `--input`; `UNKNOWN` if unknown.
+      inputs: the arguments that are required; they have names if one must be given by name.
     """
 
     signature: str
-    inputs: tuple[str, ...]
+    inputs: tuple[Argument, ...]
 
 
 def expected(definitions: Definitions, candidate: Candidate) -> Expected | None:
@@ -36,7 +71,7 @@ def expected(definitions: Definitions, candidate: Candidate) -> Expected | None:
         if candidate.made is None:
             return None
         found = _of_layer(definitions, candidate.made, definitions.integers(), _DEPTH)
-        return Expected(signature="", inputs=(found,)) if found else None
+        return Expected(signature="", inputs=(Argument(None, found),)) if found else None
     forward = definitions.forward(candidate.module)
     if forward is None:
         return None
@@ -44,14 +79,14 @@ def expected(definitions: Definitions, candidate: Candidate) -> Expected | None:
     inputs = _of_class(definitions, candidate.module, numbers, _DEPTH)
     # Arguments that are passed by name alone make all inputs need one.
     is_named = any(default is None for default in forward.args.kw_defaults)
-    texts = (f"{name}={text}" if is_named else text for name, text in inputs.items())
-    return Expected(signature=_signature(forward), inputs=tuple(texts))
+    arguments = (Argument(name if is_named else None, spec) for name, spec in inputs.items())
+    return Expected(signature=_signature(forward), inputs=tuple(arguments))
 
 
 def _of_class(
     definitions: Definitions, module: ast.ClassDef, numbers: Mapping[str, int], depth: int
-) -> dict[str, str]:
-    """Returns the text of `--input` for each required argument of a module."""
+) -> dict[str, Spec | None]:
+    """Returns each required argument of a module; None if its type and sizes are unknown."""
     forward = definitions.forward(module)
     if forward is None:
         return {}
@@ -63,26 +98,24 @@ def _of_class(
     found = {}
     for argument in required:
         layer = layers.get(_first_use(forward, argument.arg) or "")
-        found[argument.arg] = (
-            _annotated(argument)
-            or (layer and _of_layer(definitions, layer, numbers, depth - 1))
-            or UNKNOWN
+        found[argument.arg] = _annotated(argument) or (
+            _of_layer(definitions, layer, numbers, depth - 1) if layer else None
         )
     return found
 
 
 def _of_layer(
     definitions: Definitions, call: ast.Call, numbers: Mapping[str, int], depth: int
-) -> str | None:
-    """Returns the text of `--input` for the first argument of a layer; None if unknown."""
+) -> Spec | None:
+    """Returns the first argument of a layer; None if unknown."""
     name = definitions.whole_name(call.func)
     if depth == 0 or any(isinstance(argument, ast.Starred) for argument in call.args):
         return None
     if name in definitions.classes:
         module = definitions.classes[name]
         inner = _numbers(definitions, module, call, numbers)
-        texts = list(_of_class(definitions, module, inner, depth - 1).values())
-        return texts[0] if len(texts) == 1 and texts[0] != UNKNOWN else None
+        specs = list(_of_class(definitions, module, inner, depth - 1).values())
+        return specs[0] if len(specs) == 1 else None
     if name == "torch.nn.Sequential":
         layers = (a for a in call.args if isinstance(a, ast.Call))
         first = next(
@@ -96,14 +129,15 @@ def _of_layer(
     if size is None:
         return None
     if kind in ("Linear", "LayerNorm", "RMSNorm", "BatchNorm1d"):
-        return f"f32[batch,{size}]"
+        return Spec("f32", ("batch", f"{size}"))
     if library == "torch.nn" and kind == "Embedding":
-        return f"i64[batch,LENGTH]<{size}"
+        return Spec("i64", ("batch", "LENGTH"), below=size)
     if found := re.fullmatch(r"(?:Conv|ConvTranspose|BatchNorm)([123])d", kind):
-        return f"f32[batch,{size},{_SPATIAL[int(found[1]) - 1]}]"
+        return Spec("f32", ("batch", f"{size}", *_SPATIAL[int(found[1]) - 1]))
     if kind in ("LSTM", "GRU", "RNN") and library == "torch.nn":
         first = {k.arg: getattr(k.value, "value", None) for k in call.keywords}.get("batch_first")
-        return f"f32[batch,LENGTH,{size}]" if first is True else f"f32[LENGTH,batch,{size}]"
+        sizes = ("batch", "LENGTH") if first is True else ("LENGTH", "batch")
+        return Spec("f32", (*sizes, f"{size}"))
     return None
 
 
@@ -205,14 +239,14 @@ def _first_use(forward: ast.FunctionDef, argument: str) -> str | None:
     return None
 
 
-def _annotated(argument: ast.arg) -> str | None:
+def _annotated(argument: ast.arg) -> Spec | None:
     if argument.annotation is None:
         return None
     found = _JAXTYPING.fullmatch(ast.unparse(argument.annotation))
     if found is None:
         return None
     sizes = [word if word.isdecimal() else word.upper() for word in found[1].split()]
-    return f"f32[{','.join('batch' if size in ('B', 'BATCH') else size for size in sizes)}]"
+    return Spec("f32", tuple("batch" if size in ("B", "BATCH") else size for size in sizes))
 
 
 def _signature(forward: ast.FunctionDef) -> str:

@@ -117,7 +117,7 @@ class Brought:
     def _imported(self) -> ModuleType:
         self._find_own_modules()
         self._seed_all()
-        with self._told(f"importing {self.place.file.name}"):
+        with self._told(f"importing {self.place.file.name}", importing=True):
             if not self.place.dotted:
                 return import_file(self._name(), self.place.file)
             package, _, last = self.place.dotted.rpartition(".")
@@ -188,7 +188,7 @@ class Brought:
         return None
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _told(self, what: str, *, importing: bool = False) -> Iterator[None]:
         """Says where in the user's file something was raised."""
         try:
             with _as_script(self.place.file) as heard:
@@ -198,19 +198,15 @@ class Brought:
         except SystemExit as error:
             line = _line(error, self.place.file)
             where = f" (line {line})" if line else ""
-            way_out = (
-                _MOVE
-                if what.startswith("importing")
-                else "give its command-line arguments defaults"
-            )
+            way_out = _MOVE if importing else "give its command-line arguments defaults"
             raise BroughtError(
                 f"{what} ended the program{where}: {_last_words(error, heard.text)}; {way_out}"
             ) from error
         except Exception as error:
             text = f"{what} raised {told(error, self.place.file)}"
-            raise BroughtError(f"{text}{self._way_out(error, what)}") from error
+            raise BroughtError(f"{text}{self._way_out(error, importing=importing)}") from error
 
-    def _way_out(self, error: Exception, what: str) -> str:
+    def _way_out(self, error: Exception, *, importing: bool) -> str:
         """Returns the end of a message that names a remedy; empty without one."""
         file, root = self.place.file, self.place.root
         name = (getattr(error, "name", None) or "").partition(".")[0]
@@ -223,7 +219,7 @@ class Brought:
         is_hidden = loaded and _holds(root, name) and not Path(loaded).is_relative_to(root)
         if isinstance(error, ImportError) and is_hidden:
             return f"; {loaded} was imported instead of {root / name}: rename yours"
-        if what.startswith("importing"):
+        if importing:
             script = Definitions(outline(file), functions_are_models=False).script()
             return f"; {script.hint(file.name)}" if script.trains else ""
         return ""

@@ -181,12 +181,13 @@ class _Search:
         candidate = self._definitions.candidate(name)
         takes = expected(self._definitions, candidate) if candidate else None
         text = specs.EXAMPLES
-        if takes and not all(given.endswith(UNKNOWN) for given in takes.inputs):
-            words = " ".join(f"--input {shlex.quote(given)}" for given in takes.inputs)
+        known = [given.spec for given in takes.inputs if given.spec] if takes else []
+        if takes and known:
+            words = " ".join(f"--input {shlex.quote(str(given))}" for given in takes.inputs)
             text = f"e.g. cbs run {self._place.named(name, self._folder)} {words}"
-            if sizes := dict.fromkeys(re.findall(r"[\[,]([A-Z]{2,})", words.replace(UNKNOWN, ""))):
+            if sizes := dict.fromkeys(size for spec in known for size in spec.open_sizes):
                 text += f", with numbers for {' and '.join(sizes)}"
-            if UNKNOWN in words:
+            if len(known) < len(takes.inputs):
                 text += f", and with f32[1,16] or i32[1,16]<1000 or similar for {UNKNOWN}"
         similar = [n for n in self._file.names if _SIMILAR.search(n)]
         rename = f" (rename {similar[0]})" if similar else ""

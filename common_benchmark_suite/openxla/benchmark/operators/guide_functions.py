@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import attrs
+
 from openxla.benchmark import bounded, root, testdata
 from openxla.benchmark.def_types import (
     BenchmarkCase,
@@ -38,12 +40,27 @@ MODEL_HINT = (
 IMPLEMENTATION = "GUIDE_FUNCTION_PT"
 # By its name: this process must not import the framework.
 _MODELS = "openxla.benchmark.operators.guide_models"
-_NO_BRANCH = "it has no branch for it"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 # Imports of the file as it is shipped; another module may contain names.
 _OWN_IMPORTS = ("typing", "comparative_benchmark", "openxla", "torch", "torchao")
 # Importing the frameworks takes seconds, and they reserve memory for their libraries.
 _DEADLINE_S, _MEMORY_BYTES = 120.0, 32 << 30
+
+
+@attrs.frozen
+class Refusal:
+    """Why a function of the file makes nothing of a name.
+
+    Attributes:
+      error: that ended the attempt; None if the function does not know the name.
+    """
+
+    error: str | None = None
+
+    @property
+    def clause(self) -> str:
+        """The error for the middle of a message; empty without one."""
+        return f"{self.error}; " if self.error else ""
 
 
 def file() -> Path | None:
@@ -58,35 +75,26 @@ def may_be(name: str) -> bool:
     return path is not None and _may_know(path, name)
 
 
-def told(reason: str) -> str:
-    """Returns why a function made nothing, for the middle of a message; empty if it does not know.
-
-    Args:
-      reason: from `why_no_recipe` or `why_no_model`.
-    """
-    return "" if reason == _NO_BRANCH else f"{reason}; "
-
-
-def why_no_recipe(name: str) -> str | None:
+def why_no_recipe(name: str) -> Refusal | None:
     """Returns why `string_to_config()` makes no recipe of a name; None if it makes one."""
     return _asked(name, _recipe_probe, name)
 
 
-def why_no_model(name: str, shape: Sequence[int], data_type: str) -> str | None:
+def why_no_model(name: str, shape: Sequence[int], data_type: str) -> Refusal | None:
     """Returns why `create_model_and_input_data()` makes no model of a name; None if it does."""
     return _asked(name, _model_probe, name, tuple(shape), data_type)
 
 
-def _asked(name: str, probe: Any, *arguments: Any) -> str | None:
+def _asked(name: str, probe: Any, *arguments: Any) -> Refusal | None:
     path = file()
     if path is None or not _may_know(path, name):
-        return _NO_BRANCH
+        return Refusal()
     try:
-        answer: str | None = bounded.call(
+        answer: Refusal | None = bounded.call(
             probe, *arguments, deadline_s=_DEADLINE_S, memory_bytes=_MEMORY_BYTES
         )
     except (bounded.TooCostlyError, DefinitionError) as error:
-        return one_line(str(error))
+        return Refusal(one_line(str(error)))
     return answer
 
 
@@ -142,22 +150,22 @@ def config_of(name: str) -> Any:
     return None
 
 
-def _recipe_probe(name: str) -> str | None:
+def _recipe_probe(name: str) -> Refusal | None:
     try:
         found = config_of(name)
     except Exception as error:
-        return f"string_to_config() raised {type(error).__name__}: {error}"
-    return None if found is not None else _NO_BRANCH
+        return Refusal(f"string_to_config() raised {type(error).__name__}: {error}")
+    return None if found is not None else Refusal()
 
 
-def _model_probe(name: str, shape: tuple[int, int, int], data_type: str) -> str | None:
+def _model_probe(name: str, shape: tuple[int, int, int], data_type: str) -> Refusal | None:
     try:
         importlib.import_module(_MODELS).made(name, shape, data_type)
     except DefinitionError:  # from our function, for an unknown layer
-        return _NO_BRANCH
+        return Refusal()
     except Exception as error:
         m, k, n = shape
-        return (
+        return Refusal(
             f"create_model_and_input_data({name!r}, {m}, {k}, {n}) raised "
             f"{type(error).__name__}: {error}"
         )

@@ -6,7 +6,15 @@ from typing import Any
 
 
 class CommandFailedError(RuntimeError):
-    """A command that a benchfile relies on ended with another exit code than 0."""
+    """A command that a benchfile relies on failed.
+
+    Attributes:
+      code: its exit code if the suite ran it; None if the benchfile's process ran it.
+    """
+
+    def __init__(self, message: str, code: "int | None" = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Channel:

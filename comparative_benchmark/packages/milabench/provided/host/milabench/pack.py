@@ -102,7 +102,7 @@ class BasePackage:
         command = command_line(self, [*args], cwd=cwd, env=env, use_stdout=use_stdout)
         [code] = channel().execute([command])
         if code and self.phase != "run":
-            raise CommandFailedError(f"{' '.join(map(str, args))}: exit code {code}")
+            raise CommandFailedError(f"{' '.join(map(str, args))}: exit code {code}", code)
         return code
 
     async def python(self, *args: Any, **kwargs: Any) -> int:

@@ -117,7 +117,7 @@ def _run(lines: "list[Line]", *, measured: bool) -> "list[int]":
     codes = channel().execute(wanted)
     for line, code in zip(lines, codes):
         if code and line[0].phase != "run":
-            raise CommandFailedError(f"{' '.join(map(str, line[1]))}: exit code {code}")
+            raise CommandFailedError(f"{' '.join(map(str, line[1]))}: exit code {code}", code)
     return codes
 
 
