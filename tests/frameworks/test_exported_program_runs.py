@@ -509,7 +509,8 @@ def test_torchscript_runs_in_pytorch_and_through_its_exporters(files_of, program
     need("onnxruntime")
     files_of(FROM_A_FILE.format(source=TORCHSCRIPT), "torch")
     competitors = ("pt_inductor:eager", "pt_inductor:inductor", "onnxruntime:default")
-    inputs = ("--input", "f32[batch,3,8,8]", "--batch", "2")
+    # Dynamo leaves an operation on sizes to Python: in a smaller model it takes 5 % of the time.
+    inputs = ("--input", "f32[batch,3,96,96]", "--batch", "2")
     assert_proved(program_run("trace.pth", *inputs, backend=",".join(competitors)), *competitors)
     run = program_run("branches.pt", "--input", "f32[2,8]", backend=",".join(competitors[:2]))
     assert run.statuses["BRANCHES_FP32_PT pt_inductor:eager"] == "ok", run.out + run.err
