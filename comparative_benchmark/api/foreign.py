@@ -16,8 +16,8 @@ from comparative_benchmark.torchbench.folders import Folder
 from openxla.benchmark import devices
 
 # What runs where a user does not say: a folder as its authors wrote it, a case wherever it can.
-_FOLDERS = {"backend": "pt_inductor:eager", "device": devices.HOST_CPU.name}
-_CASES = {"backend": ALL_BACKENDS, "device": devices.HOST_CPU.name}
+_FOLDERS = {"backend": ("pt_inductor:eager",), "device": devices.HOST_CPU.name}
+_CASES = {"backend": (ALL_BACKENDS,), "device": devices.HOST_CPU.name}
 # What chooses among all that could run.
 _CHOOSING = ("name", "tag", "framework", "suite", "model", "torchbench")
 
@@ -39,7 +39,7 @@ def complete(options: argparse.Namespace, *, chosen: bool) -> None:
         )
     usual = _FOLDERS if getattr(options, "torchbench", None) else _CASES
     for name, value in usual.items():
-        if getattr(options, name) is None:
+        if not getattr(options, name):
             setattr(options, name, value)
 
 

@@ -328,18 +328,18 @@ def _check_one_process(trials: Sequence[Trial]) -> None:
 def _competitors(options: argparse.Namespace, device: DeviceSpec) -> list[Competitor]:
     accelerator = device.accelerator_type
     if hasattr(options, "compiler"):
-        return competitors_of(get_backend(options.backend), options.compiler or [], accelerator)
+        return competitors_of(get_backend(options.backend[0]), options.compiler or [], accelerator)
     environments = parse_environments(options.env) if options.env is not None else []
     if environments and options.run_in_process:
         raise UsageError("--env needs worker processes; omit --run-in-process")
-    return in_environments(parse_competitors(options.backend, accelerator), environments)
+    return in_environments(parse_competitors(",".join(options.backend), accelerator), environments)
 
 
 def _left_out(
     options: argparse.Namespace, device: DeviceSpec, cases: Sequence[BenchmarkCase]
 ) -> str:
     """Returns which backends that take a case `all` does not stand for, in a line; or nothing."""
-    if ALL_BACKENDS not in options.backend.split(","):
+    if ALL_BACKENDS not in options.backend:
         return ""
     models = [case.model for case in cases]
     _, absent = installed_competitors(device.accelerator_type, models=models)

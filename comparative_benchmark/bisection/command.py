@@ -15,17 +15,12 @@ from comparative_benchmark.bisection.from_options import Subject, bisect, bisect
 from comparative_benchmark.bisection.judging import Metric
 from comparative_benchmark.bisection.racing import RaceOracle
 from comparative_benchmark.bisection.recipes import Recipes, companions_of, lock_of
+from comparative_benchmark.request import EVAL
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.runs.trial import parse_competitors
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 from comparative_benchmark.terminal.console import Console
-from comparative_benchmark.terminal.options import (
-    EVAL,
-    EXIT_MISSING,
-    EXIT_OK,
-    UsageError,
-    find_device,
-)
+from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageError, find_device
 from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.workloads import workload_of
 

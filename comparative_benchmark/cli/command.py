@@ -271,7 +271,7 @@ def run_backend_main(backend: str, arguments: Sequence[str] | None = None) -> in
     hold_standard_streams()
     parser = Parser(prog="run_benchmarks.py", description=f"Runs benchmarks with {backend}.")
     _RUN._replace(options="terminal.run_options:add_run_benchmarks_arguments").add_options(parser)
-    parser.set_defaults(backend=backend)
+    parser.set_defaults(backend=(backend,))
     return _guarded(parser.parse_args(arguments))
 
 

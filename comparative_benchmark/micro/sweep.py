@@ -195,7 +195,7 @@ def _run_guide(options: argparse.Namespace) -> int:
             options.budget = max(0.0, budget_s - (time.monotonic() - started))
         options.device = device or model.device
         options.profile = profile or model.profiler or model.memory_profiler
-        options.backend = ",".join(guide.competitors(config, model))
+        options.backend = tuple(guide.competitors(config, model))
         if picture is not None and len(config.models) > 1:
             options.plot = picture.with_stem(f"{picture.stem}-{model.name}")
         code, results = _race(options, guide.cases_of(model))

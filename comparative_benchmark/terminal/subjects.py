@@ -5,7 +5,8 @@ import enum
 from collections.abc import Mapping
 from pathlib import Path
 
-from comparative_benchmark.terminal.options import EVAL, UsageError
+from comparative_benchmark.request import EVAL
+from comparative_benchmark.terminal.options import UsageError
 
 
 class Subject(enum.Enum):

@@ -129,13 +129,40 @@ def test_a_file_that_is_not_valid_is_refused_in_one_line(content, tmp_path):
         ({"backends": "none"}, "'none'"),
         ({"device": "toaster"}, "unknown device 'toaster'"),
         ({"iterations": 0}, "less than 1"),
-        ({"colour": "red"}, "unrecognized arguments: --colour"),
         ({"precision": 2}, "expected a number between 0 and 1"),
     ],
 )
 def test_what_cannot_be_is_an_exception_and_no_exit(arguments, words, tmp_path):
     with pytest.raises(cb.UsageError, match=words):
         cb.run("models/BERT_TINY_FP32_.+", **{"backends": "jax_xla", **arguments})
+
+
+def test_a_misspelt_option_is_a_type_error():
+    with pytest.raises(TypeError, match="colour"):
+        cb.run("models/BERT_TINY_FP32_.+", colour="red")
+
+
+def test_a_case_is_named_once():
+    with pytest.raises(cb.UsageError, match="both select cases"):
+        cb.run("models/BERT_TINY_FP32_.+", name="models/VIT.+")
+
+
+def test_a_dry_run_reports_trials_and_runs_none(tmp_path):
+    events, file = [], tmp_path / "r.json"
+    results = cb.run(
+        "models/BERT_TINY_FP32_PT_32XI32_BATCH1/.+",
+        backends=["pt_inductor:eager", "jax_xla"],
+        output=file,
+        dry_run=True,
+        progress=events.append,
+    )
+    assert len(results) == 0
+    assert not file.exists()
+    assert [e.text for e in events] == [
+        "jax_xla:xla supports none of the selected cases",
+        "would run: BERT_TINY_FP32_PT_32XI32_BATCH1 pt_inductor:eager",
+    ]
+    assert str(results)
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -64,7 +64,7 @@ def test_defaults(parse):
     options = parse("-o", "r.json", "-device", "host-cpu")
     assert options.timeout == 3600
     assert options.name is None
-    assert options.backend == "jax_xla"
+    assert options.backend == ("jax_xla",)
 
 
 def test_counts_are_the_seeds_where_the_seed_has_them(parse, request):
