@@ -6,10 +6,11 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
+from comparative_benchmark.api import live_models
 from comparative_benchmark.api.measuring import PlannedRun, measure, plan_run
 from comparative_benchmark.api.results import Comparisons, Results, compare_results
 from comparative_benchmark.request import (
@@ -61,8 +62,8 @@ class Progress:
 
 
 def run(  # noqa: D417 - RunRequest describes the options
-    model_or_path: str | os.PathLike[str] | None = None,
-    inputs: str | os.PathLike[str] | None = None,
+    model_or_path: object = None,
+    inputs: object = None,
     *,
     name: str | None = None,
     backends: str | Sequence[str] = (),
@@ -132,9 +133,11 @@ def run(  # noqa: D417 - RunRequest describes the options
     of the command line.
 
     Args:
-      model_or_path: your own model: `path/to/file.py:callable`, `package.module:callable`, a
-        Hugging Face directory or an exported program; or a name, as below.
-      inputs: folder with `input_0.npy`, `input_1.npy` ... to run the models on.
+      model_or_path: your own model: a `torch.nn.Module`, a JAX function or a Keras model of this
+        process, `path/to/file.py:callable`, `package.module:callable`, a Hugging Face directory or
+        an exported program; or a name, as below.
+      inputs: example inputs of a live model: a tuple of arguments, a dict of keyword arguments or
+        one array. For other models, a folder with `input_0.npy`, `input_1.npy` ...
       name: regular expression that must match the whole name of a case.
       backends: e.g. `jax_xla,pt_inductor:inductor+freezing`, or a sequence of such names; all
         installed backends by default, `pt_inductor:eager` for TorchBench folders.
@@ -147,19 +150,41 @@ def run(  # noqa: D417 - RunRequest describes the options
       DefinitionError, NoMatchError: the definitions are wrong, or no case has such a name.
     """
     given = {key: value for key, value in locals().items() if key in options()}
-    given["output"] = output or Path(tempfile.mkdtemp(prefix="cbs-")) / "results.json"
-    subject = name if model_or_path is None else os.fspath(model_or_path)
-    if subject is not None and is_model(subject):
-        given |= {"model": subject, "name": None if model_or_path is None else name}
-    elif model_or_path is not None and name is not None:
-        raise UsageError(f"{subject!r} and name={name!r} both select cases; omit one of them")
-    else:
-        given["name"] = subject
+    observer = _Reporter(progress)
+    given["output"] = Path(output or Path(tempfile.mkdtemp(prefix="cbs-"), "results.json"))
+    given |= _subject(model_or_path, inputs, name, given["output"], observer)
     try:
         request = RunRequest(**given)
     except RequestError as error:
         raise UsageError(str(error)) from error
-    return _measured(request, _Reporter(progress))
+    return _measured(request, observer)
+
+
+def _subject(
+    model_or_path: object, inputs: object, name: str | None, output: Path, observer: "_Reporter"
+) -> dict[str, Any]:
+    """Returns the fields of a request that select its cases; a live model is exported.
+
+    Raises:
+      UsageError: arguments exclude each other, or the model cannot be exported.
+    """
+    if model_or_path is not None and not isinstance(model_or_path, str | os.PathLike):
+        live = live_models.export(model_or_path, inputs, output.with_suffix(".models"))
+        observer.say(f"exported: {live.path}")
+        return {"model": str(live.path), "inputs": live.inputs}
+    if not isinstance(inputs, str | os.PathLike | None):
+        raise UsageError(
+            "inputs: only a live model takes arrays; pass a folder with input_0.npy ..., or "
+            "describe them with input="
+        )
+    if model_or_path is None:
+        return {"model": name, "name": None} if name is not None and is_model(name) else {}
+    subject = str(model_or_path)
+    if is_model(subject) or not isinstance(model_or_path, str):
+        return {"model": subject}
+    if name is not None:
+        raise UsageError(f"{subject!r} and name={name!r} both select cases; omit one of them")
+    return {"name": subject}
 
 
 def _measured(request: RunRequest, observer: "_Reporter") -> Results:
