@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         RunRequest,
         UsageError,
         compare,
+        list_backends,
+        list_cases,
         load,
         run,
     )
@@ -34,6 +36,8 @@ __all__ = [
     "RunRequest",
     "UsageError",
     "compare",
+    "list_backends",
+    "list_cases",
     "load",
     "run",
 ]

@@ -246,7 +246,7 @@ def _option(group: str, *flags: str, text: str, default: Any = None, **others: A
 
 @attrs.frozen(kw_only=True)
 class RunRequest:
-    """What to run, and how: one field for each option of `cbs run`.
+    """The description of a run: one field for each option of `cbs run`.
 
     Values are checked as on the command line. Text is accepted for each field, as the command line
     spells it: `batch="1,8"`, `memory_limit="8G"`; None stands for the default.
@@ -656,3 +656,8 @@ class RunRequest:
         text="seconds for the whole run, shared evenly by its trials (default: no limit). "
         "Workloads that do not fit are left out, the exit code is 4, and --resume continues",
     )
+
+    @property
+    def suites(self) -> tuple[str, ...]:
+        """Modules with cases, and folders of them, which are absolute."""
+        return (*self.suite_dir, *self.suite)

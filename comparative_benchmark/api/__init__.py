@@ -3,6 +3,7 @@
 import argparse
 import datetime
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from comparative_benchmark.results.record import Document, Result, Trigger
 from comparative_benchmark.runs.runner import execution_environment
 from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.stats.analysis import NOISE_THRESHOLD
+from comparative_benchmark.terminal.listing import list_backends, list_cases
 from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.brought import is_model
 
@@ -35,6 +37,8 @@ __all__ = [
     "RunRequest",
     "UsageError",
     "compare",
+    "list_backends",
+    "list_cases",
     "load",
     "run",
 ]
@@ -143,7 +147,8 @@ def run(  # noqa: D417 - RunRequest describes the options
         installed backends by default, `pt_inductor:eager` for TorchBench folders.
       device: name of a device.
       output: results file, which is added to; by default a new file in a temporary folder.
-      progress: called with each event.
+      progress: called with each event. In a notebook, events are printed by default;
+        `progress=lambda _: None` prints none.
 
     Raises:
       UsageError: an argument is invalid, or two of them exclude each other.
@@ -244,7 +249,8 @@ class _Reporter:
     """A `runner.Observer` that calls back."""
 
     def __init__(self, callback: Callable[[Progress], object] | None) -> None:
-        self._callback = callback
+        is_notebook = "ipykernel" in sys.modules
+        self._callback = _print if callback is None and is_notebook else callback
 
     def preparing(self, what: str) -> None:
         self._report(Progress(event="preparing", text=f"preparing {what}"))
@@ -266,3 +272,8 @@ class _Reporter:
     def _report(self, progress: Progress) -> None:
         if self._callback is not None:
             self._callback(progress)
+
+
+def _print(progress: Progress) -> None:
+    place = f"[{progress.position}/{progress.total}] " if progress.total else ""
+    print(f"{place}{progress.text}", flush=True)

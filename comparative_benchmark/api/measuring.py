@@ -257,7 +257,13 @@ def selected(options: argparse.Namespace) -> Selection:
             before=lambda *_: brought.remarks,
             after=_saving(definitions_to_save(options, brought)),
         )
-    cases = select(options)
+    cases = select(
+        options.name,
+        test=getattr(options, "test", "eval"),
+        tags=options.tag,
+        framework=options.framework,
+        suites=options.suite,
+    )
     if options.inputs is None:
         return Selection(cases=cases)
     try:

@@ -111,30 +111,38 @@ def set_root(options: argparse.Namespace) -> None:
         os.environ[ROOT_DIR_VARIABLE] = str(root.absolute())
 
 
-def select(options: argparse.Namespace) -> "list[BenchmarkCase]":
-    """Returns the cases that the options select.
+def select(
+    name: str | None,
+    *,
+    test: str = "eval",
+    tags: "Sequence[str]" = (),
+    framework: str | None = None,
+    suites: "Sequence[str]" = (),
+) -> "list[BenchmarkCase]":
+    """Returns cases of the catalogue and of further suites.
+
+    Args:
+      name: regular expression for the whole name, or part of a name; None for all.
+      test: `eval` for cases that compute outputs, `train` for those that take training steps.
+      tags: that cases must have.
+      framework: of the model; several are separated by commas.
+      suites: modules with ALL_BENCHMARKS, and absolute folders of definitions.
 
     Raises:
       UsageError: the expression is malformed.
       NoMatchError, DefinitionError: see `catalog` and `locked_cases`.
     """
-    from comparative_benchmark.request import EVAL, TRAIN
     from openxla.benchmark.artifacts import locked_cases
     from openxla.benchmark.comparative_suite import catalog
 
-    if getattr(options, "test", EVAL) == TRAIN:
-        cases = _training_cases(options.suite)
+    if test == "train":
+        cases = _training_cases(suites)
     else:
-        cases = locked_cases.with_urls(catalog.all_benchmarks(options.suite))
+        cases = locked_cases.with_urls(catalog.all_benchmarks(suites))
     try:
-        return catalog.select(
-            cases,
-            name=options.name,
-            tags=options.tag,
-            framework=options.framework,
-        )
+        return catalog.select(cases, name=name, tags=tags, framework=framework)
     except re.error as error:
-        raise UsageError(f"-name {options.name!r} is not a regular expression: {error}") from error
+        raise UsageError(f"-name {name!r} is not a regular expression: {error}") from error
 
 
 def _training_cases(suites: "Sequence[str]") -> "list[BenchmarkCase]":
