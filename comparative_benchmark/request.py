@@ -17,6 +17,9 @@ EVAL, TRAIN = "eval", "train"
 SELECTION, OWN_MODEL, FOLDERS = "selection", "your own model", "TorchBench folders"
 MEASUREMENT, FILES, LIMITS = "measurement", "files", "limits"
 
+# Fixed counts, if only one of them is given.
+WARMUP_ITERATIONS, ITERATIONS = 5, 100
+
 _METADATA = "option"
 _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 

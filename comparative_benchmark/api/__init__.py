@@ -1,6 +1,5 @@
 """The suite from Python; `import comparative_benchmark` gives the same names."""
 
-import argparse
 import datetime
 import os
 import sys
@@ -194,16 +193,9 @@ def _subject(
 
 def _measured(request: RunRequest, observer: "_Reporter") -> Results:
     command = ["comparative_benchmark.runs", *command_line(request)]
-    values = {
-        option.dest or name: getattr(request, name)
-        for name, (_, option) in options().items()
-        if name != "suite_dir"
-    }
-    values["suite"] = [*request.suite_dir, *request.suite]
-    namespace = argparse.Namespace(**values)
     if request.dry_run:
-        return _planned(plan_run(namespace, observer.say), observer, command)
-    measured = measure(namespace, observer, command=command)
+        return _planned(plan_run(request, observer.say), observer, command)
+    measured = measure(request, observer, command=command)
     return Results(read_document(request.output), path=request.output, baseline=measured.baseline)
 
 

@@ -328,7 +328,7 @@ def _guarded(options: argparse.Namespace) -> int:
     others = sys.unraisablehook
     sys.unraisablehook = partial(_ended_in_a_callback, others)
     try:
-        set_root(options)
+        set_root(getattr(options, "root_dir", None))
         with orphans.adopting():
             code: int = _resolve(options.handler)(options)
         # What cannot be written is told here, and not in a traceback at the exit.

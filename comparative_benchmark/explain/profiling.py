@@ -158,8 +158,9 @@ def _settings(trial: Trial, case: Case, options: argparse.Namespace) -> RunSetti
             "profile it on a machine of the same kind"
         )
     return settings_of(
-        options,
         trial.device,
+        timeout_s=options.timeout,
+        memory_bytes=options.memory_limit,
         cpus=cpus,
         threads=min(case.threads or default_threads().number, usable_cpus()),
         outputs=case.result.definition.outputs,

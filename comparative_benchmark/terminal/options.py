@@ -103,11 +103,11 @@ def check_place(path: Path, what: str) -> None:
         raise UsageError(f"{what} {path} cannot be written: {error}") from error
 
 
-def set_root(options: argparse.Namespace) -> None:
-    """Makes `--root-dir`, where it was given, the root of this process and of its workers."""
+def set_root(root: Path | None) -> None:
+    """Makes a directory the artifact root of this process and of its workers, unless it is None."""
     from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
-    if root := getattr(options, "root_dir", None):
+    if root is not None:
         os.environ[ROOT_DIR_VARIABLE] = str(root.absolute())
 
 

@@ -6,10 +6,13 @@ from typing import Any
 from comparative_benchmark.request import (
     FILES,
     FOLDERS,
+    ITERATIONS,
     LIMITS,
     MEASUREMENT,
     OWN_MODEL,
     SELECTION,
+    WARMUP_ITERATIONS,
+    RunRequest,
     options,
 )
 from comparative_benchmark.terminal.arguments import add_run_options, spellings
@@ -59,7 +62,25 @@ def add_run_benchmarks_arguments(parser: argparse.ArgumentParser) -> None:
         help="compiler, with options as in name+option; may be repeated (default: all usual "
         "compilers)",
     )
-    parser.set_defaults(baseline=None, compile_only=False, cpus=None, env=None)
+
+
+def request_from(parsed: argparse.Namespace) -> RunRequest:
+    """Returns the request of a parsed command line; options that it lacks have their defaults.
+
+    Each `--compiler` of `run_benchmarks.py` is a competitor, and its counts are fixed.
+    """
+    fields = options()
+    values: dict[str, Any] = {
+        name: getattr(parsed, option.dest or name, None)
+        for name, (_, option) in fields.items()
+        if option.dest not in fields  # values of --suite-dir are among those of --suite
+    }
+    if hasattr(parsed, "compiler"):
+        [backend] = parsed.backend
+        values["backends"] = [f"{backend}:{item}" for item in parsed.compiler or ()] or [backend]
+        if (parsed.warmup_iterations, parsed.iterations) == (None, None):
+            values |= {"warmup_iterations": WARMUP_ITERATIONS, "iterations": ITERATIONS}
+    return RunRequest(**values)
 
 
 def _of_groups(*groups: str) -> list[str]:

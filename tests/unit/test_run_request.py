@@ -11,7 +11,7 @@ import pytest
 import comparative_benchmark as cb
 from comparative_benchmark.request import RequestError, RunRequest, command_line, options
 from comparative_benchmark.terminal.options import Parser, UsageError
-from comparative_benchmark.terminal.run_options import add_run_arguments
+from comparative_benchmark.terminal.run_options import add_run_arguments, request_from
 
 ROOT = Path(__file__).parents[2]
 # One value of each field that takes more than a flag, as Python and as the command line give it.
@@ -73,9 +73,7 @@ def parser():
 
 def parsed(*words):
     """Returns the request that a command line stands for."""
-    values = vars(parser().parse_args([*words]))
-    values["backends"] = values.pop("backend")
-    return RunRequest(**values)
+    return request_from(parser().parse_args([*words]))
 
 
 def test_the_function_the_class_and_the_command_have_the_same_options():

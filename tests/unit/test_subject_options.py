@@ -19,9 +19,10 @@ from comparative_benchmark.api import foreign, run_command
 from comparative_benchmark.api.measuring import plan_run
 from comparative_benchmark.micro import options as micro_options
 from comparative_benchmark.micro import sweep
+from comparative_benchmark.request import RunRequest
 from comparative_benchmark.terminal import run_settings, subjects
 from comparative_benchmark.terminal.options import Parser, UsageError
-from comparative_benchmark.terminal.run_options import add_run_arguments
+from comparative_benchmark.terminal.run_options import add_run_arguments, request_from
 from comparative_benchmark.terminal.subjects import Subject
 from openxla.benchmark.brought import Wanted, definitions, found
 from openxla.benchmark.comparative_suite.catalog import NoMatchError
@@ -180,7 +181,7 @@ def plan(arguments):
 
 
 def planned_by(options, selection=None):
-    planned = plan_run(options, lambda _: None, selection=selection)
+    planned = plan_run(request_from(options), lambda _: None, selection=selection)
     settings = attrs.asdict(planned.settings, recurse=False)
     trials = [
         (t.case.name, t.workload.digest, str(t.competitor), t.device.name, t.refused)
@@ -241,10 +242,10 @@ def test_an_option_is_used_or_refused(words, usual, monkeypatch, subject, option
 
 
 def test_a_model_on_the_hub_is_a_directory():
-    options = run_parser().parse_args(["hub:owner/name@main", "--task", "fill-mask"])
-    assert subjects.check(options) is Subject.DIRECTORY
+    request = RunRequest(model="hub:owner/name@main", task="fill-mask")
+    assert subjects.check(request) is Subject.DIRECTORY
     with pytest.raises(UsageError, match="a Hugging Face directory defines no loss"):
-        subjects.check(run_parser().parse_args(["hub:owner/name", "-t", "train"]))
+        subjects.check(RunRequest(model="hub:owner/name", test="train"))
 
 
 def test_a_file_without_a_loss_is_not_trained():
