@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         load,
         run,
     )
+    from comparative_benchmark.explain.explained import explain_results
 
 __all__ = [
     "Comparisons",
@@ -36,6 +37,7 @@ __all__ = [
     "RunRequest",
     "UsageError",
     "compare",
+    "explain_results",
     "list_backends",
     "list_cases",
     "load",
@@ -46,7 +48,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("comparative_benchmark.api"), name)
+    module = "explain.explained" if name == "explain_results" else "api"
+    return getattr(importlib.import_module(f"comparative_benchmark.{module}"), name)
 
 
 def __dir__() -> list[str]:

@@ -2,16 +2,14 @@
 
 import datetime
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import attrs
-
 from comparative_benchmark.api import live_models
 from comparative_benchmark.api.measuring import PlannedRun, measure, plan_run
+from comparative_benchmark.api.progress import Progress, Reporter
 from comparative_benchmark.api.results import Comparisons, Results, compare_results
 from comparative_benchmark.request import (
     RequestError,
@@ -20,9 +18,8 @@ from comparative_benchmark.request import (
     options,
 )
 from comparative_benchmark.results.codec import ResultsFileError, read_document
-from comparative_benchmark.results.record import Document, Result, Trigger
+from comparative_benchmark.results.record import Document, Trigger
 from comparative_benchmark.runs.runner import execution_environment
-from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.stats.analysis import NOISE_THRESHOLD
 from comparative_benchmark.terminal.listing import list_backends, list_cases
 from comparative_benchmark.terminal.options import UsageError
@@ -43,25 +40,6 @@ __all__ = [
 ]
 
 StrPath = str | os.PathLike[str]
-
-
-@attrs.frozen(kw_only=True)
-class Progress:
-    """What happens during a run.
-
-    Attributes:
-      event: `preparing` artifacts, a `note`, `started` for the trials of a workload, or `finished`
-        for one trial.
-      text: the same in words.
-      position, total: of the trial among all, from 1 on; 0 for other events.
-      result: of a trial that has finished.
-    """
-
-    event: str
-    text: str
-    position: int = 0
-    total: int = 0
-    result: Result | None = None
 
 
 def run(  # noqa: D417 - RunRequest describes the options
@@ -154,7 +132,7 @@ def run(  # noqa: D417 - RunRequest describes the options
       DefinitionError, NoMatchError: the definitions are wrong, or no case has such a name.
     """
     given = {key: value for key, value in locals().items() if key in options()}
-    observer = _Reporter(progress)
+    observer = Reporter(progress)
     given["output"] = Path(output or Path(tempfile.mkdtemp(prefix="cbs-"), "results.json"))
     given |= _subject(model_or_path, inputs, name, given["output"], observer)
     try:
@@ -165,7 +143,7 @@ def run(  # noqa: D417 - RunRequest describes the options
 
 
 def _subject(
-    model_or_path: object, inputs: object, name: str | None, output: Path, observer: "_Reporter"
+    model_or_path: object, inputs: object, name: str | None, output: Path, observer: Reporter
 ) -> dict[str, Any]:
     """Returns the fields of a request that select its cases; a live model is exported.
 
@@ -191,7 +169,7 @@ def _subject(
     return {"name": subject}
 
 
-def _measured(request: RunRequest, observer: "_Reporter") -> Results:
+def _measured(request: RunRequest, observer: Reporter) -> Results:
     command = ["comparative_benchmark.runs", *command_line(request)]
     if request.dry_run:
         return _planned(plan_run(request, observer.say), observer, command)
@@ -199,7 +177,7 @@ def _measured(request: RunRequest, observer: "_Reporter") -> Results:
     return Results(read_document(request.output), path=request.output, baseline=measured.baseline)
 
 
-def _planned(planned: PlannedRun, observer: "_Reporter", command: Sequence[str]) -> Results:
+def _planned(planned: PlannedRun, observer: Reporter, command: Sequence[str]) -> Results:
     """Reports the trials of a run and returns no results."""
     for trial in planned.trials:
         observer.say(f"would run: {trial}")
@@ -235,37 +213,3 @@ def compare(
       count_unchanged: let programs be faster or slower that are the same on both sides.
     """
     return compare_results(old, new, threshold=threshold, count_unchanged=count_unchanged)
-
-
-class _Reporter:
-    """A `runner.Observer` that calls back."""
-
-    def __init__(self, callback: Callable[[Progress], object] | None) -> None:
-        is_notebook = "ipykernel" in sys.modules
-        self._callback = _print if callback is None and is_notebook else callback
-
-    def preparing(self, what: str) -> None:
-        self._report(Progress(event="preparing", text=f"preparing {what}"))
-
-    def say(self, message: str) -> None:
-        self._report(Progress(event="note", text=message))
-
-    def race_started(self, trials: Sequence[Trial], position: int, total: int) -> None:
-        text = f"{trials[0].workload.label}, {len(trials)} of {total} trials"
-        self._report(Progress(event="started", text=text, position=position, total=total))
-
-    def trial_finished(self, result: Result, position: int, total: int) -> None:
-        definition = result.definition
-        text = f"{result.status.value} {definition.model} {definition.competitor}"
-        self._report(
-            Progress(event="finished", text=text, position=position, total=total, result=result)
-        )
-
-    def _report(self, progress: Progress) -> None:
-        if self._callback is not None:
-            self._callback(progress)
-
-
-def _print(progress: Progress) -> None:
-    place = f"[{progress.position}/{progress.total}] " if progress.total else ""
-    print(f"{place}{progress.text}", flush=True)

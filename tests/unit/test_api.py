@@ -9,7 +9,7 @@ import pytest
 from results_support import AGES, plain_document, write
 
 import comparative_benchmark as cb
-from comparative_benchmark import api
+from comparative_benchmark.api import progress
 from comparative_benchmark.cli.command import main
 
 
@@ -275,7 +275,7 @@ def test_a_notebook_shows_progress(monkeypatch, capsys):
 
 
 def test_events_of_trials_are_numbered(capsys):
-    api._print(cb.Progress(event="finished", text="ok NET jax_xla:xla", position=2, total=3))
+    progress._print(cb.Progress(event="finished", text="ok NET jax_xla:xla", position=2, total=3))
     assert capsys.readouterr().out == "[2/3] ok NET jax_xla:xla\n"
 
 
