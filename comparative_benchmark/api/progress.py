@@ -11,7 +11,7 @@ from comparative_benchmark.runs.trial import Trial
 
 @attrs.frozen(kw_only=True)
 class Progress:
-    """What happens during a run.
+    """One event of a run.
 
     Attributes:
       event: `preparing` artifacts, a `note`, `started` for the trials of a workload, or `finished`

@@ -75,7 +75,7 @@ def explained(
       device: name of a device; None if there is one.
 
     Raises:
-      UsageError: there are no such results, or their cases no longer exist.
+      UsageError: the results or their cases do not exist.
       NoProfileError: one of them cannot be profiled.
       DefinitionError: see `catalog`.
     """
@@ -115,7 +115,7 @@ def explain_results(
       progress: called with each event.
 
     Raises:
-      UsageError: there are no such results, or they cannot be profiled.
+      UsageError: the results do not exist, or they cannot be profiled.
       ResultsFileError: the file is not a valid results file.
     """
     found = results if isinstance(results, Results) else load(results)

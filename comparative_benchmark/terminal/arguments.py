@@ -1,4 +1,4 @@
-"""Adds options to a parser: those of `RunRequest`, and others that several commands share."""
+"""Adds options to a parser: fields of `RunRequest`, and others that several commands share."""
 
 import argparse
 from collections.abc import Sequence

@@ -73,7 +73,7 @@ def request_from(parsed: argparse.Namespace) -> RunRequest:
     values: dict[str, Any] = {
         name: getattr(parsed, option.dest or name, None)
         for name, (_, option) in fields.items()
-        if option.dest not in fields  # values of --suite-dir are among those of --suite
+        if option.dest not in fields  # --suite-dir and --suite have one list
     }
     if hasattr(parsed, "compiler"):
         [backend] = parsed.backend
