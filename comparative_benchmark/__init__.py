@@ -19,19 +19,27 @@ if TYPE_CHECKING:
         Progress,
         Results,
         ResultsFileError,
+        RunRequest,
         UsageError,
         compare,
+        list_backends,
+        list_cases,
         load,
         run,
     )
+    from comparative_benchmark.explain.explained import explain_results
 
 __all__ = [
     "Comparisons",
     "Progress",
     "Results",
     "ResultsFileError",
+    "RunRequest",
     "UsageError",
     "compare",
+    "explain_results",
+    "list_backends",
+    "list_cases",
     "load",
     "run",
 ]
@@ -40,7 +48,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("comparative_benchmark.api"), name)
+    module = "explain.explained" if name == "explain_results" else "api"
+    return getattr(importlib.import_module(f"comparative_benchmark.{module}"), name)
 
 
 def __dir__() -> list[str]:

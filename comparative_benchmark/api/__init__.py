@@ -1,22 +1,28 @@
 """The suite from Python; `import comparative_benchmark` gives the same names."""
 
-import argparse
+import datetime
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal
 
-import attrs
-
-from comparative_benchmark.api.measuring import measure
+from comparative_benchmark.api import live_models
+from comparative_benchmark.api.measuring import PlannedRun, measure, plan_run
+from comparative_benchmark.api.progress import Progress, Reporter
 from comparative_benchmark.api.results import Comparisons, Results, compare_results
+from comparative_benchmark.request import (
+    RequestError,
+    RunRequest,
+    command_line,
+    options,
+)
 from comparative_benchmark.results.codec import ResultsFileError, read_document
-from comparative_benchmark.results.record import Result
-from comparative_benchmark.runs.trial import Trial
+from comparative_benchmark.results.record import Document, Trigger
+from comparative_benchmark.runs.runner import execution_environment
 from comparative_benchmark.stats.analysis import NOISE_THRESHOLD
-from comparative_benchmark.terminal.options import Parser, UsageError
-from comparative_benchmark.terminal.run_options import add_run_arguments
+from comparative_benchmark.terminal.listing import list_backends, list_cases
+from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.brought import is_model
 
 __all__ = [
@@ -24,69 +30,166 @@ __all__ = [
     "Progress",
     "Results",
     "ResultsFileError",
+    "RunRequest",
     "UsageError",
     "compare",
+    "list_backends",
+    "list_cases",
     "load",
     "run",
 ]
 
-
-@attrs.frozen(kw_only=True)
-class Progress:
-    """What happens during a run.
-
-    Attributes:
-      event: `preparing` artifacts, a `note`, `started` for the trials of a workload, or `finished`
-        for one trial.
-      text: the same in words.
-      position, total: of the trial among all, from 1 on; 0 for other events.
-      result: of a trial that has finished.
-    """
-
-    event: str
-    text: str
-    position: int = 0
-    total: int = 0
-    result: Result | None = None
+StrPath = str | os.PathLike[str]
 
 
-def run(
-    name: str,
+def run(  # noqa: D417 - RunRequest describes the options
+    model_or_path: object = None,
+    inputs: object = None,
     *,
-    backends: str = "all",
+    name: str | None = None,
+    backends: str | Sequence[str] = (),
     device: str = "host-cpu",
-    output: str | os.PathLike[str] | None = None,
+    output: StrPath | None = None,
     progress: Callable[[Progress], object] | None = None,
-    **options: Any,
+    test: Literal["eval", "train"] = "eval",
+    tag: str | Sequence[str] = (),
+    framework: str | Sequence[str] | None = None,
+    suite: str | Sequence[str] = (),
+    suite_dir: StrPath | Sequence[StrPath] = (),
+    input: str | Sequence[str] = (),  # noqa: A002 - the name of the option
+    dtype: str | Sequence[str] = (),
+    batch: int | str | Sequence[int] = (),
+    seq_len: int | str | Sequence[int] = (),
+    task: str | None = None,
+    base: StrPath | None = None,
+    text: StrPath | None = None,
+    image: StrPath | None = None,
+    allow_code: bool = False,
+    save_as: StrPath | None = None,
+    torchbench: StrPath | Sequence[StrPath] = (),
+    batch_size: int | None = None,
+    auto_batch: bool = False,
+    install: bool = False,
+    warmup_iterations: int | None = None,
+    iterations: int | None = None,
+    run_in_process: bool = False,
+    share_workers: bool = False,
+    inherit_environment: bool = False,
+    outputs: Literal["bound", "allocated"] | None = None,
+    exported_programs: bool = False,
+    threads: int | None = None,
+    profile: bool = False,
+    dry_run: bool = False,
+    json: bool = False,
+    quick: bool = False,
+    baseline: str | None = None,
+    precision: float = 0.01,
+    effect: float = 0.03,
+    processes: int | None = None,
+    compile_only: bool = False,
+    busy: bool = False,
+    cpus: str | Sequence[int] = (),
+    env: str | Mapping[str, StrPath] | None = None,
+    seed: int | None = None,
+    resume: bool = False,
+    root_dir: StrPath | None = None,
+    generate_artifacts: bool = False,
+    no_download: bool = False,
+    expected_failures: StrPath | None = None,
+    verbose: bool = False,
+    timeout: float = 3600.0,
+    deadline: str | Sequence[str] | Mapping[str, float] = (),
+    memory_limit: int | str | None = None,
+    trial_budget: float = 30.0,
+    budget: float | None = None,
 ) -> Results:
     """Measures cases and returns their results, with those that the file had before.
 
     Workers are processes of their own, as on the command line; Ctrl-C ends them, keeps what is
     finished in the file, and raises KeyboardInterrupt.
 
+    The other arguments are the options of `cbs run`; `RunRequest` describes each. A sequence
+    repeats an option. `dry_run` checks the arguments, reports the trials to `progress`, and runs
+    none. `json`, `busy`, `verbose` and `expected_failures` change only the output and the exit code
+    of the command line.
+
     Args:
-      name: regular expression that must match the whole name of a case; or a model of your own:
-        `path/to/file.py:callable`, `package.module:callable`, or a Hugging Face directory.
-      backends: as `--backend` takes it, e.g. `jax_xla,pt_inductor:inductor+freezing`.
+      model_or_path: your own model: a `torch.nn.Module`, a JAX function or a Keras model of this
+        process, `path/to/file.py:callable`, `package.module:callable`, a Hugging Face directory or
+        an exported program; or a name, as below.
+      inputs: example inputs of a live model: a tuple of arguments, a dict of keyword arguments or
+        one array. For other models, a folder with `input_0.npy`, `input_1.npy` ...
+      name: regular expression that must match the whole name of a case.
+      backends: e.g. `jax_xla,pt_inductor:inductor+freezing`, or a sequence of such names; all
+        installed backends by default, `pt_inductor:eager` for TorchBench folders.
       device: name of a device.
-      output: results file, which is added to; a new one in a temporary folder where none is given.
-      progress: called with each event.
-      options: every other option of `cbs run`, with underscores: `iterations=10`, `processes=5`,
-        `baseline="pt_inductor:eager"`, `resume=True`, `suite=["my_models"]`.
+      output: results file, which is added to; by default a new file in a temporary folder.
+      progress: called with each event. In a notebook, events are printed by default;
+        `progress=lambda _: None` prints none.
 
     Raises:
-      UsageError: something that was asked for cannot be.
+      UsageError: an argument is invalid, or two of them exclude each other.
       DefinitionError, NoMatchError: the definitions are wrong, or no case has such a name.
     """
-    path = Path(output) if output else Path(tempfile.mkdtemp(prefix="cbs-")) / "results.json"
-    named = [name] if is_model(name) else ["-name", name]
-    arguments = [*named, "--backend", backends, "-device", device, "-o", str(path)]
-    for option, value in options.items():
-        arguments += _spelled(option, value)
-    parsed = _parser().parse_args(arguments)
-    command = ["comparative_benchmark.runs", *arguments]
-    measured = measure(parsed, _Teller(progress), command=command)
-    return Results(read_document(path), path=path, baseline=measured.baseline)
+    given = {key: value for key, value in locals().items() if key in options()}
+    observer = Reporter(progress)
+    given["output"] = Path(output or Path(tempfile.mkdtemp(prefix="cbs-"), "results.json"))
+    given |= _subject(model_or_path, inputs, name, given["output"], observer)
+    try:
+        request = RunRequest(**given)
+    except RequestError as error:
+        raise UsageError(str(error)) from error
+    return _measured(request, observer)
+
+
+def _subject(
+    model_or_path: object, inputs: object, name: str | None, output: Path, observer: Reporter
+) -> dict[str, Any]:
+    """Returns the fields of a request that select its cases; a live model is exported.
+
+    Raises:
+      UsageError: arguments exclude each other, or the model cannot be exported.
+    """
+    if model_or_path is not None and not isinstance(model_or_path, str | os.PathLike):
+        live = live_models.export(model_or_path, inputs, output.with_suffix(".models"))
+        observer.say(f"exported: {live.path}")
+        return {"model": str(live.path), "inputs": live.inputs}
+    if not isinstance(inputs, str | os.PathLike | None):
+        raise UsageError(
+            "inputs: only a live model takes arrays; pass a folder with input_0.npy ..., or "
+            "describe them with input="
+        )
+    if model_or_path is None:
+        return {"model": name, "name": None} if name is not None and is_model(name) else {}
+    subject = str(model_or_path)
+    if is_model(subject) or not isinstance(model_or_path, str):
+        return {"model": subject}
+    if name is not None:
+        raise UsageError(f"{subject!r} and name={name!r} both select cases; omit one of them")
+    return {"name": subject}
+
+
+def _measured(request: RunRequest, observer: Reporter) -> Results:
+    command = ["comparative_benchmark.runs", *command_line(request)]
+    if request.dry_run:
+        return _planned(plan_run(request, observer.say), observer, command)
+    measured = measure(request, observer, command=command)
+    return Results(read_document(request.output), path=request.output, baseline=measured.baseline)
+
+
+def _planned(planned: PlannedRun, observer: Reporter, command: Sequence[str]) -> Results:
+    """Reports the trials of a run and returns no results."""
+    for trial in planned.trials:
+        observer.say(f"would run: {trial}")
+    now = datetime.datetime.now(datetime.UTC)
+    document = Document(
+        schema_version=1,
+        trigger=Trigger(timestamp=now.isoformat(timespec="seconds"), command=tuple(command)),
+        execution_environment=execution_environment(planned.trials, planned.settings),
+        runs=(),
+        benchmarks=(),
+    )
+    return Results(document, baseline=planned.baseline)
 
 
 def load(path: str | os.PathLike[str]) -> Results:
@@ -110,52 +213,3 @@ def compare(
       count_unchanged: let programs be faster or slower that are the same on both sides.
     """
     return compare_results(old, new, threshold=threshold, count_unchanged=count_unchanged)
-
-
-class _Teller:
-    """A `runner.Observer` that calls back."""
-
-    def __init__(self, callback: Callable[[Progress], object] | None) -> None:
-        self._callback = callback
-
-    def preparing(self, what: str) -> None:
-        self._tell(Progress(event="preparing", text=f"preparing {what}"))
-
-    def say(self, message: str) -> None:
-        self._tell(Progress(event="note", text=message))
-
-    def race_started(self, trials: Sequence[Trial], position: int, total: int) -> None:
-        text = f"{trials[0].workload.label}, {len(trials)} of {total} trials"
-        self._tell(Progress(event="started", text=text, position=position, total=total))
-
-    def trial_finished(self, result: Result, position: int, total: int) -> None:
-        definition = result.definition
-        text = f"{result.status.value} {definition.model} {definition.competitor}"
-        told = Progress(event="finished", text=text, position=position, total=total, result=result)
-        self._tell(told)
-
-    def _tell(self, progress: Progress) -> None:
-        if self._callback is not None:
-            self._callback(progress)
-
-
-class _Parser(Parser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="comparative_benchmark.runs", add_help=False)
-    add_run_arguments(parser)
-    return parser
-
-
-def _spelled(option: str, value: Any) -> list[str]:
-    """Returns an option as it is typed; nothing for what is None or False."""
-    name = f"--{option.replace('_', '-')}"
-    if value is None or value is False:
-        return []
-    if value is True:
-        return [name]
-    values = value if isinstance(value, (list, tuple)) else [value]
-    return [word for one in values for word in (name, str(one))]

@@ -1,10 +1,10 @@
 """`--auto-batch`: the largest batch size that a model folder runs with here, by doubling."""
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from comparative_benchmark.request import RunRequest
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.one_call import call_once
 from comparative_benchmark.runs.session import SessionEnded
@@ -42,7 +42,7 @@ def largest(try_out: Callable[[int], int]) -> tuple[int | None, str]:
 
 
 def of_folder(
-    folder: Folder, test: str, packages: Path | None, options: argparse.Namespace
+    folder: Folder, test: str, packages: Path | None, request: RunRequest
 ) -> tuple[int | None, str]:
     """Returns the largest batch size of a folder's test within `--memory-limit` and `--timeout`.
 
@@ -54,7 +54,13 @@ def of_folder(
         "packages": str(packages) if packages else None,
     }
 
-    settings = settings_of(options, find_device(options.device))
+    settings = settings_of(
+        find_device(request.device),
+        timeout_s=request.timeout,
+        memory_bytes=request.memory_limit,
+        threads=request.threads,
+        phase_deadlines_s=request.deadline,
+    )
 
     def try_out(size: int) -> int:
         arguments["batch_size"] = size

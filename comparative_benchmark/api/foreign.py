@@ -1,74 +1,78 @@
 """What `cbs run` runs that is not of the catalogue: folders of others."""
 
-import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+
+import attrs
 
 from comparative_benchmark.api import auto_batch
 from comparative_benchmark.api.selection import Selection
+from comparative_benchmark.request import RunRequest
 from comparative_benchmark.runs import pulse
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import ALL_BACKENDS, Trial
 from comparative_benchmark.terminal.options import UsageError, find_device
 from comparative_benchmark.torchbench import cases, folders, installing
 from comparative_benchmark.torchbench.folders import Folder
-from openxla.benchmark import devices
 
-# What runs where a user does not say: a folder as its authors wrote it, a case wherever it can.
-_FOLDERS = {"backend": "pt_inductor:eager", "device": devices.HOST_CPU.name}
-_CASES = {"backend": ALL_BACKENDS, "device": devices.HOST_CPU.name}
-# What chooses among all that could run.
-_CHOOSING = ("name", "tag", "framework", "suite", "model", "torchbench")
+# Backends that run if the user names none: folders as their authors wrote them, other cases
+# wherever they can.
+_OF_FOLDERS, _OF_CASES = ("pt_inductor:eager",), (ALL_BACKENDS,)
 
 
-def complete(options: argparse.Namespace, *, chosen: bool) -> None:
-    """Fills in what runs, and where, if the user did not say.
+def complete(request: RunRequest, *, chosen: bool) -> RunRequest:
+    """Returns a request that names its backends.
 
     Args:
-      options: of `cbs run`, `run_benchmarks.py` or a command that measures as they do.
-      chosen: whether the cases are chosen by more than these options.
+      request: as the user made it.
+      chosen: whether the command that measures has selected the cases.
 
     Raises:
-      UsageError: they choose nothing at all: everything takes days, and nobody means that.
+      UsageError: the request selects nothing. All cases would take days.
     """
-    if not chosen and not any(getattr(options, name, None) for name in (*_CHOOSING, "backend")):
+    selecting = (request.name, request.tag, request.framework, request.suites, request.model)
+    if not chosen and not any((*selecting, request.torchbench, request.backends)):
         raise UsageError(
             "nothing is selected; give -name REGEX (`cbs list` shows the names), --tag TAG, "
             "or your own model"
         )
-    usual = _FOLDERS if getattr(options, "torchbench", None) else _CASES
-    for name, value in usual.items():
-        if getattr(options, name) is None:
-            setattr(options, name, value)
+    if request.backends:
+        return request
+    return attrs.evolve(request, backends=_OF_FOLDERS if request.torchbench else _OF_CASES)
 
 
-def selected(options: argparse.Namespace) -> Selection | None:
-    """Returns the cases of the folders that options name, None if they name none.
+def selected(request: RunRequest) -> Selection | None:
+    """Returns the cases of the TorchBench folders of a request, None if it names none.
 
     Raises:
       UsageError: there are no such folders, or other options do not go with them.
     """
-    paths = getattr(options, "torchbench", None)
-    if not paths:
+    if not request.torchbench:
         return None
-    if options.batch_size and options.auto_batch:
+    if request.batch_size and request.auto_batch:
         raise UsageError("--auto-batch chooses the batch size; omit --batch-size")
-    if options.framework not in (None, "pytorch"):
-        raise UsageError(f"--framework {options.framework}: TorchBench folders run in PyTorch")
+    if request.framework not in (None, "pytorch"):
+        raise UsageError(f"--framework {request.framework}: TorchBench folders run in PyTorch")
     try:
-        found = cases.named(folders.find(paths))
-        on_cpu = find_device(options.device).accelerator_type == "cpu"
-        arguments = {"name": options.name, "batch_size": options.batch_size, "on_cpu": on_cpu}
-        chosen = cases.cases(found, options.test, **arguments)
+        found = cases.named(folders.find(request.torchbench))
+        on_cpu = find_device(request.device).accelerator_type == "cpu"
+        cases_of = partial(
+            cases.cases,
+            found,
+            request.test,
+            name=request.name,
+            batch_size=request.batch_size,
+            on_cpu=on_cpu,
+        )
+        chosen = cases_of()
         by_path = {str(folder.path): folder for folder in found.values()}
         wanted = [by_path[str(case.model.model_parameters["folder"])] for case in chosen]
         with pulse.during("install.py", "installing"):
-            installed = installing.packages_of(wanted, install=options.install)
-        sizes = _sizes(wanted, options, installed) if options.auto_batch else {}
-        chosen = cases.cases(
-            found, options.test, packages=installed.packages, sizes=sizes, **arguments
-        )
+            installed = installing.packages_of(wanted, install=request.install)
+        sizes = _sizes(wanted, request, installed) if request.auto_batch else {}
+        chosen = cases_of(packages=installed.packages, sizes=sizes)
     except folders.FolderError as error:
         raise UsageError(str(error)) from error
     problems = {str(folder.path): folder.problem for folder in wanted if folder.problem}
@@ -77,12 +81,12 @@ def selected(options: argparse.Namespace) -> Selection | None:
     def refuse(trial: Trial, _: RunSettings) -> str | None:
         return problems.get(str(trial.case.model.model_parameters["folder"]))
 
-    said = [*installed.said, *_listed(wanted, options.test, on_cpu=on_cpu)]
+    said = [*installed.said, *_listed(wanted, request.test, on_cpu=on_cpu)]
     return Selection(cases=chosen, refuse=refuse, before=lambda *_: said)
 
 
 def _sizes(
-    wanted: Sequence[Folder], options: argparse.Namespace, installed: installing.Installed
+    wanted: Sequence[Folder], request: RunRequest, installed: installing.Installed
 ) -> dict[Path, int]:
     """Returns the largest batch size of each folder that takes another than its own."""
     sizes = {}
@@ -91,7 +95,7 @@ def _sizes(
             continue
         print(f"searching for the largest batch size of {folder.name}", file=sys.stderr)
         packages = installed.packages.get(folder.path)
-        size, why = auto_batch.of_folder(folder, options.test, packages, options)
+        size, why = auto_batch.of_folder(folder, request.test, packages, request)
         installed.said.append(f"{folder.name}: batch size {why}")
         if size is not None:
             sizes[folder.path] = size

@@ -1,6 +1,5 @@
-"""From the options of `cbs run` to a finished run: what the command line and Python share."""
+"""From a request to a finished run, for the command line and for Python."""
 
-import argparse
 import os
 import shlex
 from collections.abc import Callable, Sequence
@@ -9,8 +8,9 @@ import attrs
 
 from comparative_benchmark.api import foreign
 from comparative_benchmark.api.selection import Selection
-from comparative_benchmark.backends.api import UnknownBackendError, get_backend, origin_of
+from comparative_benchmark.backends.api import UnknownBackendError, origin_of
 from comparative_benchmark.machine import nvml
+from comparative_benchmark.request import ITERATIONS, WARMUP_ITERATIONS, RunRequest
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import DEFAULT_BASELINE
 from comparative_benchmark.results.record import Result, Status
@@ -22,7 +22,6 @@ from comparative_benchmark.runs.trial import (
     ALL_BACKENDS,
     Competitor,
     Trial,
-    competitors_of,
     in_environments,
     installed_competitors,
     parse_competitors,
@@ -90,40 +89,40 @@ class PlannedRun:
 
 
 def plan_run(
-    options: argparse.Namespace,
+    request: RunRequest,
     report: Callable[[str], None],
     *,
     selection: Selection | None = None,
 ) -> PlannedRun:
-    """Resolves options to the trials of a run; starts no process and writes nothing.
+    """Resolves a request to the trials of a run; starts no process and writes nothing.
 
     Args:
-      options: of `cbs run` or `run_benchmarks.py`.
+      request: what to run, and how.
       report: receives lines about competitors that will not run.
-      selection: what to run; None for the cases that the options select.
+      selection: what to run; None for the cases that the request selects.
 
     Raises:
-      UsageError: the options contradict each other or this machine.
+      UsageError: fields of the request contradict each other or this machine.
       DefinitionError, NoMatchError: see `terminal.options.select`.
     """
-    set_root(options)
-    foreign.complete(options, chosen=selection is not None)
-    check_place(options.output, "-o")
-    device = find_device(options.device)
+    set_root(request.root_dir)
+    request = foreign.complete(request, chosen=selection is not None)
+    check_place(request.output, "-o")
+    device = find_device(request.device)
     try:
-        competitors = _competitors(options, device)
+        competitors = _competitors(request, device)
     except UnknownBackendError as error:
         raise UsageError(str(error)) from error
     except UnusableEnvironmentError as error:
         raise UsageError(f"--env {error}") from error
-    baseline = _baseline(options, competitors)
-    chosen = selection or selected(options)
+    baseline = _baseline(request, competitors)
+    chosen = selection or selected(request)
     plan = runner.plan(chosen.cases, competitors, device)
     settings = attrs.evolve(
-        _settings(options, device, baseline),
-        share_workers=chosen.share_workers or options.share_workers,
+        _settings(request, device, baseline),
+        share_workers=chosen.share_workers or request.share_workers,
     )
-    absent = _left_out(options, device, chosen.cases)
+    absent = _left_out(request, device, chosen.cases)
     if absent:
         report(absent)
     for competitor in plan.idle:
@@ -176,27 +175,27 @@ def _with_device(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def measure(
-    options: argparse.Namespace,
+    request: RunRequest,
     observer: runner.Observer,
     *,
     command: Sequence[str],
     selection: Selection | None = None,
     ask: Callable[[str], str] | None = None,
 ) -> Measured:
-    """Runs the trials that options select; results go to `options.output`.
+    """Runs the trials that a request selects; results go to `request.output`.
 
     Args:
-      options: of `cbs run` or `run_benchmarks.py`.
+      request: what to run, and how.
       observer: receives progress.
       command: what the user typed, kept with the results.
-      selection: what to run; None for the cases that the options select.
+      selection: what to run; None for the cases that the request selects.
       ask: see `wait_for_quiet`.
 
     Raises:
       UsageError: see `plan_run`; or the results file cannot be written.
       DefinitionError, NoMatchError: see `terminal.options.select`.
     """
-    planned = plan_run(options, observer.say, selection=selection)
+    planned = plan_run(request, observer.say, selection=selection)
     for line in planned.selection.before(planned.trials, planned.settings):
         observer.say(line)
     tried = [trial for trial in planned.trials if trial.refused is None]
@@ -208,10 +207,10 @@ def measure(
         results = runner.execute(
             planned.trials,
             planned.settings,
-            ResultsFile(options.output),
+            ResultsFile(request.output),
             observer,
             command=command,
-            resume=options.resume,
+            resume=request.resume,
         )
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
@@ -243,27 +242,33 @@ def _outlook(trials: Sequence[Trial], settings: RunSettings) -> str:
     )
 
 
-def selected(options: argparse.Namespace) -> Selection:
-    """Returns what options select: folders of others, the user's model, or cases of the catalogue.
+def selected(request: RunRequest) -> Selection:
+    """Returns the selection of a request: TorchBench folders, the user's model, or the catalogue.
 
     Raises:
       UsageError: something that the user typed cannot be.
       DefinitionError, NoMatchError: see `terminal.options.select`.
     """
-    subjects.check(options)
-    if folders := foreign.selected(options):
+    subjects.check(request)
+    if folders := foreign.selected(request):
         return folders
-    if brought := brought_model(options):
+    if brought := brought_model(request):
         return Selection(
             cases=brought.cases,
             before=lambda *_: brought.remarks,
-            after=_saving(definitions_to_save(options, brought)),
+            after=_saving(definitions_to_save(request, brought)),
         )
-    cases = select(options)
-    if options.inputs is None:
+    cases = select(
+        request.name,
+        test=request.test,
+        tags=request.tag,
+        framework=request.framework,
+        suites=request.suites,
+    )
+    if request.inputs is None:
         return Selection(cases=cases)
     try:
-        given = user_inputs.read(options.inputs)
+        given = user_inputs.read(request.inputs)
         return Selection(cases=user_inputs.cases_with(cases, given))
     except user_inputs.UserInputError as error:
         raise UsageError(f"--inputs: {error}") from error
@@ -288,18 +293,18 @@ def _saving(definitions: Definitions | None) -> Callable[[Sequence[Result]], lis
     return save
 
 
-def _baseline(options: argparse.Namespace, competitors: list[Competitor]) -> str | None:
+def _baseline(request: RunRequest, competitors: list[Competitor]) -> str | None:
     """Returns what ratios are taken against: what was asked for, or eager, or the first one.
 
     Fixed counts give one process each, which supports no verdict: no ratio without being asked.
     What is not installed has no times to take ratios against.
     """
     names = [str(competitor) for competitor in competitors]
-    asked: str | None = options.baseline and _competitor(options.baseline, names)
+    asked: str | None = request.baseline and _competitor(request.baseline, names)
     if asked and asked not in names:
         choices = ", ".join(names)
         raise UsageError(f"--baseline {asked!r} is not among the competitors: {choices}")
-    raced = isinstance(sampling(options), SamplingRule)
+    raced = isinstance(sampling(request), SamplingRule)
     installed = [str(competitor) for competitor in competitors if competitor.is_installed]
     if asked or len(installed) < 2 or not raced:
         return asked
@@ -327,91 +332,91 @@ def _check_one_process(trials: Sequence[Trial]) -> None:
         )
 
 
-def _competitors(options: argparse.Namespace, device: DeviceSpec) -> list[Competitor]:
+def _competitors(request: RunRequest, device: DeviceSpec) -> list[Competitor]:
     accelerator = device.accelerator_type
-    if hasattr(options, "compiler"):
-        return competitors_of(get_backend(options.backend), options.compiler or [], accelerator)
-    environments = parse_environments(options.env) if options.env is not None else []
-    if environments and options.run_in_process:
+    environments = parse_environments(request.env) if request.env is not None else []
+    if environments and request.run_in_process:
         raise UsageError("--env needs worker processes; omit --run-in-process")
-    return in_environments(parse_competitors(options.backend, accelerator), environments)
+    return in_environments(parse_competitors(",".join(request.backends), accelerator), environments)
 
 
-def _left_out(
-    options: argparse.Namespace, device: DeviceSpec, cases: Sequence[BenchmarkCase]
-) -> str:
+def _left_out(request: RunRequest, device: DeviceSpec, cases: Sequence[BenchmarkCase]) -> str:
     """Returns which backends that take a case `all` does not stand for, in a line; or nothing."""
-    if ALL_BACKENDS not in options.backend.split(","):
+    if ALL_BACKENDS not in request.backends:
         return ""
     models = [case.model for case in cases]
     _, absent = installed_competitors(device.accelerator_type, models=models)
     return not_installed.line(absent)
 
 
-def _settings(options: argparse.Namespace, device: DeviceSpec, baseline: str | None) -> RunSettings:
+def _settings(request: RunRequest, device: DeviceSpec, baseline: str | None) -> RunSettings:
     return settings_of(
-        options,
         device,
-        cpus=_cpus(options),
-        sampling=sampling(options),
+        timeout_s=request.timeout,
+        memory_bytes=request.memory_limit,
+        threads=request.threads,
+        phase_deadlines_s=request.deadline,
+        cpus=_cpus(request),
+        sampling=sampling(request),
         baseline=baseline,
-        log_dir=options.output.absolute().with_suffix(".logs"),
-        budget_s=getattr(options, "budget", None),
-        profile=options.profile,
-        profile_dir=options.output.absolute().with_suffix(".profiles"),
-        generate_artifacts=options.generate_artifacts,
-        use_only_local=options.no_download and not options.generate_artifacts,
-        exported_programs=options.exported_programs,
-        in_process=options.run_in_process,
-        outputs=options.outputs,
-        inherit_environment=options.inherit_environment,
+        log_dir=request.output.absolute().with_suffix(".logs"),
+        budget_s=request.budget,
+        profile=request.profile,
+        profile_dir=request.output.absolute().with_suffix(".profiles"),
+        generate_artifacts=request.generate_artifacts,
+        use_only_local=request.no_download and not request.generate_artifacts,
+        exported_programs=request.exported_programs,
+        in_process=request.run_in_process,
+        outputs=request.outputs,
+        inherit_environment=request.inherit_environment,
     )
 
 
-def _cpus(options: argparse.Namespace) -> tuple[int, ...]:
+def _cpus(request: RunRequest) -> tuple[int, ...]:
     """Returns the CPUs to pin workers to, empty if none were named."""
-    asked: tuple[int, ...] = options.cpus or ()
+    asked = request.cpus
     usable = os.sched_getaffinity(0)
     if lacking := [cpu for cpu in asked if cpu not in usable]:
         raise UsageError(
             f"--cpus: CPU {', '.join(map(str, lacking))} is not available to this process; "
             f"choose from {', '.join(map(str, sorted(usable)))}"
         )
-    if asked and options.run_in_process:
+    if asked and request.run_in_process:
         raise UsageError("--cpus pins worker processes; omit --run-in-process")
     return asked
 
 
-def sampling(options: argparse.Namespace) -> CompileOnly | FixedCounts | SamplingRule:
-    """Fixed counts if any were given (always in `run_benchmarks.py`), else the sampling rule.
+def sampling(request: RunRequest) -> CompileOnly | FixedCounts | SamplingRule:
+    """Returns fixed counts if any were given, else the sampling rule.
 
     Raises:
       UsageError: options that exclude each other.
     """
-    counts = (options.warmup_iterations, options.iterations)
-    if getattr(options, "quick", False):
-        if counts != (None, None) or options.compile_only or options.processes:
+    counts = (request.warmup_iterations, request.iterations)
+    if request.quick:
+        if counts != (None, None) or request.compile_only or request.processes:
             raise UsageError(
                 "--quick cannot be combined with -w, -iter, --processes or --compile-only"
             )
         counts = _QUICK_COUNTS
-    if options.compile_only:
-        if counts != (None, None) or options.run_in_process or options.profile:
+    if request.compile_only:
+        if counts != (None, None) or request.run_in_process or request.profile:
             raise UsageError(
                 "--compile-only cannot be combined with -w, -iter, --profile or --run-in-process"
             )
-        return CompileOnly(pairs=options.processes or DECISIVE_PROCESSES, seed=options.seed)
-    if counts != (None, None) or hasattr(options, "compiler"):
-        warmup, iterations = (
-            given if given is not None else usual for given, usual in zip(counts, (5, 100))
+        return CompileOnly(pairs=request.processes or DECISIVE_PROCESSES, seed=request.seed)
+    if counts != (None, None):
+        warmup, iterations = counts
+        return FixedCounts(
+            warmup_iterations=WARMUP_ITERATIONS if warmup is None else warmup,
+            iterations=ITERATIONS if iterations is None else iterations,
         )
-        return FixedCounts(warmup_iterations=warmup, iterations=iterations)
-    processes = options.processes
+    processes = request.processes
     return SamplingRule(
-        goal=options.precision,
-        effect=options.effect,
+        goal=request.precision,
+        effect=request.effect,
         min_processes=processes or 3,
         max_processes=processes or 10,
-        trial_budget_s=options.trial_budget,
-        seed=options.seed,
+        trial_budget_s=request.trial_budget,
+        seed=request.seed,
     )

@@ -1,6 +1,8 @@
 """What `run`, `load` and `compare` return: results and comparisons that print themselves."""
 
 import io
+import os
+import pkgutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -13,10 +15,11 @@ from comparative_benchmark.api.tables import (
     Table,
     comparison_row,
     html,
-    result_row,
+    result_rows,
 )
 from comparative_benchmark.results.baselines import usual_baseline
-from comparative_benchmark.results.case import Case, cases_of
+from comparative_benchmark.results.case import Case, cases_of, latest
+from comparative_benchmark.results.codec import plain
 from comparative_benchmark.results.compare import (
     DEFAULT_BASELINE,
     Comparison,
@@ -29,9 +32,12 @@ from comparative_benchmark.results.compare import (
 )
 from comparative_benchmark.results.comparison import regressions
 from comparative_benchmark.results.record import Document, Status
+from comparative_benchmark.results.store import write_atomically
 from comparative_benchmark.stats.analysis import NOISE_THRESHOLD, Verdict
 from comparative_benchmark.terminal import not_installed
+from comparative_benchmark.terminal.answers import fastest, recommendation
 from comparative_benchmark.terminal.compare_views import HEADINGS, summary_line, table_rows
+from comparative_benchmark.terminal.options import check_place
 from comparative_benchmark.terminal.screen import Screen
 from comparative_benchmark.terminal.tables import comparison_table, results_table
 
@@ -45,8 +51,8 @@ class Comparisons(Table, Sequence[Comparison]):
     """Comparisons with their summary; prints as the table of `cbs compare`."""
 
     def __init__(self, comparisons: Sequence[Comparison]) -> None:
-        super().__init__(COMPARISON_COLUMNS, [comparison_row(item) for item in comparisons])
         self._comparisons = list(comparisons)
+        super().__init__(COMPARISON_COLUMNS, lambda: [comparison_row(item) for item in self])
         self.summary: Summary = summarize_comparisons(self._comparisons)
 
     @overload
@@ -103,7 +109,7 @@ class Results(Table, Sequence[Case]):
         self, document: Document, *, path: Path | None = None, baseline: str | None = None
     ) -> None:
         self._cases = cases_of(document)
-        super().__init__(RESULT_COLUMNS, [result_row(case) for case in self._cases])
+        super().__init__(RESULT_COLUMNS, lambda: result_rows(self._cases, self.baseline))
         self.document = document
         self.path = path
         self.baseline = baseline or self._usual_baseline()
@@ -125,6 +131,46 @@ class Results(Table, Sequence[Case]):
     def failures(self) -> list[Case]:
         """What is not `ok`; each says why by `why`."""
         return [case for case in self if case.status is not Status.OK]
+
+    @property
+    def best(self) -> Case | None:
+        """The fastest competitor with a correct output in the precision of the workload.
+
+        None for results of several workloads, or if there is no such competitor; `recommendation`
+        contains the reason.
+        """
+        return fastest(latest(self._cases))
+
+    @property
+    def recommendation(self) -> str:
+        """The sentences that `cbs run` prints after its table: the best competitor, and why."""
+        return recommendation(latest(self._cases))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the results to a new file, which `load` reads.
+
+        Raises:
+          UsageError: the file cannot be written.
+        """
+        target = Path(path)
+        check_place(target, "path")
+        write_atomically(target, plain(self.document))
+
+    def report(self, path: str | os.PathLike[str], *, title: str = "Benchmark report") -> None:
+        """Writes the page of `cbs report`, or Markdown if the name ends in `.md`.
+
+        Args:
+          path: of the file to write.
+          title: heading of the page.
+
+        Raises:
+          UsageError: there is nothing to report, a package is missing, or the file cannot be
+            written.
+        """
+        # Reports are above this package: they read results of many files.
+        write = pkgutil.resolve_name("comparative_benchmark.report.command:write_report")
+        folder = self.path.absolute().parent if self.path else None
+        write(self.document, Path(path), title=title, baseline=self.baseline, folder=folder)
 
     def verdicts(
         self, baseline: str | None = None, *, threshold: float = NOISE_THRESHOLD

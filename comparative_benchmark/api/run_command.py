@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from comparative_benchmark.api.measuring import Measured, measure, plan_run
 from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.api.tables import as_json
+from comparative_benchmark.request import RunRequest
 from comparative_benchmark.results import expected_failures
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Result, ResultKey, Status
@@ -24,6 +25,7 @@ from comparative_benchmark.terminal.options import (
     UsageError,
 )
 from comparative_benchmark.terminal.quiet_machine import ask_in_terminal
+from comparative_benchmark.terminal.run_options import request_from
 from comparative_benchmark.terminal.streams import without_secrets
 
 
@@ -44,18 +46,19 @@ def run(
     Raises:
       UsageError: something that the user typed cannot be.
     """
-    known = _known_failures(options)
-    console = Console(verbose=options.verbose, suites=options.suite)
-    if getattr(options, "dry_run", False):
-        console.plan(plan_run(options, console.say, selection=selection).trials)
+    request = request_from(options)
+    known = _known_failures(request)
+    console = Console(verbose=request.verbose, suites=request.suites)
+    if request.dry_run:
+        console.plan(plan_run(request, console.say, selection=selection).trials)
         return EXIT_OK
     with console.following():
         measured = measure(
-            options,
+            request,
             console,
             command=[without_secrets(word) for word in sys.argv],
             selection=selection,
-            ask=None if getattr(options, "busy", True) else ask_in_terminal(),
+            ask=None if request.busy else ask_in_terminal(),
         )
         ceilings = ceilings_for(
             measured.results,
@@ -69,8 +72,8 @@ def run(
     judgement = _judge(known, results)
     expected = _expected(results, judgement)
     shown = [Case(result=result) for result in results]
-    told = answers(shown, absent=measured.absent, command=sys.argv, output=options.output)
-    if getattr(options, "json", False):
+    told = answers(shown, absent=measured.absent, command=sys.argv, output=request.output)
+    if request.json:
         print(as_json(shown, measured.baseline, told))
     else:
         console.results(
@@ -86,10 +89,10 @@ def run(
         console.say(line)
     for complaint in judgement.complaints():
         console.say(f"expected failures: {complaint}", style="red")
-    console.say(f"results: {options.output}")
-    console.say(f"next: cbs show {options.output}, cbs report {options.output} -o page.html")
-    if options.profile:
-        traces = options.output.with_suffix(".profiles")
+    console.say(f"results: {request.output}")
+    console.say(f"next: cbs show {request.output}, cbs report {request.output} -o page.html")
+    if request.profile:
+        traces = request.output.with_suffix(".profiles")
         console.say(f"profiles: {traces} (open traces at https://ui.perfetto.dev)")
     code = _excused(exit_code([r for r in results if r.key not in expected]), judgement)
     if measured.left_out and code in (EXIT_OK, EXIT_MISSING):
@@ -107,10 +110,10 @@ def exit_code(results: Sequence[Result]) -> int:
     return EXIT_OK if Status.OK in statuses else EXIT_MISSING
 
 
-def _known_failures(options: argparse.Namespace) -> list[expected_failures.ExpectedFailure]:
+def _known_failures(request: RunRequest) -> list[expected_failures.ExpectedFailure]:
     try:
         return expected_failures.load(
-            options.expected_failures or expected_failures.EXPECTED_FAILURES_FILE
+            request.expected_failures or expected_failures.EXPECTED_FAILURES_FILE
         )
     except expected_failures.ExpectedFailuresError as error:
         raise UsageError(str(error)) from error

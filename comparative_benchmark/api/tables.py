@@ -1,12 +1,13 @@
 """Results and comparisons as rows, for data frames and notebooks."""
 
+import functools
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.case import Case, latest
 from comparative_benchmark.results.compare import compare_to_baseline
 from comparative_benchmark.results.comparison import Comparison
 from comparative_benchmark.stats.analysis import latency_interval
@@ -20,7 +21,7 @@ RESULT_COLUMNS = (
     *("case", "workload", "framework", "competitor", "device", "batch_size", "status", "reason"),
     *("latency_ms", "latency_low_ms", "latency_high_ms", "processes", "compile_ms"),
     *("warm_compile_ms", "host_memory_peak_mb", "device_memory_peak_mb", "relative_rmse"),
-    *("accuracy", "machine", "started", "run_id"),
+    *("accuracy", "verdict", "machine", "started", "run_id"),
 )
 COMPARISON_COLUMNS = (
     *("workload", "competitor", "framework", "device", "quantity", "verdict", "baseline_ms"),
@@ -32,9 +33,15 @@ COMPARISON_COLUMNS = (
 class Table:
     """Rows that all have the same columns; there may be none."""
 
-    def __init__(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    def __init__(self, columns: Sequence[str], rows: Callable[[], list[Row]]) -> None:
+        """Takes the names of the columns, and a function that makes the rows when they are read."""
         self.columns = columns
-        self.rows = list(rows)
+        self._make_rows = rows
+
+    @functools.cached_property
+    def rows(self) -> list[Row]:
+        """One dict for each row, with all columns."""
+        return self._make_rows()
 
     def to_arrow(self) -> "pa.Table":
         """Returns an Arrow table; needs pyarrow."""
@@ -49,8 +56,27 @@ class Table:
         return pd.DataFrame(self.rows, columns=self.columns)
 
 
+def result_rows(cases: Sequence[Case], baseline: str | None) -> list[Row]:
+    """Returns the row of each result, with its verdict against the baseline competitor.
+
+    The verdict is None without a baseline, for the baseline, and for older results of a case.
+    """
+    compared = compare_to_baseline(cases, baseline) if baseline else []
+    verdicts = {
+        (item.workload, item.device, item.quantity, item.competitor, item.framework): item.verdict
+        for item in compared
+    }
+    newest = set(map(id, latest(cases)))
+    rows = []
+    for case in cases:
+        key = (case.workload, case.device, case.quantity, case.competitor, case.framework)
+        verdict = verdicts.get(key) if id(case) in newest else None
+        rows.append(result_row(case) | {"verdict": verdict and verdict.value})
+    return rows
+
+
 def result_row(case: Case) -> Row:
-    """Returns what a data frame has of a result; None for what it has not."""
+    """Returns the figures of a result by column; None for missing ones. The verdict is left out."""
     metrics, verdict = case.metrics, case.metrics.verdict
     samples = [process.latencies_ms for process in metrics.processes or ()]
     interval = latency_interval(samples) if len(samples) > 1 else None
@@ -74,6 +100,7 @@ def result_row(case: Case) -> Row:
         "device_memory_peak_mb": metrics.device_memory_peak_mb,
         "relative_rmse": verdict.relative_rmse if verdict else None,
         "accuracy": metrics.accuracy.value if metrics.accuracy else None,
+        "verdict": None,
         "machine": case.machine,
         "started": case.started,
         "run_id": case.result.run_id,
@@ -114,7 +141,7 @@ def as_json(cases: Sequence[Case], baseline: str | None, answers: Sequence[str] 
     compared = compare_to_baseline(cases, baseline) if baseline else []
     value = {
         "baseline": baseline,
-        "results": [result_row(case) for case in cases],
+        "results": result_rows(cases, baseline),
         "verdicts": [comparison_row(item) for item in compared],
         "recommendation": list(answers),
     }

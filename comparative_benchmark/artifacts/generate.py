@@ -58,8 +58,10 @@ def run(options: argparse.Namespace) -> int:
     ):
         logs = root / "logs" if options.verbose else Path(spare)
         run_settings = settings_of(
-            options,
             HOST_CPU,
+            timeout_s=options.timeout,
+            memory_bytes=options.memory_limit,
+            threads=options.threads,
             processes=options.jobs,
             log_dir=logs,
             # What is to be published anew must not come from what was published before.

@@ -5,14 +5,9 @@ import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 
-from comparative_benchmark.terminal.options import (
-    UsageError,
-    add_options,
-    count,
-    seconds,
-    size,
-    spellings,
-)
+from comparative_benchmark.request import count, seconds, size
+from comparative_benchmark.terminal.arguments import add_options, spellings
+from comparative_benchmark.terminal.options import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,17 +15,13 @@ from comparative_benchmark.bisection.from_options import Subject, bisect, bisect
 from comparative_benchmark.bisection.judging import Metric
 from comparative_benchmark.bisection.racing import RaceOracle
 from comparative_benchmark.bisection.recipes import Recipes, companions_of, lock_of
+from comparative_benchmark.request import EVAL
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.runs.trial import parse_competitors
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 from comparative_benchmark.terminal.console import Console
-from comparative_benchmark.terminal.options import (
-    EVAL,
-    EXIT_MISSING,
-    EXIT_OK,
-    UsageError,
-    find_device,
-)
+from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageError, find_device
+from comparative_benchmark.terminal.run_options import request_from
 from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.workloads import workload_of
 
@@ -66,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 def _subject(options: argparse.Namespace, console: Console) -> Subject:
     device = find_device(options.device)
     competitors = parse_competitors(options.backend, device.accelerator_type)
-    selection = selected(options)
+    selection = selected(request_from(options))
     lock = lock_of(options, competitors)
     metric = Metric(options.metric)
     rule = SamplingRule(
@@ -83,7 +79,13 @@ def _subject(options: argparse.Namespace, console: Console) -> Subject:
             selection=selection,
             competitors=competitors,
             metric=metric,
-            settings=settings_of(options, device, sampling=rule),
+            settings=settings_of(
+                device,
+                timeout_s=options.timeout,
+                memory_bytes=options.memory_limit,
+                threads=options.threads,
+                sampling=rule,
+            ),
             pool=pool,
             recipe=recipes,
             folder=folder / "races",

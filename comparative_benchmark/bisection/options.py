@@ -3,13 +3,8 @@
 import argparse
 from pathlib import Path
 
-from comparative_benchmark.terminal.options import (
-    add_options,
-    count,
-    fraction,
-    seconds,
-    spellings,
-)
+from comparative_benchmark.request import count, fraction, seconds
+from comparative_benchmark.terminal.arguments import add_options, spellings
 from comparative_benchmark.terminal.run_options import add_selection_arguments
 
 METRICS = ("latency", "compile", "memory", "output", "failure")

@@ -2,17 +2,17 @@
 
 import argparse
 import json
-from typing import Any
 
 from comparative_benchmark.backends.api import backends
 from comparative_benchmark.recipes import recipes
+from comparative_benchmark.terminal.listing import list_backends, list_recipes
 from comparative_benchmark.terminal.options import EXIT_OK
 
 
 def run(asked: argparse.Namespace) -> int:
     """Prints backends, compilers and their options, and the recipes; returns 0."""
     if asked.json:
-        print(json.dumps(_described(), indent=2))
+        print(json.dumps({"backends": list_backends(), "recipes": list_recipes()}, indent=2))
         return EXIT_OK
     for backend in backends().values():
         missing = sorted({m for f in backend.modules for m in backend.missing_modules(f)})
@@ -28,28 +28,3 @@ def run(asked: argparse.Namespace) -> int:
         where = ", ".join(recipe.by_backend) or "nowhere"
         print(f"  {recipe.usage}  {recipe.description} ({where})")
     return EXIT_OK
-
-
-def _described() -> dict[str, Any]:
-    """Returns backends and recipes by name."""
-    found = {}
-    for backend in backends().values():
-        missing = sorted({m for f in backend.modules for m in backend.missing_modules(f)})
-        found[backend.name] = {
-            "models": [framework.value for framework in backend.modules],
-            "missing_packages": missing,
-            "install": backend.absence(missing).commands if missing else None,
-            "compilers": {
-                compiler.name: {
-                    "description": compiler.description,
-                    "options": list(compiler.options),
-                    "takes_recipes": compiler.takes_recipes,
-                }
-                for compiler in backend.compilers
-            },
-        }
-    named = {
-        recipe.usage: {"description": recipe.description, "backends": list(recipe.by_backend)}
-        for recipe in recipes().values()
-    }
-    return {"backends": found, "recipes": named}

@@ -271,7 +271,7 @@ def run_backend_main(backend: str, arguments: Sequence[str] | None = None) -> in
     hold_standard_streams()
     parser = Parser(prog="run_benchmarks.py", description=f"Runs benchmarks with {backend}.")
     _RUN._replace(options="terminal.run_options:add_run_benchmarks_arguments").add_options(parser)
-    parser.set_defaults(backend=backend)
+    parser.set_defaults(backend=(backend,))
     return _guarded(parser.parse_args(arguments))
 
 
@@ -328,7 +328,7 @@ def _guarded(options: argparse.Namespace) -> int:
     others = sys.unraisablehook
     sys.unraisablehook = partial(_ended_in_a_callback, others)
     try:
-        set_root(options)
+        set_root(getattr(options, "root_dir", None))
         with orphans.adopting():
             code: int = _resolve(options.handler)(options)
         # What cannot be written is told here, and not in a traceback at the exit.

@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from comparative_benchmark.terminal.options import add_options, seconds, spellings
+from comparative_benchmark.request import seconds
+from comparative_benchmark.terminal.arguments import add_options, spellings
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 

@@ -2,10 +2,10 @@
 
 import argparse
 
-from comparative_benchmark.explain import choosing, profiling, table
+from comparative_benchmark.explain import table
+from comparative_benchmark.explain.explained import explained
+from comparative_benchmark.explain.profiling import NoProfileError, Profiling
 from comparative_benchmark.results.codec import ResultsFileError, read_document
-from comparative_benchmark.results.explanations import explain
-from comparative_benchmark.results.roofs import ceilings_of
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
 from comparative_benchmark.terminal.screen import output_screen
@@ -27,30 +27,31 @@ def run(options: argparse.Namespace) -> int:
         document = read_document(options.results)
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
-    cases = choosing.choose(document, options.competitors, case=options.case, device=options.device)
     console = Console()
-    profiles = []
-    for case in cases:
-        try:
-            profiles.append(profiling.profile_of(case, options, console))
-        except profiling.NoProfileError as error:
-            # The other one's would explain nothing.
-            console.say(f"no profile: {error}", style="red")
-            return EXIT_FAILED
-    slow, fast = ((case.result, found) for case, found in zip(cases, profiles, strict=True))
-    ceilings = ceilings_of(cases[0], document.benchmarks)
-    found = explain(slow, fast, ceilings)
+    wanted = Profiling(
+        results=options.results,
+        again=options.again,
+        stored_only=options.no_profiling,
+        suites=options.suite,
+        recorded_python=options.recorded_python,
+        timeout_s=options.timeout,
+        memory_bytes=options.memory_limit,
+    )
+    try:
+        found = explained(
+            document,
+            wanted,
+            console,
+            competitors=options.competitors,
+            case=options.case,
+            device=options.device,
+        )
+    except NoProfileError as error:
+        console.say(f"no profile: {error}", style="red")
+        return EXIT_FAILED
     if options.json:
-        print(table.as_json(found))
+        print(table.as_json(found.explanation))
         return EXIT_OK
-    screen = output_screen()
-    screen.print(f"{found.workload} on {cases[0].device}", markup=False, style="bold")
-    wide = table.table_of(found)
-    fits = screen.measure(wide).maximum <= screen.width
-    screen.print(wide if fits else table.table_of(found, narrow=True))
-    for line in table.lines_of(found):
-        screen.print(line)
-    if ceilings is None:
-        screen.print("no share of the roof: run `cbs doctor --ceilings` once on this machine")
+    found.print(output_screen())
     console.say(f"profiles: {options.results.with_suffix('.profiles')}")
     return EXIT_OK

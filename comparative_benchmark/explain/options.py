@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from comparative_benchmark.terminal.options import add_options, spellings
+from comparative_benchmark.terminal.arguments import add_options, spellings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,5 @@
 """Profiles a result's trial again, in a worker of its own: nothing of it is a measurement."""
 
-import argparse
 import os
 import tempfile
 from collections.abc import Sequence
@@ -23,10 +22,10 @@ from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.hidden import Hidden
 from comparative_benchmark.runs.participant import Participant, ProcessPlan
 from comparative_benchmark.runs.preparation import Preparation
+from comparative_benchmark.runs.runner import Observer
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trace import Timeline
 from comparative_benchmark.runs.trial import Trial
-from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import UsageError
 from comparative_benchmark.terminal.run_settings import settings_of
 
@@ -38,15 +37,38 @@ class NoProfileError(Exception):
     """A profile cannot be had; the message says of what and why."""
 
 
-def profile_of(case: Case, options: argparse.Namespace, console: Console) -> OperatorProfile:
+@attrs.frozen(kw_only=True)
+class Profiling:
+    """How to profile the results of a file.
+
+    Attributes:
+      results: the results file; profiles are stored next to it.
+      again: profile again, even if profiles are stored.
+      stored_only: take no new profiles.
+      suites: modules or folders with the cases of the file.
+      recorded_python: run the interpreter that the file records.
+      timeout_s: time limit to profile one competitor.
+      memory_bytes: memory limit of a worker; None for the memory that is available.
+    """
+
+    results: Path
+    again: bool = False
+    stored_only: bool = False
+    suites: Sequence[str] = ()
+    recorded_python: bool = False
+    timeout_s: float = 1800.0
+    memory_bytes: int | None = None
+
+
+def profile_of(case: Case, wanted: Profiling, observer: Observer) -> OperatorProfile:
     """Returns the kept profile of a result, or takes several of one worker and keeps them.
 
     Raises:
       UsageError: its trial is not there any more.
       NoProfileError: it cannot be profiled, or what is kept cannot be read.
     """
-    folder = options.results.absolute().parent
-    if not options.again:
+    folder = wanted.results.absolute().parent
+    if not wanted.again:
         path = kept_profiles.find(folder, case.result)
         if path is not None:
             try:
@@ -55,32 +77,32 @@ def profile_of(case: Case, options: argparse.Namespace, console: Console) -> Ope
                 raise NoProfileError(
                     f"{path} is not a profile ({error}); profile again with --again"
                 ) from error
-    if options.no_profiling:
+    if wanted.stored_only:
         raise NoProfileError(
-            f"no profile of {case.competitor} is stored next to {options.results}; omit "
+            f"no profile of {case.competitor} is stored next to {wanted.results}; omit "
             "--no-profiling to take one"
         )
     trial = recorded_trials.trial_of(
-        case, options.suite, run_recorded_python=options.recorded_python, exports=False
+        case, wanted.suites, run_recorded_python=wanted.recorded_python, exports=False
     )
     with tempfile.TemporaryDirectory(prefix="cbs-explain-", ignore_cleanup_errors=True) as scratch:
-        return _take(trial, case, options, console, Path(scratch))
+        return _take(trial, case, wanted, observer, Path(scratch))
 
 
 def _take(
-    trial: Trial, case: Case, options: argparse.Namespace, console: Console, scratch: Path
+    trial: Trial, case: Case, wanted: Profiling, observer: Observer, scratch: Path
 ) -> OperatorProfile:
-    settings = attrs.evolve(_settings(trial, case, options), log_dir=scratch / "logs")
-    preparation = Preparation(settings, console.preparing)
+    settings = attrs.evolve(_settings(trial, case, wanted), log_dir=scratch / "logs")
+    preparation = Preparation(settings, observer.preparing)
     preparation.run([trial])
     if failure := preparation.failures.get(trial.case.name):
         raise NoProfileError(
             f"{trial.case.name}: inputs cannot be created ({failure.status.value} in "
             f"{failure.phase}: {failure.reason})"
         )
-    console.say(f"profiling  {trial}")
+    observer.say(f"profiling  {trial}")
     artifacts = preparation.artifacts[trial.workload.digest]
-    directory = kept_profiles.folder_for(options.results.absolute(), case.result)
+    directory = kept_profiles.folder_for(wanted.results.absolute(), case.result)
     plan = ProcessPlan(
         replicate=0,
         work_dir=scratch / "work",
@@ -148,7 +170,7 @@ def _disturbance(seen: Sequence[conditions.Conditions | None]) -> str:
     )
 
 
-def _settings(trial: Trial, case: Case, options: argparse.Namespace) -> RunSettings:
+def _settings(trial: Trial, case: Case, wanted: Profiling) -> RunSettings:
     """Returns the settings that the result was measured with, as far as this machine has them."""
     pinned = case.host.pinned_cpus if case.host else ()
     cpus = pinned if set(pinned) <= os.sched_getaffinity(0) else ()
@@ -158,8 +180,9 @@ def _settings(trial: Trial, case: Case, options: argparse.Namespace) -> RunSetti
             "profile it on a machine of the same kind"
         )
     return settings_of(
-        options,
         trial.device,
+        timeout_s=wanted.timeout_s,
+        memory_bytes=wanted.memory_bytes,
         cpus=cpus,
         threads=min(case.threads or default_threads().number, usable_cpus()),
         outputs=case.result.definition.outputs,

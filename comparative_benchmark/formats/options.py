@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from comparative_benchmark.formats.names import AUTO, EXPORTS, FORMER, IMPORTS
-from comparative_benchmark.terminal.options import add_options
+from comparative_benchmark.terminal.arguments import add_options
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ import datetime
 from pathlib import Path
 
 from comparative_benchmark.history.filters import FILTERS
-from comparative_benchmark.terminal.options import add_options, spellings
+from comparative_benchmark.terminal.arguments import add_options, spellings
 
 _METRICS = (
     *("latency_ms", "compile_ms", "warm_compile_ms"),

@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from comparative_benchmark.terminal.options import add_options, count, spellings
+from comparative_benchmark.request import count
+from comparative_benchmark.terminal.arguments import add_options, spellings
 from comparative_benchmark.terminal.run_options import add_measuring_arguments
 
 DATA_TYPES = ("fp32", "bf16", "fp16")
@@ -18,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_selection(run)
     # The guide's file may say what is raced, and where.
     add_measuring_arguments(run)
+    run.set_defaults(backend=None, device=None)
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:

@@ -33,6 +33,8 @@ from openxla.benchmark.files import write_atomically
 from openxla.benchmark.operators import guide_functions
 
 ALL = "all"
+# Budgets are positive; no trial fits into this one.
+_SPENT_S = 1e-3
 # By the option that selects: options that its file or model defines.
 _DEFINED_BY: Mapping[str, Sequence[str]] = {
     "config": ("backend", "shapes", "dtype", "min_power"),
@@ -105,8 +107,6 @@ def run(options: argparse.Namespace) -> int:
     Raises:
       UsageError: something that the user typed cannot be.
     """
-    # What the options of `cbs run` select by, and this command does not have.
-    options.suite = []
     if options.plot is not None:
         plot.check(options.plot)
     if options.own_workers and options.share_workers:
@@ -191,10 +191,10 @@ def _run_guide(options: argparse.Namespace) -> int:
     picture, budget_s, started = options.plot, options.budget, time.monotonic()
     for model in config.models:
         if budget_s is not None:
-            options.budget = max(0.0, budget_s - (time.monotonic() - started))
+            options.budget = max(_SPENT_S, budget_s - (time.monotonic() - started))
         options.device = device or model.device
         options.profile = profile or model.profiler or model.memory_profiler
-        options.backend = ",".join(guide.competitors(config, model))
+        options.backend = tuple(guide.competitors(config, model))
         if picture is not None and len(config.models) > 1:
             options.plot = picture.with_stem(f"{picture.stem}-{model.name}")
         code, results = _race(options, guide.cases_of(model))

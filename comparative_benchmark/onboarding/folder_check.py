@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
       UsageError: a path has no folder, or none of that name.
     """
-    set_root(options)
+    set_root(options.root_dir)
     try:
         found = cases.named(folders.find(options.torchbench))
     except folders.FolderError as error:

@@ -247,7 +247,13 @@ def _settings(options: argparse.Namespace, device: DeviceSpec, spare: Path) -> R
     if output is not None and output.is_dir():
         raise UsageError(f"-o {output} cannot be written: it is a directory")
     log_dir = output.absolute().with_suffix(".logs") if output else spare
-    return settings_of(options, device, log_dir=log_dir)
+    return settings_of(
+        device,
+        timeout_s=options.timeout,
+        memory_bytes=options.memory_limit,
+        threads=options.threads,
+        log_dir=log_dir,
+    )
 
 
 def _ending(result: CellResult) -> expected_failures.Ending:

@@ -1,15 +1,21 @@
 """`cbs report`: from results files to a page, a Markdown text and a chart."""
 
 import argparse
+import contextlib
 import datetime
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import attrs
 
 from comparative_benchmark.report import inputs, markdown
 from comparative_benchmark.report.inputs import ReportError
-from comparative_benchmark.report.summary import summarize
+from comparative_benchmark.report.summary import Summary, summarize
 from comparative_benchmark.report.trend_sources import open_trends
 from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results.published import published
+from comparative_benchmark.results.record import Document
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
 from openxla.benchmark import synonyms
 from openxla.benchmark.extras import install_command
@@ -39,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     def say(text: str) -> None:
         print(printable(text), file=to)
 
-    try:
+    with _mistakes_as_usage_errors():
         found = inputs.read(options.results, with_host=options.with_host)
         for reason in found.refused:
             print(printable(f"cbs: not read: {reason}"), file=sys.stderr)
@@ -52,12 +58,7 @@ def run(options: argparse.Namespace) -> int:
                 threshold=options.threshold,
             )
         if options.output:
-            # Of no use to the other outputs, which need no template engine.
-            from comparative_benchmark.report import page
-
-            made = datetime.datetime.now(datetime.UTC)
-            html = page.render(summary, title=options.title, made=made, path=options.output)
-            _write(options.output, html)
+            _write(options.output, _page(summary, options.title, options.output))
             size = options.output.stat().st_size / 1e6
             say(f"page: {options.output} ({len(summary.judged)} results, {size:.1f} MB)")
         if options.markdown:
@@ -72,6 +73,50 @@ def run(options: argparse.Namespace) -> int:
 
             chart.save(summary, options.chart, title=options.title)
             say(f"chart: {options.chart}")
+    return EXIT_FAILED if found.refused else EXIT_OK
+
+
+def write_report(
+    document: Document, path: Path, *, title: str, baseline: str | None, folder: Path | None
+) -> None:
+    """Writes the page of one document, or Markdown if the name of the file ends in `.md`.
+
+    Names of hosts and folders are left out, as in `cbs report`.
+
+    Args:
+      document: content of a results file.
+      path: of the file to write.
+      folder: where the results file is, for links to profiles; None if it is not in a file.
+      title: heading of the page.
+      baseline: competitor of the speed-ups; None for the usual one.
+
+    Raises:
+      UsageError: there are no results, a package is missing, or the file cannot be written.
+    """
+    with _mistakes_as_usage_errors():
+        found = inputs.merge([published(document)])
+        if folder is not None:
+            found = attrs.evolve(
+                found, folders=dict.fromkeys((r.run_id for r in found.runs), folder)
+            )
+        summary = summarize(found, against=baseline)
+        if path.suffix == ".md":
+            _write(path, markdown.as_markdown(summary, title=title))
+        else:
+            _write(path, _page(summary, title, path))
+
+
+def _page(summary: Summary, title: str, path: Path) -> str:
+    # The other outputs need no template engine.
+    from comparative_benchmark.report import page
+
+    return page.render(summary, title=title, made=datetime.datetime.now(datetime.UTC), path=path)
+
+
+@contextlib.contextmanager
+def _mistakes_as_usage_errors() -> Iterator[None]:
+    try:
+        yield
     except (ReportError, ResultsFileError) as error:
         raise UsageError(str(error)) from error
     except ModuleNotFoundError as error:
@@ -80,7 +125,6 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(
             f"{error.name} is not installed; run {install_command(_EXTRAS[error.name])}"
         ) from error
-    return EXIT_FAILED if found.refused else EXIT_OK
 
 
 def _baseline(options: argparse.Namespace) -> tuple[str | None, Path | None]:

@@ -77,8 +77,9 @@ def run(options: argparse.Namespace) -> int:
         temporary_folder("repro") as scratch,
     ):
         settings = settings_of(
-            options,
             trial.device,
+            timeout_s=options.timeout,
+            memory_bytes=options.memory_limit,
             threads=min(recorded.threads or default_threads().number, usable_cpus()),
             log_dir=Path(scratch) / "logs",
         )

@@ -71,6 +71,45 @@ def answers(
     return lines + ([f"To repeat: {typed(command)}"] if command else [])
 
 
+def fastest(cases: Sequence[Case]) -> Case | None:
+    """Returns the fastest competitor that can be recommended, of the results of one workload.
+
+    None for several workloads or devices, for compile times and generation, and if no competitor
+    has a correct output in the workload's own type.
+    """
+    if _why_not_ranked(cases):
+        return None
+    installed, _ = not_installed.split(cases)
+    return next(iter(_ranked(installed)), None)
+
+
+def recommendation(cases: Sequence[Case]) -> str:
+    """Returns the sentences of `answers`, or why there is no recommendation."""
+    sentences = answers(cases)
+    if not sentences and (reason := _why_not_ranked(cases)):
+        return f"No recommendation: {reason}."
+    if not sentences:
+        [case] = cases
+        only = fastest(cases)
+        return (
+            _choice([only], Family(cases, threshold=NOISE_THRESHOLD))
+            if only
+            else (f"{_name(case)}: {_shortened(case.why)}.")
+        )
+    return "\n".join(sentences)
+
+
+def _why_not_ranked(cases: Sequence[Case]) -> str:
+    if not cases:
+        return "there are no results"
+    if any(case.metrics.compile_only for case in cases):
+        return "only compile times were measured"
+    if any(case.metrics.throughput for case in cases):
+        return "throughput was measured, not the latency of a run"
+    count = len({(case.workload, case.device) for case in cases})
+    return f"there are results of {count} workloads; select one" if count > 1 else ""
+
+
 def _ranked(cases: Sequence[Case]) -> list[Case]:
     """Returns the cases that can be recommended, the fastest first."""
     able = [case for case in cases if case.status is Status.OK and case.result.ranked]

@@ -1,6 +1,6 @@
-"""From options of the command line to the settings of a run."""
+"""Settings of a run: limits and threads that the user chose, or the usual ones."""
 
-import argparse
+from collections.abc import Iterable
 from typing import Any
 
 from comparative_benchmark.machine.host import ASKED, Threads, default_threads
@@ -11,29 +11,36 @@ from openxla.benchmark.def_types import DeviceSpec
 
 
 def settings_of(
-    options: argparse.Namespace, device: DeviceSpec, *, processes: int = 1, **others: Any
+    device: DeviceSpec,
+    *,
+    timeout_s: float,
+    memory_bytes: int | None,
+    threads: int | None = None,
+    phase_deadlines_s: Iterable[tuple[str, float]] = (),
+    processes: int = 1,
+    **others: Any,
 ) -> RunSettings:
-    """Returns settings with the threads and limits that the options say, or the usual ones.
+    """Returns settings with these limits.
 
     Args:
-      options: with `--timeout` and `--memory-limit`; `--threads` and `--deadline` if there are any.
       device: where to run.
-      processes: that run at a time, and share the memory where the user sets no limit.
-      others: fields of `RunSettings`, which go before options.
+      timeout_s: time limit of a worker.
+      memory_bytes: memory limit of a worker; None for the memory that is available.
+      threads: of each backend; None for the usual number.
+      phase_deadlines_s: time limit of phases.
+      processes: that run at a time, and share the memory if no limit is given.
+      others: further fields of `RunSettings`.
     """
     limits = Limits(
-        deadline_s=options.timeout,
-        phase_deadlines_s=dict(getattr(options, "deadline", ())),
-        memory_bytes=options.memory_limit or default_limit_bytes() // processes,
+        deadline_s=timeout_s,
+        phase_deadlines_s=dict(phase_deadlines_s),
+        memory_bytes=memory_bytes or default_limit_bytes() // processes,
     )
-    asked = getattr(options, "threads", None)
-    threads = Threads(asked, ASKED) if asked else default_threads(others.get("cpus", ()))
+    chosen = Threads(threads, ASKED) if threads else default_threads(others.get("cpus", ()))
     return RunSettings(
-        **{
-            "device": device,
-            "threads": threads.number,
-            "threads_from": threads.rule,
-            "limits": limits,
-            **others,
-        }
+        device=device,
+        threads=chosen.number,
+        threads_from=chosen.rule,
+        limits=limits,
+        **others,
     )

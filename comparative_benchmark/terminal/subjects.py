@@ -1,11 +1,11 @@
 """Which options each kind of subject takes: each option is used, or refused in one line."""
 
-import argparse
 import enum
 from collections.abc import Mapping
 from pathlib import Path
 
-from comparative_benchmark.terminal.options import EVAL, UsageError
+from comparative_benchmark.request import EVAL, RunRequest
+from comparative_benchmark.terminal.options import UsageError
 
 
 class Subject(enum.Enum):
@@ -34,7 +34,7 @@ _NO_FOLDERS = dict.fromkeys(
     (*_CASES, *_MODELS), "{option}: only for TorchBench folders; add --torchbench PATH"
 )
 
-# The options that select or shape what is measured, by the name in the parsed options, and why
+# The options that select or shape what is measured, by their fields in a request, and why
 # some subjects refuse them. All other options define the measurement, and apply to every subject.
 REFUSALS: Mapping[str, Mapping[Subject, str]] = {
     "model": {Subject.TORCHBENCH: _BOTH},
@@ -78,29 +78,29 @@ REFUSALS: Mapping[str, Mapping[Subject, str]] = {
 _SPELT = {"name": "-name", "test": "-t", "model": "--torchbench"}
 
 
-def check(options: argparse.Namespace) -> Subject:
-    """Returns the subject that options select.
+def check(request: RunRequest) -> Subject:
+    """Returns the subject that a request selects.
 
     Raises:
       UsageError: the subject takes one of the options not.
     """
-    model = getattr(options, "model", None)
-    subject = _subject(options, model)
+    subject = _subject(request)
     for name, refused in REFUSALS.items():
-        value = getattr(options, name, None)
+        value = request.suites if name == "suite" else getattr(request, name)
         if subject in refused and value not in (None, EVAL) and value:
             spelt = _SPELT.get(name, f"--{name.replace('_', '-')}")
             if name == "suite" and Path(value[0]).is_absolute():
                 spelt = "--suite-dir"
-            raise UsageError(refused[subject].format(option=spelt, model=model))
+            raise UsageError(refused[subject].format(option=spelt, model=request.model))
     return subject
 
 
-def _subject(options: argparse.Namespace, model: str | None) -> Subject:
-    if getattr(options, "torchbench", None):
+def _subject(request: RunRequest) -> Subject:
+    if request.torchbench:
         return Subject.TORCHBENCH
+    model = request.model
     if model is None:
-        return Subject.SUITE_FOLDER if getattr(options, "suite", ()) else Subject.CATALOGUE
+        return Subject.SUITE_FOLDER if request.suites else Subject.CATALOGUE
     from openxla.benchmark.brought import BroughtError, OwnModule, hub, place_of
 
     if model.startswith(hub.PREFIX):

@@ -25,7 +25,7 @@ cb.run = run
 
 
 def five_lines():
-    (block,) = re.findall(
+    block, *_ = re.findall(
         r"^```python\n(.*?)^```",
         (DOCS / "guides/python-api.md").read_text(),
         re.DOTALL | re.MULTILINE,

@@ -6,9 +6,8 @@ import pytest
 
 from comparative_benchmark.api.measuring import measure
 from comparative_benchmark.api.selection import Selection
+from comparative_benchmark.request import RunRequest
 from comparative_benchmark.runs import race
-from comparative_benchmark.terminal.options import Parser
-from comparative_benchmark.terminal.run_options import add_run_arguments
 from openxla.benchmark import def_types, testdata
 
 
@@ -49,14 +48,12 @@ class Heard(argparse.Namespace):
 def run(tmp_path_factory):
     """One run of all cases, without the check that rounds are steady."""
     directory = tmp_path_factory.mktemp("shared")
-    parser = Parser()
-    add_run_arguments(parser)
-    options = parser.parse_args(
-        [
-            *("--backend", "test_numpy", "-device", "host-cpu", "--processes", "3"),
-            *("-o", str(directory / "results.json"), "--root-dir", str(directory / "root")),
-            *("--precision", "0.5"),
-        ]
+    request = RunRequest(
+        backends=["test_numpy"],
+        processes=3,
+        output=directory / "results.json",
+        root_dir=directory / "root",
+        precision=0.5,
     )
     first, second, third = (
         testdata.INPUT_DATA_MODEL_DEFAULT,
@@ -73,7 +70,7 @@ def run(tmp_path_factory):
         patch.setenv("CBS_ROOT_DIR", str(directory / "root"))
         patch.setattr(race, "judge_rounds", lambda *_, **__: None)
         measured = measure(
-            options,
+            request,
             heard,
             command=["test"],
             selection=Selection(cases=cases, share_workers=True),

@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+import types
 
 import pytest
 from results_support import AGES, plain_document, write
 
 import comparative_benchmark as cb
+from comparative_benchmark.api import progress
 from comparative_benchmark.cli.command import main
 
 
@@ -129,13 +131,40 @@ def test_a_file_that_is_not_valid_is_refused_in_one_line(content, tmp_path):
         ({"backends": "none"}, "'none'"),
         ({"device": "toaster"}, "unknown device 'toaster'"),
         ({"iterations": 0}, "less than 1"),
-        ({"colour": "red"}, "unrecognized arguments: --colour"),
         ({"precision": 2}, "expected a number between 0 and 1"),
     ],
 )
 def test_what_cannot_be_is_an_exception_and_no_exit(arguments, words, tmp_path):
     with pytest.raises(cb.UsageError, match=words):
         cb.run("models/BERT_TINY_FP32_.+", **{"backends": "jax_xla", **arguments})
+
+
+def test_a_misspelt_option_is_a_type_error():
+    with pytest.raises(TypeError, match="colour"):
+        cb.run("models/BERT_TINY_FP32_.+", colour="red")
+
+
+def test_a_case_is_named_once():
+    with pytest.raises(cb.UsageError, match="both select cases"):
+        cb.run("models/BERT_TINY_FP32_.+", name="models/VIT.+")
+
+
+def test_a_dry_run_reports_trials_and_runs_none(tmp_path):
+    events, file = [], tmp_path / "r.json"
+    results = cb.run(
+        "models/BERT_TINY_FP32_PT_32XI32_BATCH1/.+",
+        backends=["pt_inductor:eager", "jax_xla"],
+        output=file,
+        dry_run=True,
+        progress=events.append,
+    )
+    assert len(results) == 0
+    assert not file.exists()
+    assert [e.text for e in events] == [
+        "jax_xla:xla supports none of the selected cases",
+        "would run: BERT_TINY_FP32_PT_32XI32_BATCH1 pt_inductor:eager",
+    ]
+    assert str(results)
 
 
 def test_an_unknown_name_is_an_attribute_error():
@@ -155,3 +184,110 @@ def test_importing_it_imports_nothing_that_takes_time():
     assert not {"numpy", "attrs", "attr", "rich", "msgspec", "torch", "jax", "tensorflow"} & set(
         done.stdout.split()
     )
+
+
+def test_the_best_is_the_fastest_and_the_recommendation_names_it(results):
+    assert results.best is min(results, key=lambda case: case.metrics.median_ms)
+    assert f"{results.best.competitor} ({results.best.framework})" in results.recommendation
+
+
+def with_records(tmp_path, change):
+    """Returns the results of the usual file after a change of its records."""
+    plain = plain_document()
+    plain["benchmarks"] = change(plain["benchmarks"])
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps(plain))
+    return cb.load(path)
+
+
+def of_other_workload(records):
+    records[0]["definition"]["workload"]["digest"] = "0" * 64
+    return records
+
+
+def failed(records):
+    for record in records:
+        [metrics] = record["metrics"].values()
+        del metrics["median_latency_ms"], metrics["latencies_ms"]
+        metrics["error"] = "no memory"
+        record |= {"status": "failed", "phase": "load", "reason": "no memory"}
+    return records
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (of_other_workload, "No recommendation: there are results of 2 workloads; select one."),
+        (failed, "No competitor has a correct output."),
+        (lambda records: failed(records[:1]), "jax_xla:xla (jax): failed in load: no memory."),
+    ],
+)
+def test_without_a_best_the_recommendation_is_the_reason(tmp_path, change, reason):
+    results = with_records(tmp_path, change)
+    assert results.best is None
+    assert results.recommendation.splitlines()[0] == reason
+
+
+def test_the_only_competitor_is_the_best(tmp_path):
+    results = with_records(tmp_path, lambda records: records[:1])
+    assert results.best is results[0]
+    assert "the only competitor with a correct output" in results.recommendation
+
+
+def test_rows_have_the_verdict_of_the_baseline(results):
+    frame = results.to_pandas().set_index("competitor")
+    [verdict] = results.verdicts()
+    assert frame.loc["jax_xla:xla", "verdict"] == verdict.verdict.value
+    assert results.rows[1]["verdict"] is None
+    interval = frame[["latency_low_ms", "latency_ms", "latency_high_ms"]].loc["jax_xla:xla"]
+    assert interval.is_monotonic_increasing
+
+
+def test_saved_results_are_loaded_again(results, tmp_path):
+    results.save(tmp_path / "new" / "copy.json")
+    copy = cb.load(tmp_path / "new" / "copy.json")
+    assert copy.document == results.document
+    with pytest.raises(cb.UsageError, match="is a directory"):
+        results.save(tmp_path)
+
+
+def test_a_report_is_a_page_or_markdown(results, tmp_path):
+    results.report(tmp_path / "page.html", title="Mine")
+    assert "<title>Mine</title>" in (tmp_path / "page.html").read_text()
+    results.report(str(tmp_path / "text.md"))
+    assert "jax_xla:xla" in (tmp_path / "text.md").read_text()
+    with pytest.raises(cb.UsageError, match="cannot be written"):
+        results.report(tmp_path)
+
+
+def test_a_notebook_shows_progress(monkeypatch, capsys):
+    arguments = {"name": "BERT_TINY_FP32_PT_32XI32_BATCH1", "backends": "eager", "dry_run": True}
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    cb.run(**arguments)
+    assert capsys.readouterr().out == ""
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    cb.run(**arguments)
+    assert (
+        "would run: BERT_TINY_FP32_PT_32XI32_BATCH1 pt_inductor:eager\n" in capsys.readouterr().out
+    )
+    cb.run(**arguments, progress=lambda _: None)
+    assert capsys.readouterr().out == ""
+
+
+def test_events_of_trials_are_numbered(capsys):
+    progress._print(cb.Progress(event="finished", text="ok NET jax_xla:xla", position=2, total=3))
+    assert capsys.readouterr().out == "[2/3] ok NET jax_xla:xla\n"
+
+
+def test_cases_and_backends_are_those_of_the_commands(capsys):
+    arguments = ["list", "-name", "models/BERT_TINY.+", "--framework", "pt", "--tag", "tiny"]
+    assert main([*arguments, "--workload", "fp32", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert (
+        cb.list_cases("models/BERT_TINY.+", framework="pt", tag="tiny", workload="fp32") == listed
+    )
+    assert listed
+    assert main(["backends", "--json"]) == 0
+    assert cb.list_backends() == json.loads(capsys.readouterr().out)["backends"]
+    with pytest.raises(cb.UsageError, match="unknown framework abacus"):
+        cb.list_cases(framework="abacus")

@@ -9,6 +9,7 @@ from comparative_benchmark.api import measuring, run_command
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
+from comparative_benchmark.terminal.run_options import request_from
 
 SPELLINGS = [
     ("output", ["-o", "--output"], "x.json", Path("x.json")),
@@ -64,12 +65,12 @@ def test_defaults(parse):
     options = parse("-o", "r.json", "-device", "host-cpu")
     assert options.timeout == 3600
     assert options.name is None
-    assert options.backend == "jax_xla"
+    assert options.backend == ("jax_xla",)
 
 
 def test_counts_are_the_seeds_where_the_seed_has_them(parse, request):
     options = parse("-o", "r.json", "-device", "host-cpu")
-    rule = measuring.sampling(options)
+    rule = measuring.sampling(request_from(options))
     if hasattr(options, "compiler"):
         assert rule == FixedCounts(warmup_iterations=5, iterations=100)
     else:
@@ -81,7 +82,7 @@ def test_counts_are_the_seeds_where_the_seed_has_them(parse, request):
     [(["-w", "2"], (2, 100)), (["-iter", "3"], (5, 3)), (["-w", "0", "-iter", "3"], (0, 3))],
 )
 def test_a_given_count_makes_counts_fixed(parse, given, counts):
-    rule = measuring.sampling(parse("-o", "r.json", "-device", "host-cpu", *given))
+    rule = measuring.sampling(request_from(parse("-o", "r.json", "-device", "host-cpu", *given)))
     assert (rule.warmup_iterations, rule.iterations) == counts
 
 
@@ -109,6 +110,7 @@ def test_run_benchmarks_takes_compilers(monkeypatch, spelling):
     arguments = ["-o", "r.json", "-device", "host-cpu", spelling, "xla", spelling, "other"]
     assert cli.run_backend_main("jax_xla", arguments) == 0
     assert found[0].compiler == ["xla", "other"]
+    assert request_from(found[0]).backends == ("jax_xla:xla", "jax_xla:other")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Threads of one core, and how many threads that makes by default, on made-up machines."""
 
-import argparse
-
 import pytest
 
 from comparative_benchmark.backends import cpus
@@ -66,8 +64,7 @@ def test_cpus_are_taken_of_all_cores_before_a_second_of_any(machine, siblings, o
 )
 def test_the_settings_of_a_run_say_which_rule_gave_the_threads(asked, expected, monkeypatch):
     monkeypatch.setattr(cpus, "cores", lambda found, root: [list(found)])
-    options = argparse.Namespace(timeout=1.0, memory_limit=None, threads=asked)
-    settings = settings_of(options, HOST_CPU, cpus=(0, 1))
+    settings = settings_of(HOST_CPU, timeout_s=1.0, memory_bytes=None, threads=asked, cpus=(0, 1))
     assert (settings.threads, settings.threads_from) == expected
     described = host.describe(threads=settings.threads, threads_from=settings.threads_from)
     assert described["threads_from"] == expected[1]

@@ -28,7 +28,7 @@ def run_doctor(*arguments):
     parser = argparse.ArgumentParser()
     options.add_arguments(parser)
     chosen = parser.parse_args(arguments)
-    set_root(chosen)
+    set_root(chosen.root_dir)
     return command.run(chosen)
 
 

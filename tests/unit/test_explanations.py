@@ -7,6 +7,8 @@ import pytest
 from report_support import document, read, record, run
 from results_support import completed, plain_document
 
+import comparative_benchmark as cb
+from comparative_benchmark.api.results import Results
 from comparative_benchmark.backends.operator_profile import (
     FILE,
     Operator,
@@ -258,3 +260,28 @@ def test_the_page_has_it_beside_the_case(file):
     assert "cannot be read" in data["explained"][0]["error"]
     plain = payload.build(summarize(read(document(record(), record(competitor=EAGER)))))
     assert plain["explained"] == []
+
+
+def test_python_explains_as_the_command_does(file, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert cli.main(["explain", str(file), XLA, EAGER]) == 0
+    printed = capsys.readouterr().out.split()
+    explained = cb.explain_results(cb.load(file), XLA, EAGER)
+    assert str(explained).split() == repr(explained).split() == printed
+    assert explained.explanation.slow.competitor == EAGER
+    assert cb.explain_results(str(file)).explanation == explained.explanation
+
+
+def test_python_cannot_explain_results_without_a_file_or_a_second_competitor(file):
+    results = cb.load(file)
+    with pytest.raises(UsageError, match=r"not in a file; save them: results\.save\(path\)"):
+        cb.explain_results(Results(results.document))
+    with pytest.raises(UsageError, match="'iree' matches no competitor"):
+        cb.explain_results(results, "iree")
+
+
+def test_a_profile_that_cannot_be_read_is_a_usage_error(file):
+    path = kept_profiles.folder_for(file, two().benchmarks[0]) / FILE
+    path.write_text("{")
+    with pytest.raises(UsageError, match=r"^no profile: .* is not a profile"):
+        cb.explain_results(file)

@@ -229,10 +229,11 @@ def test_the_models_of_a_file_share_its_budget(monkeypatch, tmp_path):
     path.write_text(f"model_params: [{', '.join([entry] * 3)}]")
     options = SimpleNamespace(
         config=path, max_power=None, output=tmp_path / "r.json", device=None, profile=False,
-        plot=None, budget=60.0, backward=False, from_model=None,
+        plot=None, budget=60.0, backward=False, from_model=None, own_workers=False,
+        share_workers=False, backend=None, shapes=None, dtype=None, min_power=None,
     )  # fmt: skip
     assert sweep.run(options) == 4
-    assert budgets == [60.0, 20.0, 0.0]
+    assert budgets == [60.0, 20.0, sweep._SPENT_S]
     assert (tmp_path / "r.csv").read_text().count("left_out") == 3
 
 

@@ -6,13 +6,14 @@ from comparative_benchmark.api.measuring import _outlook, plan_run, sampling
 from comparative_benchmark.cli.command import parse
 from comparative_benchmark.stats.sampling_rule import FixedCounts
 from comparative_benchmark.terminal.options import UsageError
+from comparative_benchmark.terminal.run_options import request_from
 
 CASE = "BERT_TINY_FP32_PT_32XI32_BATCH1"
 
 
 def planned(tmp_path, *words):
     options = parse(["run", "-name", CASE, "-o", str(tmp_path / "r.json"), *words])
-    return plan_run(options, lambda _: None)
+    return plan_run(request_from(options), lambda _: None)
 
 
 def outlook(tmp_path, *words):
@@ -40,7 +41,7 @@ def test_a_short_run_prints_nothing(tmp_path, words):
 
 def test_a_quick_run_has_fixed_counts():
     options = parse(["run", "-name", CASE, "--quick"])
-    assert sampling(options) == FixedCounts(warmup_iterations=3, iterations=20)
+    assert sampling(request_from(options)) == FixedCounts(warmup_iterations=3, iterations=20)
 
 
 @pytest.mark.parametrize(
@@ -48,4 +49,4 @@ def test_a_quick_run_has_fixed_counts():
 )
 def test_a_quick_run_excludes_other_counts(words):
     with pytest.raises(UsageError, match="--quick cannot be combined with"):
-        sampling(parse(["run", "-name", CASE, "--quick", *words]))
+        sampling(request_from(parse(["run", "-name", CASE, "--quick", *words])))

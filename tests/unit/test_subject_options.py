@@ -15,13 +15,14 @@ import attrs
 import numpy as np
 import pytest
 
-from comparative_benchmark import api
 from comparative_benchmark.api import foreign, run_command
 from comparative_benchmark.api.measuring import plan_run
 from comparative_benchmark.micro import options as micro_options
 from comparative_benchmark.micro import sweep
-from comparative_benchmark.terminal import subjects
-from comparative_benchmark.terminal.options import UsageError
+from comparative_benchmark.request import RunRequest
+from comparative_benchmark.terminal import run_settings, subjects
+from comparative_benchmark.terminal.options import Parser, UsageError
+from comparative_benchmark.terminal.run_options import add_run_arguments, request_from
 from comparative_benchmark.terminal.subjects import Subject
 from openxla.benchmark.brought import Wanted, definitions, found
 from openxla.benchmark.comparative_suite.catalog import NoMatchError
@@ -151,19 +152,36 @@ def selecting_words(folder):
     }
 
 
+@pytest.fixture(autouse=True)
+def constant_memory(monkeypatch):
+    """Plans must not differ because the available memory changes."""
+    monkeypatch.setattr(run_settings, "default_limit_bytes", lambda: 8 << 30)
+
+
 @pytest.fixture(scope="module")
 def usual():
     """Returns plans without the option, by what selects the subject."""
     return {}
 
 
+def run_parser():
+    parser = UsageParser()
+    add_run_arguments(parser)
+    return parser
+
+
+class UsageParser(Parser):
+    def error(self, message):
+        raise UsageError(message)
+
+
 def plan(arguments):
     """Returns all that the plan of a run says."""
-    return planned_by(api._parser().parse_args([*arguments, "-o", "results.json"]))
+    return planned_by(run_parser().parse_args([*arguments, "-o", "results.json"]))
 
 
 def planned_by(options, selection=None):
-    planned = plan_run(options, lambda _: None, selection=selection)
+    planned = plan_run(request_from(options), lambda _: None, selection=selection)
     settings = attrs.asdict(planned.settings, recurse=False)
     trials = [
         (t.case.name, t.workload.digest, str(t.competitor), t.device.name, t.refused)
@@ -174,9 +192,9 @@ def planned_by(options, selection=None):
 
 
 def test_every_option_is_in_the_table_or_says_how_to_measure():
-    actions = [action for action in api._parser()._actions if action.dest != "help"]
+    actions = [action for action in run_parser()._actions if action.dest != "help"]
     assert {action.dest for action in actions} == {*GIVEN, *LATER, "model", "suite"}
-    groups = api._parser()._action_groups
+    groups = run_parser()._action_groups
     shaping = {"your own model", "TorchBench folders"}
     named = {a.dest for group in groups if group.title in shaping for a in group._group_actions}
     assert named <= set(subjects.REFUSALS)
@@ -224,10 +242,10 @@ def test_an_option_is_used_or_refused(words, usual, monkeypatch, subject, option
 
 
 def test_a_model_on_the_hub_is_a_directory():
-    options = api._parser().parse_args(["hub:owner/name@main", "--task", "fill-mask"])
-    assert subjects.check(options) is Subject.DIRECTORY
+    request = RunRequest(model="hub:owner/name@main", task="fill-mask")
+    assert subjects.check(request) is Subject.DIRECTORY
     with pytest.raises(UsageError, match="a Hugging Face directory defines no loss"):
-        subjects.check(api._parser().parse_args(["hub:owner/name", "-t", "train"]))
+        subjects.check(RunRequest(model="hub:owner/name", test="train"))
 
 
 def test_a_file_without_a_loss_is_not_trained():
@@ -298,7 +316,8 @@ def test_every_option_of_micro_is_in_a_table():
 def test_an_option_of_micro_changes_the_plan(plan_of_micro, option):
     selected = [] if option in ("op", "config") else ["--op", "matmul"]
     given = (MICRO | GIVEN)[option]
-    assert plan_of_micro(*selected, *given) != plan_of_micro("--op", "matmul")
+    before = plan_of_micro("--op", "matmul")
+    assert plan_of_micro(*selected, *given) != before
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Training cases: which there are, what decides their identity, and what a digest can see."""
 
-import argparse
 import re
 from types import SimpleNamespace
 
@@ -27,8 +26,7 @@ BERT = {"model_name": "bert-tiny", "seq_len": 32, "batch_size": 4, "data_type": 
 
 
 def selected(**changes):
-    given = {"suite": [], "name": None, "tag": [], "framework": None, **changes}
-    return options.select(argparse.Namespace(**given))
+    return options.select(**{"name": None, **changes})
 
 
 def test_training_is_selected_by_its_option_alone():
@@ -41,7 +39,7 @@ def test_training_is_selected_by_its_option_alone():
     assert "BERT_TINY_TRAIN_ADAMW_FP32_PT_32XI32_BATCH4" in names
     assert not names & {case.model.name for case in everything}
     with pytest.raises(catalog.NoMatchError):
-        selected(test="train", tag=["tiny-zoo"])
+        selected(test="train", tags=["tiny-zoo"])
 
 
 def test_the_frameworks_share_workloads_and_optimizers_do_not():

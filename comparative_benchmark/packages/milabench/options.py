@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from comparative_benchmark.terminal.options import add_options, count
+from comparative_benchmark.request import count
+from comparative_benchmark.terminal.arguments import add_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

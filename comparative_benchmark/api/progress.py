@@ -1,0 +1,66 @@
+"""Events of a run, for callbacks of the Python API."""
+
+import sys
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from comparative_benchmark.results.record import Result
+from comparative_benchmark.runs.trial import Trial
+
+
+@attrs.frozen(kw_only=True)
+class Progress:
+    """One event of a run.
+
+    Attributes:
+      event: `preparing` artifacts, a `note`, `started` for the trials of a workload, or `finished`
+        for one trial.
+      text: the same in words.
+      position, total: of the trial among all, from 1 on; 0 for other events.
+      result: of a trial that has finished.
+    """
+
+    event: str
+    text: str
+    position: int = 0
+    total: int = 0
+    result: Result | None = None
+
+
+class Reporter:
+    """A `runner.Observer` that calls back; without a callback, it prints in a notebook."""
+
+    def __init__(self, callback: Callable[[Progress], object] | None) -> None:
+        is_notebook = "ipykernel" in sys.modules
+        self._callback = _print if callback is None and is_notebook else callback
+
+    def preparing(self, what: str) -> None:
+        """Reports that artifacts are made."""
+        self._report(Progress(event="preparing", text=f"preparing {what}"))
+
+    def say(self, message: str) -> None:
+        """Reports a note."""
+        self._report(Progress(event="note", text=message))
+
+    def race_started(self, trials: Sequence[Trial], position: int, total: int) -> None:
+        """Reports the trials of a workload; the first one has that position."""
+        text = f"{trials[0].workload.label}, {len(trials)} of {total} trials"
+        self._report(Progress(event="started", text=text, position=position, total=total))
+
+    def trial_finished(self, result: Result, position: int, total: int) -> None:
+        """Reports the result of a trial."""
+        definition = result.definition
+        text = f"{result.status.value} {definition.model} {definition.competitor}"
+        self._report(
+            Progress(event="finished", text=text, position=position, total=total, result=result)
+        )
+
+    def _report(self, progress: Progress) -> None:
+        if self._callback is not None:
+            self._callback(progress)
+
+
+def _print(progress: Progress) -> None:
+    place = f"[{progress.position}/{progress.total}] " if progress.total else ""
+    print(f"{place}{progress.text}", flush=True)

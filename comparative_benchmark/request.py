@@ -1,0 +1,666 @@
+"""`RunRequest`, the typed description of a run: the options of `cbs run`, each declared once."""
+
+import argparse
+import datetime
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from openxla.benchmark.nearest import did_you_mean
+
+# The modes of a model, as TorchBench calls them.
+EVAL, TRAIN = "eval", "train"
+# Groups of options in help.
+SELECTION, OWN_MODEL, FOLDERS = "selection", "your own model", "TorchBench folders"
+MEASUREMENT, FILES, LIMITS = "measurement", "files", "limits"
+
+# Fixed counts, if only one of them is given.
+WARMUP_ITERATIONS, ITERATIONS = 5, 100
+
+_METADATA = "option"
+_SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+class RequestError(ValueError):
+    """An invalid value; the message is one line that names the option."""
+
+
+@attrs.frozen(kw_only=True)
+class Option:
+    """The command line's form of a field of `RunRequest`.
+
+    Attributes:
+      group: heading in help.
+      help: one line of help.
+      flags: spellings with dashes; empty for a positional argument.
+      parse: reads one value from text. Raises `ArgumentTypeError` or `ValueError`.
+      metavar: placeholder of the value in help; None for the field's name.
+      choices: allowed values; empty for any.
+      repeated: whether the option can be repeated, for a tuple of values.
+      joined: whether `parse` reads several values from one text, separated by commas.
+      dest: attribute of the parsed command line; None for the field's name.
+    """
+
+    group: str
+    help: str
+    flags: tuple[str, ...]
+    parse: Callable[[str], Any] = str
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    repeated: bool = False
+    joined: bool = False
+    dest: str | None = None
+
+
+def options() -> dict[str, tuple["attrs.Attribute[Any]", Option]]:
+    """Returns each field of `RunRequest` and its option, by name, in the order of help."""
+    return {field.name: (field, field.metadata[_METADATA]) for field in attrs.fields(RunRequest)}
+
+
+def default_of(field: "attrs.Attribute[Any]") -> Any:
+    """Returns the default value of a field."""
+    factory = getattr(field.default, "factory", None)
+    return factory() if factory else field.default
+
+
+def command_line(request: "RunRequest") -> list[str]:
+    """Returns the arguments of `cbs run` that a request stands for, without default values."""
+    words: list[str] = []
+    for name, (field, option) in options().items():
+        value = getattr(request, name)
+        if value == default_of(field):
+            continue
+        if not option.flags:
+            words.insert(0, str(value))
+        elif option.repeated:
+            words += [word for item in value for word in (option.flags[0], _text(item))]
+        elif isinstance(value, bool):
+            words.append(option.flags[0])
+        else:
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            words += [option.flags[0], text]
+    return words
+
+
+def count(minimum: int) -> Callable[[str], int]:
+    """Returns a parser of whole numbers that are at least the minimum."""
+
+    def parse(text: str) -> int:
+        value = int(text)
+        if value < minimum:
+            raise argparse.ArgumentTypeError(f"{text} is less than {minimum}")
+        return value
+
+    parse.__name__ = "number"
+    return parse
+
+
+def seconds(text: str) -> float:
+    """Returns a number of seconds above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"expected a positive number of seconds, got {text!r}")
+    return value
+
+
+def fraction(text: str) -> float:
+    """Returns a number between 0 and 1, exclusive."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"expected a number between 0 and 1, got {text!r}")
+    return value
+
+
+def cpu_list(text: str) -> tuple[int, ...]:
+    """Returns CPUs as the kernel and taskset write them: `0,2-3`."""
+    cpus: set[int] = set()
+    for item in text.split(","):
+        first, dash, last = item.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()) or int(last or first) < int(first):
+            raise argparse.ArgumentTypeError(f"expected a list of CPUs such as 0,2-3, got {text!r}")
+        cpus.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(cpus))
+
+
+def phase_deadline(text: str) -> tuple[str, float]:
+    """Returns phase and seconds of a deadline such as `compile=600`."""
+    from comparative_benchmark.worker.phase_names import PHASES, SESSION_PHASES
+
+    phase, separator, limit = text.partition("=")
+    if not separator or not phase:
+        raise argparse.ArgumentTypeError(f"expected PHASE=SECONDS, got {text!r}")
+    if phase not in (*PHASES, *SESSION_PHASES):
+        known = ", ".join((*PHASES, *SESSION_PHASES))
+        raise argparse.ArgumentTypeError(f"unknown phase {phase!r}; choices are {known}")
+    return phase, seconds(limit)
+
+
+def size(text: str) -> int:
+    """Returns bytes, of a size such as `8G`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
+    if not match:
+        raise argparse.ArgumentTypeError(f"expected a size such as 8G, got {text!r}")
+    size_bytes = int(float(match[1]) * _SIZES[match[2].upper()])
+    if not size_bytes:
+        raise argparse.ArgumentTypeError(f"expected a size above 0, got {text!r}")
+    return size_bytes
+
+
+def frameworks(text: str) -> str:
+    """Returns the frameworks that `pt,jax` or `pytorch,jax` names, separated by commas."""
+    from openxla.benchmark import synonyms
+    from openxla.benchmark.def_types import ModelFrameworkType
+
+    names = [synonyms.framework(name.strip()) for name in text.split(",") if name.strip()]
+    known = [item.value for item in ModelFrameworkType]
+    if unknown := [name for name in names if name not in known]:
+        raise argparse.ArgumentTypeError(
+            f"unknown framework {', '.join(unknown)}; choices are pytorch, jax, tensorflow, "
+            "tflite, onnx and stablehlo"
+        )
+    return ",".join(names)
+
+
+def new_results_file() -> Path:
+    """Returns the results file of a run without `-o`: a new one for each start."""
+    return Path("results", f"{datetime.datetime.now().astimezone():%Y-%m-%d-%H%M%S}.json")
+
+
+def _folder(text: str) -> str:
+    """Returns a folder by its absolute path, which no dotted path of a module can be."""
+    return str(Path(text).expanduser().absolute())
+
+
+def _backends(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, text.split(","))))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    parse = count(1)
+    return tuple(dict.fromkeys(parse(part) for part in text.split(",")))
+
+
+def _converted(value: Any, field: "attrs.Attribute[Any]") -> Any:
+    """Returns a value of the field's type, with the checks of the command line.
+
+    Raises:
+      RequestError: the value is invalid.
+    """
+    option: Option = field.metadata[_METADATA]
+    if value is None or (option.repeated and not value):
+        return default_of(field)
+    if isinstance(field.default, bool):
+        if not isinstance(value, bool):
+            raise RequestError(f"{field.name}: expected True or False, got {value!r}")
+        return value
+    if option.repeated:
+        return tuple(_parsed(_text(item), field.name, option) for item in _items(value))
+    if option.joined:
+        value = ",".join(map(_text, _items(value)))
+        return _parsed(value, field.name, option) if value else default_of(field)
+    return _parsed(_text(value), field.name, option)
+
+
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.items()
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+
+
+def _text(value: Any) -> str:
+    """Returns a value as the command line spells it; a pair is `NAME=VALUE`."""
+    return "=".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _parsed(text: str, name: str, option: Option) -> Any:
+    try:
+        value = option.parse(text)
+    except argparse.ArgumentTypeError as error:
+        raise RequestError(f"{name}: {error}") from error
+    except ValueError as error:
+        kind = getattr(option.parse, "__name__", "").lstrip("_")
+        raise RequestError(f"{name}: invalid {kind} value: {text!r}") from error
+    if option.choices and value not in option.choices:
+        near = did_you_mean(text, option.choices) or f"; choices are {', '.join(option.choices)}"
+        raise RequestError(f"unknown {name} {text!r}{near}")
+    return value
+
+
+def _option(group: str, *flags: str, text: str, default: Any = None, **others: Any) -> Any:
+    return attrs.field(
+        default=default,
+        converter=attrs.Converter(_converted, takes_field=True),
+        metadata={_METADATA: Option(group=group, flags=flags, help=text, **others)},
+    )
+
+
+@attrs.frozen(kw_only=True)
+class RunRequest:
+    """The description of a run: one field for each option of `cbs run`.
+
+    Values are checked as on the command line. Text is accepted for each field, as the command line
+    spells it: `batch="1,8"`, `memory_limit="8G"`; None stands for the default.
+
+    Raises:
+      RequestError: a value is invalid.
+    """
+
+    name: str | None = _option(
+        SELECTION,
+        *("-name", "--benchmark-name"),
+        text="regular expression for the whole name of a case, or part of a name",
+    )
+    test: str = _option(
+        SELECTION,
+        *("-t", "--test"),
+        default=EVAL,
+        choices=(EVAL, TRAIN),
+        text="mode: eval computes outputs, train takes training steps (default: eval)",
+    )
+    tag: tuple[str, ...] = _option(
+        SELECTION,
+        "--tag",
+        default=(),
+        repeated=True,
+        text="tag that cases must have; may be repeated",
+    )
+    framework: str | None = _option(
+        SELECTION,
+        "--framework",
+        parse=frameworks,
+        joined=True,
+        text="framework of the model: pytorch (pt), jax, tensorflow (tf)",
+    )
+    suite_dir: tuple[str, ...] = _option(
+        SELECTION,
+        "--suite-dir",
+        default=(),
+        repeated=True,
+        dest="suite",
+        parse=_folder,
+        metavar="DIR",
+        text="folder with *_definitions.py, used instead of the suite's own cases; "
+        "`cbs run MODEL --save-as DIR` writes one",
+    )
+    suite: tuple[str, ...] = _option(
+        SELECTION,
+        "--suite",
+        default=(),
+        repeated=True,
+        metavar="MODULE",
+        text="additional module with ALL_BENCHMARKS (set PYTHONPATH=. for one in this directory)",
+    )
+    inputs: Path | None = _option(
+        SELECTION,
+        "--inputs",
+        parse=Path,
+        metavar="DIR",
+        text="run the selected models on input_0.npy, input_1.npy ... in this directory",
+    )
+    backends: tuple[str, ...] = _option(
+        SELECTION,
+        "--backend",
+        default=(),
+        joined=True,
+        dest="backend",
+        parse=_backends,
+        text="backends, e.g. jax_xla,pt_inductor:inductor+freezing,iree (default: `all` installed "
+        "backends; pt_inductor:eager for --torchbench)",
+    )
+    device: str = _option(
+        SELECTION,
+        *("-device", "--target-device"),
+        default="host-cpu",
+        text="device to run on (default: host-cpu)",
+    )
+    model: str | None = _option(
+        OWN_MODEL,
+        metavar="MODEL",
+        text="model to run instead of -name: PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a "
+        "Hugging Face directory, hub:OWNER/NAME@REVISION, an exported program (.onnx, .mlir, .pt2, "
+        "TorchScript, .keras, .h5, .tflite, .jax_export, a SavedModel) or a folder of them",
+    )
+    input: tuple[str, ...] = _option(
+        OWN_MODEL,
+        "--input",
+        default=(),
+        repeated=True,
+        metavar="SPEC",
+        text="input of the model, e.g. 'f32[1,3,224,224]', 'i32[batch,seq]<1000', 'i32[4,32]=1'; "
+        "repeat it for each argument; in a Hugging Face directory, name the argument: "
+        "'bbox=i32[1,128,4]<1000' (default: example_inputs() of the file, or the program's "
+        "signature)",
+    )
+    dtype: tuple[str, ...] = _option(
+        OWN_MODEL,
+        "--dtype",
+        default=(),
+        joined=True,
+        parse=_names,
+        metavar="TYPE,...",
+        text="data types, e.g. fp32,bf16",
+    )
+    batch: tuple[int, ...] = _option(
+        OWN_MODEL,
+        "--batch",
+        default=(),
+        joined=True,
+        parse=_numbers,
+        metavar="N,...",
+        text="batch sizes, e.g. 1,8",
+    )
+    seq_len: tuple[int, ...] = _option(
+        OWN_MODEL,
+        "--seq-len",
+        default=(),
+        joined=True,
+        parse=_numbers,
+        metavar="N,...",
+        text="sequence lengths",
+    )
+    task: str | None = _option(
+        OWN_MODEL, "--task", text="task of a Hugging Face directory, e.g. text-classification"
+    )
+    base: Path | None = _option(
+        OWN_MODEL,
+        "--base",
+        parse=Path,
+        metavar="DIR",
+        text="directory of the model that a LoRA adapter belongs to (default: where the adapter "
+        "names it)",
+    )
+    text: Path | None = _option(
+        OWN_MODEL,
+        "--text",
+        parse=Path,
+        metavar="FILE",
+        text="text file to use as input of a Hugging Face directory, through its tokenizer",
+    )
+    image: Path | None = _option(
+        OWN_MODEL,
+        "--image",
+        parse=Path,
+        metavar="FILE",
+        text="image file to use as input of a Hugging Face directory, through its image processor",
+    )
+    allow_code: bool = _option(
+        OWN_MODEL,
+        *("--allow-code", "--allow-pickle"),
+        default=False,
+        text="load pickled weights, and .pt2, TorchScript and Keras files that hold code (alias: "
+        "--allow-pickle)",
+    )
+    save_as: Path | None = _option(
+        OWN_MODEL,
+        "--save-as",
+        parse=Path,
+        metavar="DIR",
+        text="write definitions of the cases that ran; --suite-dir DIR runs them again",
+    )
+    torchbench: tuple[Path, ...] = _option(
+        FOLDERS,
+        "--torchbench",
+        default=(),
+        repeated=True,
+        parse=Path,
+        metavar="PATH",
+        text="run TorchBench model folders: a folder, or a directory of folders; may be repeated. "
+        "-name then matches folders",
+    )
+    batch_size: int | None = _option(
+        FOLDERS,
+        "--batch-size",
+        parse=count(1),
+        text="batch size of the folders (default: each folder's own)",
+    )
+    auto_batch: bool = _option(
+        FOLDERS,
+        "--auto-batch",
+        default=False,
+        text="use the largest power of two as the batch size at which the folder and its truth run "
+        "within --memory-limit and --timeout",
+    )
+    install: bool = _option(
+        FOLDERS,
+        "--install",
+        default=False,
+        text="first run each folder's install.py in a separate environment",
+    )
+    warmup_iterations: int | None = _option(
+        MEASUREMENT,
+        *("-w", "--warmup-iterations"),
+        parse=count(0),
+        text="fixed number of warm-up iterations (default with -iter: 5)",
+    )
+    iterations: int | None = _option(
+        MEASUREMENT,
+        *("-iter", "--iterations"),
+        parse=count(1),
+        text="fixed number of measured iterations in one process (default with -w: 100)",
+    )
+    run_in_process: bool = _option(
+        MEASUREMENT,
+        "--run-in-process",
+        default=False,
+        text="run models in this process, for a debugger; do not use it for measurements",
+    )
+    share_workers: bool = _option(
+        MEASUREMENT,
+        "--share-workers",
+        default=False,
+        text="run all cases of a competitor in the same processes: quicker than new processes for "
+        "each case, but cases can influence each other",
+    )
+    inherit_environment: bool = _option(
+        MEASUREMENT,
+        "--inherit-environment",
+        default=False,
+        text="pass all environment variables to workers (default: variables that programs need, "
+        "and variables that change speed or numbers, which are recorded)",
+    )
+    outputs: str | None = _option(
+        MEASUREMENT,
+        "--outputs",
+        choices=("bound", "allocated"),
+        text="memory for the outputs of each run: the same memory (bound), or new memory inside "
+        "the timed region (allocated); stacks that cannot do this are `unsupported` (default: each "
+        "stack's usual way, which is recorded)",
+    )
+    exported_programs: bool = _option(
+        MEASUREMENT,
+        "--exported-programs",
+        default=False,
+        text="start compiler-level backends from locked programs; their compile time then excludes "
+        "tracing and lowering",
+    )
+    threads: int | None = _option(
+        MEASUREMENT,
+        "--threads",
+        parse=count(1),
+        text="threads for each backend (default: physical cores)",
+    )
+    profile: bool = _option(
+        MEASUREMENT,
+        "--profile",
+        default=False,
+        text="run the stack's profiler after each trial, and keep the traces",
+    )
+    dry_run: bool = _option(
+        MEASUREMENT,
+        "--dry-run",
+        default=False,
+        text="check all options, print the trials that would run, and exit",
+    )
+    json: bool = _option(
+        MEASUREMENT,
+        "--json",
+        default=False,
+        text="print results, verdicts and the recommendation as JSON",
+    )
+    quick: bool = _option(
+        MEASUREMENT,
+        "--quick",
+        default=False,
+        text="run each competitor once, with 20 iterations: a first look without verdicts",
+    )
+    baseline: str | None = _option(
+        MEASUREMENT,
+        "--baseline",
+        text="competitor to compute ratios against (default: pt_inductor:eager, or else the first)",
+    )
+    precision: float = _option(
+        MEASUREMENT,
+        "--precision",
+        default=0.01,
+        parse=fraction,
+        text="relative half-width of the 95 % interval to reach (default: 0.01)",
+    )
+    effect: float = _option(
+        MEASUREMENT,
+        "--effect",
+        default=0.03,
+        parse=fraction,
+        text="relative difference to detect with a probability of 90 % (default: 0.03)",
+    )
+    processes: int | None = _option(
+        MEASUREMENT,
+        "--processes",
+        parse=count(1),
+        text="fresh processes for each trial (default: 3, and up to 10 if the spread requires "
+        "more; 6 pairs with --compile-only)",
+    )
+    compile_only: bool = _option(
+        MEASUREMENT,
+        "--compile-only",
+        default=False,
+        text="compile cold and warm alternately, verify outputs, and measure no latency",
+    )
+    busy: bool = _option(
+        MEASUREMENT,
+        "--busy",
+        default=False,
+        text="race at once even if other processes use the machine, without offering to wait",
+    )
+    cpus: tuple[int, ...] = _option(
+        MEASUREMENT,
+        "--cpus",
+        default=(),
+        joined=True,
+        parse=cpu_list,
+        metavar="LIST",
+        text="pin workers to these CPUs, e.g. 0,2-3",
+    )
+    env: str | None = _option(
+        MEASUREMENT,
+        "--env",
+        joined=True,
+        metavar="NAME=PATH,...",
+        text="run each competitor in each Python environment, e.g. old=venv-1,new=venv-2",
+    )
+    seed: int | None = _option(
+        MEASUREMENT,
+        "--seed",
+        parse=count(0),
+        text="seed for the order of starts and blocks (default: random)",
+    )
+    output: Path = _option(
+        FILES,
+        *("-o", "--output"),
+        default=attrs.Factory(new_results_file),
+        parse=Path,
+        text="results file; new results are added to an existing one (default: "
+        "results/DATE-TIME.json)",
+    )
+    resume: bool = _option(
+        FILES,
+        "--resume",
+        default=False,
+        text="skip trials that are ok in the results file, and continue interrupted ones",
+    )
+    root_dir: Path | None = _option(
+        FILES,
+        "--root-dir",
+        parse=Path,
+        text="directory of checkpoints and artifacts (default: $CBS_ROOT_DIR, or artifacts/root in "
+        "the checkout)",
+    )
+    generate_artifacts: bool = _option(
+        FILES,
+        "--generate-artifacts",
+        default=False,
+        text="regenerate inputs and expected outputs",
+    )
+    no_download: bool = _option(
+        FILES,
+        "--no-download",
+        default=False,
+        text="use only artifacts that exist in the root directory",
+    )
+    expected_failures: Path | None = _option(
+        FILES,
+        "--expected-failures",
+        parse=Path,
+        metavar="FILE",
+        text="list of known failures to use instead of the checked-in one",
+    )
+    verbose: bool = _option(
+        FILES, "--verbose", default=False, text="print phases, log files and tracebacks"
+    )
+    timeout: float = _option(
+        LIMITS,
+        "--timeout",
+        default=3600.0,
+        parse=seconds,
+        metavar="S",
+        text="time limit of a worker, in seconds (default: 3600)",
+    )
+    deadline: tuple[tuple[str, float], ...] = _option(
+        LIMITS,
+        "--deadline",
+        default=(),
+        repeated=True,
+        parse=phase_deadline,
+        metavar="PHASE=S",
+        text="time limit of a phase in seconds, e.g. compile=600; may be repeated",
+    )
+    memory_limit: int | None = _option(
+        LIMITS,
+        "--memory-limit",
+        parse=size,
+        metavar="SIZE",
+        text="memory limit of a worker, e.g. 8G (default: available memory minus 1G)",
+    )
+    trial_budget: float = _option(
+        LIMITS,
+        "--trial-budget",
+        default=30.0,
+        parse=seconds,
+        metavar="S",
+        text="seconds after which a trial gets no more than 3 processes (default: 30)",
+    )
+    budget: float | None = _option(
+        LIMITS,
+        "--budget",
+        parse=seconds,
+        metavar="S",
+        text="seconds for the whole run, shared evenly by its trials (default: no limit). "
+        "Workloads that do not fit are left out, the exit code is 4, and --resume continues",
+    )
+
+    @property
+    def suites(self) -> tuple[str, ...]:
+        """Modules with cases, and folders of them, which are absolute."""
+        return (*self.suite_dir, *self.suite)
