@@ -15,7 +15,7 @@ import yaml
 from comparative_benchmark import recipes
 from comparative_benchmark.micro import shapes
 from comparative_benchmark.micro.shapes import Shape
-from comparative_benchmark.recipes import own
+from comparative_benchmark.recipes.registry import accept_from_guide
 from comparative_benchmark.terminal.options import UsageError
 from comparative_benchmark.terminal.yaml_file import YamlFile
 from openxla.benchmark import brought, operators
@@ -329,7 +329,7 @@ class _Reader:
                 try:
                     recipes.parse(name)
                 except recipes.RecipeError as error:
-                    if reason := own.why_none(name):
+                    if reason := accept_from_guide(name):
                         told = guide_functions.told(reason)
                         self._fail(item, f"{error}; {told}{guide_functions.RECIPE_HINT}")
             found.append(name if name not in ("None", "null", "") else BASELINE)
