@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from comparative_benchmark import recipes
-from comparative_benchmark.backends.api import load_object
 from comparative_benchmark.micro.config import BASELINE, data_type_of
 from openxla.benchmark import operators
 from openxla.benchmark.operators.definition import Layer
@@ -35,7 +34,7 @@ def string_to_config(quantization: str | None, sparsity: str | None, **kwargs: A
         recipes.parse(name)  # an unknown one is told, not left out
     chosen = recipes.chosen_among(named)
     assert chosen is not None
-    config, _ = load_object(chosen.apply_in("pt_inductor"))(**{**chosen.values, **kwargs})
+    config, _ = chosen.configuration_in("pt_inductor", **kwargs)
     return config
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from flax import nnx
 
-from comparative_benchmark.backends.api import UnsupportedError, load_object
+from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.jax_xla.quantised_run import SAME_VALUES
 from comparative_benchmark.recipes import Chosen, NotAppliedError
 from openxla.benchmark.extras import install_command
@@ -54,7 +54,7 @@ def apply(
     module = _module(model)
     linear = _products(module, inputs)
     try:
-        rule: dict[str, Any] = load_object(recipe.apply_in("jax_xla"))(**recipe.values)
+        rule: dict[str, Any] = recipe.configuration_in("jax_xla")
         provider = qwix.PtqProvider([qwix.QuantizationRule(op_names=(_LINEAR,), **rule)])
         quantized = qwix.quantize_model(module, provider, *inputs)
     except (NotImplementedError, TypeError, ValueError) as error:

@@ -15,7 +15,7 @@ import yaml
 from comparative_benchmark import recipes
 from comparative_benchmark.micro import shapes
 from comparative_benchmark.micro.shapes import Shape
-from comparative_benchmark.recipes import own
+from comparative_benchmark.recipes.registry import accept_from_guide
 from comparative_benchmark.terminal.options import UsageError
 from comparative_benchmark.terminal.yaml_file import YamlFile
 from openxla.benchmark import brought, operators
@@ -330,7 +330,7 @@ class _Reader:
                 try:
                     recipes.parse(name)
                 except recipes.RecipeError as error:
-                    if refusal := own.why_none(name):
+                    if refusal := accept_from_guide(name):
                         hint = f"{refusal.clause}{guide_functions.RECIPE_HINT}"
                         self._fail(item, f"{error}; {hint}")
             found.append(name if name not in ("None", "null", "") else BASELINE)

@@ -17,8 +17,8 @@ import attrs
 
 from comparative_benchmark.backends.api import BACKENDS_GROUP, backends
 from comparative_benchmark.onboarding.new_model import write_files
-from comparative_benchmark.recipes import recipes
 from comparative_benchmark.recipes.registry import GROUP as RECIPES_GROUP
+from comparative_benchmark.recipes.table import RECIPES
 from comparative_benchmark.terminal.options import EXIT_OK, UsageError
 from openxla.benchmark import synonyms
 from openxla.benchmark.operators.definition import GROUP as OPERATORS_GROUP
@@ -158,13 +158,13 @@ def new_files(kind: str, name: str) -> dict[Path, str]:
 
 def _check_free(kind: str, name: str) -> None:
     """Raises if users already type the name for something else, or Python imports it."""
+    if meaning := dict(_meanings(kind)).get(name):
+        raise UsageError(f"{kind} name {name!r} already means {meaning}; choose another name")
     # Also of packages that cannot be imported: of two with one name, one is lost.
     for point in entry_points(group=KINDS[kind].group):
         if point.name == name:
             owner = point.dist.name if point.dist else point.module
             raise UsageError(f"{kind} {name!r} already exists in {owner}; choose another name")
-    if meaning := dict(_meanings(kind)).get(name):
-        raise UsageError(f"{kind} name {name!r} already means {meaning}; choose another name")
     module = f"cbs_{name.replace('-', '_')}"
     if importlib.util.find_spec(module) is not None:
         raise UsageError(f"a module {module} is already installed; choose another name")
@@ -184,5 +184,5 @@ def _meanings(kind: str) -> Iterator[tuple[str, str]]:
             for compiler in backend.compilers:
                 for option in compiler.options:
                     yield option, f"an option of {backend.name}:{compiler.name}"
-        for recipe in recipes().values():
+        for recipe in RECIPES:
             yield recipe.name, f"the recipe {recipe.usage}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from comparative_benchmark.backends import child_process
-from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError, load_object
+from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError
 from comparative_benchmark.recipes import Chosen, NotAppliedError, parse
 
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
@@ -47,7 +47,7 @@ def apply_here(channel: child_process.Channel, paths: list[str], recipe: str) ->
     # It tells of every node, and recommends a preprocessing that the exporter has done.
     logging.disable(logging.WARNING)
     try:
-        quantise, operator = load_object(chosen.apply_in("onnxruntime"))(**chosen.values)
+        quantise, operator = chosen.configuration_in("onnxruntime")
     except NotImplementedError as error:
         raise UnsupportedError(f"ONNX Runtime cannot apply {recipe}: {error}") from error
     counts = {"layers": 0, "linear": 0, "bytes_before": 0, "bytes_after": 0}

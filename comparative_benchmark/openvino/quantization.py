@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from comparative_benchmark.backends import child_process
-from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError, load_object
+from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError
 from comparative_benchmark.openvino import program
 from comparative_benchmark.recipes import Chosen, NotAppliedError, parse
 from openxla.benchmark.extras import install_command
@@ -57,9 +57,7 @@ def apply_here(channel: child_process.Channel, paths: list[str], recipe: str) ->
     kinds: set[str] = set()
     made = []
     try:
-        settings, weight_type, properties = load_object(chosen.apply_in("openvino"))(
-            **chosen.values
-        )
+        settings, weight_type, properties = chosen.configuration_in("openvino")
         for source in map(Path, paths):
             target = source.with_name(f"{source.stem}.{recipe}.xml")
             with channel.phase("lower"):

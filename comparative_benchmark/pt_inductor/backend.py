@@ -41,7 +41,7 @@ from comparative_benchmark.pt_inductor import (
     profiler,
     torchao_recipes,
 )
-from comparative_benchmark.recipes import chosen_among, own
+from comparative_benchmark.recipes.registry import accept_options, chosen_among
 from openxla.benchmark.models.generation import GenerationModel
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
@@ -78,7 +78,7 @@ class PtInductor(Backend):
         self._model: Any = None
         self._run: Any = None
         if type(self) is PtInductor:  # plug-ins that inherit it have other compilers and options
-            own.accept_among(context.options, BACKEND.compiler(context.compiler).options)
+            accept_options(context.options, BACKEND.compiler(context.compiler).options)
         self._recipe = chosen_among(context.options)
         self._applied: dict[str, Any] | None = None
         self._ahead: aot.AotProgram | None = None

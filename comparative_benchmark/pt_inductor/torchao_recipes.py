@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from comparative_benchmark.backends import torch_modules as modules
-from comparative_benchmark.backends.api import UnsupportedError, load_object
+from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.recipes import Chosen, NotAppliedError
 from openxla.benchmark.extras import install_command
 
@@ -38,7 +38,7 @@ def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
         raise UnsupportedError(f"{recipe.label} needs linear layers, but the model has none")
     before, states = _weight_bytes(model), _states(model)
     try:
-        config, made = load_object(recipe.apply_in("pt_inductor"))(**recipe.values)
+        config, made = recipe.configuration_in("pt_inductor")
         # A recipe may return the class itself.
         weight_class = made.__name__ if isinstance(made, type) else made
         for module in modules.of(model):

@@ -1,21 +1,19 @@
 """Recipes: ways to compute a model in fewer bits, or with fewer weights.
 
-A recipe is a file that holds one `RECIPE`: what it is called, what follows its name, how much of
-the signal it must keep, and who applies it in each backend. It is chosen as an option of a
-compiler, `pt_inductor:inductor+int8wo`, so that any model is measured with it and raced against
-itself without it. Nothing here imports a framework: that is done where a recipe is applied.
+A recipe has a name, parameters, the share of the signal that must remain, and a configuration for
+the library of each backend. It is an option of a compiler, as in `pt_inductor:inductor+int8wo`, so
+that any model can be raced against itself without the recipe. `table` has the built-in recipes,
+packages add others. The import of a recipe imports no framework: workers do that.
 """
 
-from comparative_benchmark.recipes.registry import (
+from comparative_benchmark.recipes.definition import (
     Chosen,
     NotAppliedError,
     Parameter,
     Recipe,
     RecipeError,
-    chosen_among,
-    parse,
-    recipes,
 )
+from comparative_benchmark.recipes.registry import chosen_among, parse, recipes
 
 __all__ = [
     "Chosen",

@@ -1,151 +1,86 @@
-"""Which recipes there are, and what a name stands for."""
+"""The recipes that users can name: built-in recipes, plug-ins, and recipes of torchao's guide.
 
-import contextlib
+Users of the guide write recipes into `string_to_config()`.
+"""
+
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-import attrs
-
-from comparative_benchmark.recipes.rounding import Rounding
+from comparative_benchmark.recipes.definition import Chosen, Parameter, Recipe, RecipeError
+from comparative_benchmark.recipes.table import RECIPES
 from openxla.benchmark.nearest import choices
+from openxla.benchmark.operators import guide_functions
 from openxla.benchmark.plugins import plugins
 
 GROUP = "comparative_benchmark.recipes"
-# By their whole name; see `accept`.
-_accepted: dict[str, "Recipe"] = {}
-
-
-class RecipeError(LookupError):
-    """No such recipe, or it does not take such parameters; the message gives the choices."""
-
-
-class NotAppliedError(RuntimeError):
-    """A recipe was accepted and changed nothing."""
-
-
-@attrs.frozen(kw_only=True)
-class Parameter:
-    """A number that follows the name of a recipe, as the 4 in `intx-4-64`.
-
-    Attributes:
-      name: what it is.
-      choices: the numbers that it may be; any above 0 where there are none.
-    """
-
-    name: str
-    choices: tuple[int, ...] = ()
-
-
-@attrs.frozen(kw_only=True)
-class Recipe:
-    """One way to compute in fewer bits, or with fewer weights.
-
-    Attributes:
-      name: how users call it; its parameters follow, each after a `-`.
-      description: what it does to weights and activations.
-      parameters: in order.
-      min_sqnr_db: least signal-to-quantisation-noise ratio of a model's outputs, by the values
-        of its parameters: what is below has lost the model.
-      rounding: gives the values to round for given parameters, so that a plain run can round them
-        in the same way; None if it does not round.
-      by_nncf_in: the backends that leave it to NNCF, which rounds the weights of convolutions, too,
-        and to a grid that holds one number more below zero than above.
-      by_backend: who applies it, `module:function`, by the name of the backend. The function takes
-        the parameters by name and returns what the backend's own way of applying it wants.
-      lacking: by the name of a backend, why it cannot be applied there.
-      trains: the backends in which a model that it was applied to has all gradients: of its inputs
-        and of the weights that it changed.
-      products: the type of the factors of its products, `int8` or `fp8`, whose ceiling it is judged
-        by; None where products are in the model's own type.
-    """
-
-    name: str
-    description: str
-    parameters: tuple[Parameter, ...] = ()
-    min_sqnr_db: Callable[[Mapping[str, int]], float]
-    rounding: Callable[[Mapping[str, int]], Rounding] | None = None
-    by_nncf_in: tuple[str, ...] = ()
-    by_backend: Mapping[str, str] = attrs.field(factory=dict)
-    lacking: Mapping[str, str] = attrs.field(factory=dict)
-    trains: tuple[str, ...] = ()
-    products: str | None = None
-
-    @property
-    def usage(self) -> str:
-        """The name with its parameters, e.g. `intx-<bits>-<group>`."""
-        return "-".join([self.name, *(f"<{parameter.name}>" for parameter in self.parameters)])
-
-
-@attrs.frozen(kw_only=True)
-class Chosen:
-    """A recipe with its parameters.
-
-    Attributes:
-      label: as the user wrote it, e.g. `intx-4-64`.
-      recipe: which.
-      values: of its parameters; of one that is not registered, the label.
-    """
-
-    label: str
-    recipe: Recipe
-    values: Mapping[str, Any]
-
-    @property
-    def min_sqnr_db(self) -> float:
-        """See `Recipe.min_sqnr_db`."""
-        return self.recipe.min_sqnr_db(self.values)
-
-    def rounding_in(self, backend: str) -> Rounding | None:
-        """Returns the values that it rounds in a backend; None if that is unknown."""
-        if self.recipe.rounding is None:
-            return None
-        found = self.recipe.rounding(self.values)
-        if found.weights is None:
-            return None
-        if backend not in self.recipe.by_nncf_in:
-            return found
-        return attrs.evolve(
-            found, convolutions=True, weights=attrs.evolve(found.weights, full_range=True)
-        )
-
-    def apply_in(self, backend: str) -> str:
-        """Returns who applies it in a backend, `module:function`.
-
-        Raises:
-          RecipeError: nobody does; the message says why.
-        """
-        if backend not in self.recipe.by_backend:
-            why = self.recipe.lacking.get(backend, f"{backend} cannot apply it")
-            raise RecipeError(f"{self.label}: {why}")
-        return self.recipe.by_backend[backend]
+# The backend that applies recipes of torchao's guide.
+GUIDE_BACKEND = "pt_inductor"
+# The function gives no limit: with less than the lowest limit of the table, no signal remains.
+_GUIDE_MIN_SQNR_DB = 5.0
+# By their names, which have no parameters.
+_from_guide: dict[str, Recipe] = {}
 
 
 @functools.cache
 def recipes() -> Mapping[str, Recipe]:
-    """Returns every registered recipe by name."""
-    # Built-in ones come first: a plug-in cannot replace them.
-    found = {plugin.name: plugin.value for plugin in reversed(plugins(GROUP, Recipe))}
+    """Returns all recipes by name, except recipes of torchao's guide."""
+    # Older installations still register the built-in recipes, in modules that no longer exist.
+    found = {
+        plugin.name: plugin.value for plugin in reversed(plugins(GROUP, Recipe, built_in=False))
+    }
+    # A plug-in cannot replace a built-in one.
+    found.update((recipe.name, recipe) for recipe in RECIPES)
     return {name: found[name] for name in sorted(found)}
 
 
-def accept(label: str, recipe: Recipe) -> None:
-    """Takes a name, with its parameters, for a recipe that is not registered.
+def accept_from_guide(name: str) -> guide_functions.Refusal | None:
+    """Accepts a name if `string_to_config()` of torchao's guide makes a configuration of it.
 
-    The function that applies it gets the name as `label`.
+    A child process imports the function: this process imports no framework.
+
+    Returns:
+      Why the function makes none; None if the name is a recipe from now on.
     """
-    _accepted[label] = recipe
+    if refusal := guide_functions.why_no_recipe(name):
+        return refusal
+    _accept(name)
+    return None
 
 
-@contextlib.contextmanager
-def registered_only() -> Iterator[None]:
-    """Gives a context in which no name counts that was accepted."""
-    kept = dict(_accepted)
-    _accepted.clear()
+def accept_options(options: Collection[str], known: Collection[str]) -> None:
+    """Accepts, in a worker, the names that the parent has accepted.
+
+    Args:
+      options: of a compiler.
+      known: options of the compiler itself.
+    """
+    for option in options:
+        if option not in known and not is_one(option):
+            _accept(option)
+
+
+def _accept(name: str) -> None:
+    _from_guide[name] = Recipe(
+        name=name,
+        description=f"from string_to_config() of {guide_functions.FILE}",
+        min_sqnr_db=_GUIDE_MIN_SQNR_DB,
+        by_backend={GUIDE_BACKEND: _guide_configuration},
+    )
+
+
+def _guide_configuration(label: str) -> tuple[Any, None]:
+    """Returns torchao's configuration; the class of weights that it makes is unknown."""
+    # The function passes unknown names to `parse`, which must not return to the function.
+    accepted = dict(_from_guide)
+    _from_guide.clear()
     try:
-        yield
+        config = guide_functions.config_of(label)
     finally:
-        _accepted.update(kept)
+        _from_guide.update(accepted)
+    if config is None:
+        raise NotImplementedError(f"string_to_config() returned None for {label!r}")
+    return config, None
 
 
 def parse(text: str) -> Chosen:
@@ -154,8 +89,8 @@ def parse(text: str) -> Chosen:
     Raises:
       RecipeError: it stands for none.
     """
-    if text in _accepted:
-        return Chosen(label=text, recipe=_accepted[text], values={"label": text})
+    if text in _from_guide:
+        return Chosen(label=text, recipe=_from_guide[text], values={"label": text})
     name = text
     given: list[str] = []
     while name not in recipes():

@@ -15,8 +15,8 @@ from comparative_benchmark.backends.api import (
 from comparative_benchmark.backends.missing_packages import Absence
 from comparative_benchmark.judge import quantized_verification
 from comparative_benchmark.judge.quantized_verification import MIN_SQNR
-from comparative_benchmark.recipes import Chosen, RecipeError, chosen_among, own, parse
-from comparative_benchmark.recipes.registry import is_one
+from comparative_benchmark.recipes import Chosen, RecipeError, chosen_among, parse
+from comparative_benchmark.recipes.registry import GUIDE_BACKEND, accept_from_guide, is_one
 from comparative_benchmark.recipes.rounding import ROUNDING_OF_PRECISION, Rounding
 from comparative_benchmark.results.record import ResultKey
 from comparative_benchmark.runs.environments import Environment
@@ -304,12 +304,12 @@ def _check_recipe(backend: BackendInfo, compiler: CompilerInfo, option: str) -> 
             f"{backend.name}:{compiler.name} has no option {option!r}; choices are {known}"
         )
     try:
-        parse(option).apply_in(backend.name)
+        parse(option).check_backend(backend.name)
     except RecipeError as error:
         hint = ""
-        if backend.name == own.BACKEND and not is_one(option):
+        if backend.name == GUIDE_BACKEND and not is_one(option):
             # As the last resort: that takes a process.
-            if (refusal := own.why_none(option)) is None:
+            if (refusal := accept_from_guide(option)) is None:
                 return
             hint = f"; {refusal.clause}{guide_functions.RECIPE_HINT}"
         raise UnknownBackendError(

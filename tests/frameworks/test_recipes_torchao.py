@@ -199,8 +199,11 @@ assert told == (
 from torchao.quantization import Int8Tensor, Int8WeightOnlyConfig
 
 made = lambda: (Int8WeightOnlyConfig(set_inductor_config=False), Int8Tensor)
-with mock.patch.object(torchao_recipes, "load_object", return_value=made):
-    applied = torchao_recipes.apply(torch.nn.Linear(64, 64), recipes.parse("int8wo"))
+recipe = recipes.Recipe(
+    name="mine", description="", min_sqnr_db=30.0, by_backend={"pt_inductor": made}
+)
+mine = recipes.Chosen(label="mine", recipe=recipe, values={})
+applied = torchao_recipes.apply(torch.nn.Linear(64, 64), mine)
 assert (applied["layers"], applied["weight_class"]) == (1, "Int8Tensor")
 """
 

@@ -165,12 +165,6 @@ def test_all_tests_of_what_is_registered_stay_green(contribution):
             "common_benchmark_suite/openxla/benchmark/operators/hardswish.py",
             "openxla.benchmark.operators hardswish",
         ),
-        (
-            "Add a recipe",
-            "cbs-int8wo-asym/cbs_int8wo_asym.py",
-            "comparative_benchmark/recipes/int8wo_asym.py",
-            "comparative_benchmark.recipes int8wo-asym",
-        ),
     ],
 )
 def test_an_example_is_added_to_the_suite_itself(contribution, title, source, target, told):

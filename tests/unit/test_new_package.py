@@ -15,12 +15,14 @@ from tests_support import python_path
 
 from comparative_benchmark.cli.command import main
 from comparative_benchmark.onboarding import new_package
+from comparative_benchmark.recipes import table
 
 GUIDES = ROOT / "docs" / "guides" / "extend"
-# Of each kind: the name in the guide, the guide, and where the file is if it is in the suite.
+# Of each kind: the name in the guide, the guide, and the place of its file in the suite. There,
+# recipes are entries of a table.
 EXAMPLES = {
     "backend": ("my_backend", "add-a-backend.md", "comparative_benchmark/my_backend/__init__.py"),
-    "recipe": ("int8wo-asym", "add-a-recipe.md", "comparative_benchmark/recipes/int8wo_asym.py"),
+    "recipe": ("int8wo-asym", "add-a-recipe.md", None),
     "operator": (
         "hardswish",
         "add-an-operator.md",
@@ -61,11 +63,18 @@ def test_the_guide_shows_what_is_written(written, kind):
     package, _ = written(kind)
     page = (GUIDES / EXAMPLES[kind][1]).read_text()
     sources = [p.read_text() for p in package.rglob("*.py") if not p.name.startswith("test_")]
-    assert sorted(blocks(page, "python")) == sorted(sources)
-    own, in_tree = blocks(page, "toml")
+    shown = blocks(page, "python")
+    own, *in_tree = blocks(page, "toml")
     assert own in (package / "pyproject.toml").read_text()
+    if kind == "recipe":
+        recipe = eval(shown.pop(), dict(vars(table)))  # as it is in the table
+        assert (recipe.name, *recipe.by_backend) == (EXAMPLES[kind][0], "openvino")
+    assert sorted(shown) == sorted(sources)
+    if EXAMPLES[kind][2] is None:
+        assert not in_tree
+        return
     # Of the suite's table, the guide shows a line that is there, and below it the new one.
-    [(group, entries)] = tomllib.loads(in_tree)["project"]["entry-points"].items()
+    [(group, entries)] = tomllib.loads(*in_tree)["project"]["entry-points"].items()
     (known, value), (new, path) = entries.items()
     assert next(p for p in entry_points(group=group) if p.name == known).value == value
     assert new == EXAMPLES[kind][0]
@@ -134,14 +143,17 @@ def test_what_is_written_has_our_style_wherever_it_is(written, tmp_path, kind, l
     package, _ = written(kind, "x" * length)
     for path in package.rglob("*.py"):
         ast.parse(path.read_text())
-    # In the suite: with all its rules, and the exceptions of that place.
-    source = next(p for p in sorted(package.rglob("*.py")) if not p.name.startswith("test_"))
-    place = tmp_path / EXAMPLES[kind][2]
-    place.parent.mkdir(parents=True, exist_ok=True)
-    (place.parent / "__init__.py").write_text('"""A package."""\n')
-    shutil.copy2(source, place)
     shutil.copy2(ROOT / "pyproject.toml", tmp_path)
-    for target in (package, place):
+    targets = [package]
+    if EXAMPLES[kind][2] is not None:
+        # In the suite: with all its rules, and the exceptions of that place.
+        source = next(p for p in sorted(package.rglob("*.py")) if not p.name.startswith("test_"))
+        place = tmp_path / EXAMPLES[kind][2]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        (place.parent / "__init__.py").write_text('"""A package."""\n')
+        shutil.copy2(source, place)
+        targets.append(place)
+    for target in targets:
         for command in (["check"], ["format", "--check"]):
             done = subprocess.run(
                 [sys.executable, "-m", "ruff", *command, "--no-cache", target],
@@ -162,7 +174,7 @@ def test_what_is_written_has_our_style_wherever_it_is(written, tmp_path, kind, l
         ("new-operator my-op", "'my-op' is not a valid operator name; use lowercase letters"),
         ("new-operator ../x", "is not a valid operator name"),
         (f"new-operator {'a' * 25}", "is longer than 24 characters"),
-        ("new-recipe int8wo", "recipe 'int8wo' already exists in common-benchmark-suite"),
+        ("new-recipe int8wo", "recipe name 'int8wo' already means the recipe int8wo;"),
         ("new-recipe intx-4", "'intx-4' is not a valid recipe name"),
         ("new-recipe freezing", "'freezing' already means an option of pt_inductor:inductor"),
         ("new-recipe 2:4", "is not a valid recipe name"),

@@ -1,13 +1,17 @@
 """Recipes by their names: all of the name, the right numbers, and a limit of their own."""
 
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+
 import pytest
-from tests_support import shipped
 
 from comparative_benchmark import recipes
 from comparative_benchmark.backends.api import UnknownBackendError
 from comparative_benchmark.recipes import RecipeError
+from comparative_benchmark.recipes.table import RECIPES
 from comparative_benchmark.runs.trial import Trial, parse_competitors
-from openxla.benchmark import devices
+from openxla.benchmark import devices, plugins
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.workloads import workload_of
 
@@ -19,7 +23,7 @@ GUIDE = (
 )
 
 
-OURS = set(shipped(recipes.registry.GROUP)) - {"int8wo-asym"}  # an example of the documents
+BUILT_IN = {recipe.name: recipe for recipe in RECIPES}
 
 
 @pytest.mark.parametrize("name", GUIDE)
@@ -28,6 +32,69 @@ def test_the_guides_names_are_recipes(name):
     assert chosen.label == name
     assert chosen.min_sqnr_db >= 3
     assert chosen.recipe.by_backend or chosen.recipe.lacking
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """Returns a function that lists the recipes as if only these entry points were installed."""
+
+    def registered(*entries):
+        points = [EntryPoint(name, value, recipes.registry.GROUP) for name, value in entries]
+        monkeypatch.setattr(plugins, "entry_points", lambda group: points)
+        monkeypatch.setattr(recipes.registry, "plugins", plugins.plugins.__wrapped__)
+        return recipes.registry.recipes.__wrapped__()
+
+    return registered
+
+
+def test_built_in_recipes_need_no_entry_points(registered):
+    assert len(BUILT_IN) == len(RECIPES)
+    assert registered() == BUILT_IN
+
+
+def test_entry_points_of_an_older_installation_are_skipped(registered, capsys):
+    old = "comparative_benchmark.recipes.int8wo:RECIPE"
+    assert registered(("int8wo", old), ("int8wo-old", old)) == BUILT_IN
+    assert capsys.readouterr().err == ""
+
+
+def test_a_package_adds_recipes_but_replaces_none(registered, tmp_path, monkeypatch):
+    (tmp_path / "further_recipes.py").write_text(
+        "from comparative_benchmark.recipes import Recipe\n"
+        "RECIPE = Recipe(name='mine', description='', min_sqnr_db=lambda values: 5.0,\n"
+        "                by_backend={'jax_xla': f'{__name__}:settings'})\n"
+        "def settings(): return {'weight_qtype': 'int8'}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = "further_recipes:RECIPE"
+    known = registered(("mine", entry), ("int8wo", entry))
+    assert known == {**BUILT_IN, "mine": known["mine"]}
+    mine = recipes.Chosen(label="mine", recipe=known["mine"], values={})
+    assert (mine.min_sqnr_db, mine.rounding_in("jax_xla")) == (5.0, None)
+    assert mine.configuration_in("jax_xla") == {"weight_qtype": "int8"}
+    with pytest.raises(RecipeError, match="mine: openvino cannot apply it"):
+        mine.configuration_in("openvino")
+
+
+def test_the_table_imports_no_framework():
+    program = (
+        "import sys, comparative_benchmark.recipes.table\n"
+        "frameworks = {'torch', 'torchao', 'jax', 'qwix', 'openvino', 'nncf', 'onnxruntime'}\n"
+        "print(sorted(frameworks & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_settings_depend_on_the_parameters():
+    settings = {"weight_qtype": "int4", "tile_size": 64}
+    assert recipes.parse("intx-4-64").configuration_in("jax_xla") == settings
+    assert recipes.parse("int4wo-64").configuration_in("jax_xla") == settings
+    assert recipes.parse("int4wo-32").configuration_in("jax_xla", group=64) == settings
+    with pytest.raises(NotImplementedError, match="at least 2 bits"):
+        recipes.parse("intx-1-64").configuration_in("jax_xla")
 
 
 def test_numbers_follow_the_name():
@@ -56,8 +123,7 @@ def test_numbers_follow_the_name():
 )
 def test_what_is_no_recipe_is_told(text, told, monkeypatch):
     # The nearest name may otherwise be in an installed package.
-    known = {name: recipe for name, recipe in recipes.recipes().items() if name in OURS}
-    monkeypatch.setattr(recipes.registry, "recipes", lambda: known)
+    monkeypatch.setattr(recipes.registry, "recipes", lambda: BUILT_IN)
     with pytest.raises(RecipeError) as error:
         recipes.parse(text)
     assert told in str(error.value)

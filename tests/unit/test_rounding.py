@@ -7,11 +7,10 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from tests_support import shipped
 
-from comparative_benchmark.recipes import parse, recipes
-from comparative_benchmark.recipes.registry import GROUP
+from comparative_benchmark.recipes import parse
 from comparative_benchmark.recipes.rounding import Grid, Rounding, rounded
+from comparative_benchmark.recipes.table import RECIPES
 
 VALUES = np.random.default_rng(0).standard_normal((6, 64)).astype(np.float32)
 
@@ -91,12 +90,12 @@ def test_a_rounding_is_sent_to_a_worker_as_json():
 def test_every_recipe_says_what_it_rounds():
     samples = {"bits": "4", "group": "32", "size": "64"}
     without = set()
-    # Other packages, and recipes that the page does not show yet, may give no grid.
+    # Recipes that the page does not show yet may give no grid.
     page = (Path(__file__).parents[2] / "docs" / "concepts" / "recipes.md").read_text()
-    shown = [name for name in shipped(GROUP) if re.search(rf"`{re.escape(name)}[-`]", page)]
+    shown = [one for one in RECIPES if re.search(rf"`{re.escape(one.name)}[-`]", page)]
     assert len(shown) > 10
-    for name in shown:
-        recipe = recipes()[name]
+    for recipe in shown:
+        name = recipe.name
         chosen = parse("-".join([name, *(samples[p.name] for p in recipe.parameters)]))
         rounding = chosen.rounding_in("pt_inductor")
         if rounding is None:

@@ -95,15 +95,17 @@ _left_out: dict[tuple[str, str], LeftOut] = {}
 
 
 @functools.cache
-def plugins(group: str, kind: type | None = None) -> tuple[Plugin, ...]:
+def plugins(group: str, kind: type | None = None, *, built_in: bool = True) -> tuple[Plugin, ...]:
     """Returns the objects of a group, built-in ones first.
 
     Args:
       group: of the entry points.
       kind: the class of its objects. Others are left out.
+      built_in: whether to include entry points of this distribution.
     """
     points = entry_points(group=group)
-    found = [_plugin(point, point.load()) for point in points if is_built_in(point)]
+    ours = filter(is_built_in, points) if built_in else ()
+    found = [_plugin(point, point.load()) for point in ours]
     others = [point for point in points if not is_built_in(point)]
     for point, reason in zip(others, reasons_against(others), strict=True):
         if reason is not None:
