@@ -6,7 +6,10 @@ the recipe. It raises NotImplementedError if the library cannot apply the recipe
 
 import functools
 import pkgutil
+import platform
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 # torchao's configuration, and the class of the weights or layers that it makes.
@@ -129,11 +132,26 @@ def onnxruntime_int8() -> _OnnxRuntime:
     quantise = functools.partial(
         quantize_dynamic,
         per_channel=True,
-        weight_type=QuantType.QInt8,
+        weight_type=QuantType.QUInt8 if _saturates() else QuantType.QInt8,
         op_types_to_quantize=["MatMul", "Gemm"],
         use_external_data_format=True,
     )
     return quantise, "MatMulInteger"
+
+
+def _saturates() -> bool:
+    """Returns whether products of unsigned and signed bytes saturate at 16 bits on this CPU.
+
+    They do on x86 without VNNI (`vpmaddubsw`). ONNX Runtime's documentation on quantisation advises
+    unsigned weights there, or weights of 7 bits.
+    """
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return False
+    try:
+        flags = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+    return "flags" in flags and not re.search(r"\bavx(512)?_vnni\b", flags)
 
 
 def onnxruntime_intx(bits: int, group: int) -> _OnnxRuntime:

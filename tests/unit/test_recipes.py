@@ -8,7 +8,7 @@ import pytest
 
 from comparative_benchmark import recipes
 from comparative_benchmark.backends.api import UnknownBackendError
-from comparative_benchmark.recipes import RecipeError
+from comparative_benchmark.recipes import RecipeError, libraries
 from comparative_benchmark.recipes.table import RECIPES
 from comparative_benchmark.runs.trial import Trial, parse_competitors
 from openxla.benchmark import devices, plugins
@@ -171,3 +171,20 @@ def test_what_a_compiler_does_not_take_is_told(text, told):
     with pytest.raises(UnknownBackendError) as error:
         parse_competitors(text, "cpu")
     assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("machine", "cpuinfo", "saturates"),
+    [
+        ("x86_64", "flags : fpu avx2", True),
+        ("x86_64", "flags : fpu avx2 avx512_vnni", False),
+        ("x86_64", "flags : fpu avx2 avx_vnni", False),
+        ("aarch64", "Features : asimd", False),
+    ],
+)
+def test_unsigned_weights_where_products_of_bytes_saturate(
+    monkeypatch, machine, cpuinfo, saturates
+):
+    monkeypatch.setattr(libraries.platform, "machine", lambda: machine)
+    monkeypatch.setattr(libraries.Path, "read_text", lambda _: cpuinfo)
+    assert libraries._saturates() is saturates
