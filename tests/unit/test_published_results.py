@@ -28,7 +28,9 @@ def test_there_are_24_races_of_workloads_that_exist(campaign):
         options = parse(race.command()[3:])
         found = [name for name in names if re.fullmatch(options.name, name)]
         assert len(found) == (3 if "{}" in race.model else 1), race.name
-        assert [str(item) for item in parse_competitors(options.backend, "cpu")] == [*race.stacks]
+        assert [str(item) for item in parse_competitors(",".join(options.backend), "cpu")] == [
+            *race.stacks
+        ]
         assert options.baseline in race.stacks
         assert options.resume
         assert options.busy
