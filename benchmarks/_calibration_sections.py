@@ -2,7 +2,7 @@
 
 import attrs
 
-from comparative_benchmark.stats.analysis import Verdict
+from comparative_benchmark.analysis.stats.analysis import Verdict
 
 FALSE_GOAL = 0.02
 POWER_GOAL = 0.90

@@ -14,8 +14,8 @@ from typing import Any
 from _journal import Journal
 from _pairs import machine
 
-from comparative_benchmark.machine.host import git_revision
-from comparative_benchmark.stats.sampling_rule import FixedCounts
+from comparative_benchmark.analysis.machine.host import git_revision
+from comparative_benchmark.analysis.stats.sampling_rule import FixedCounts
 
 # Section and number of a pair -> its seed, and what each method found.
 Measure = Callable[[str, int], tuple[int, Mapping[str, Any]]]

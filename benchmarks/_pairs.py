@@ -11,16 +11,16 @@ import attrs
 import numpy as np
 from _usual_methods import USUAL_METHODS, middle_ratio, t_test
 
-from comparative_benchmark.machine.host import describe, usable_cpus
+from comparative_benchmark.analysis.machine.host import describe, usable_cpus
+from comparative_benchmark.analysis.stats.analysis import Verdict
+from comparative_benchmark.analysis.stats.sampling_rule import FixedCounts, SamplingRule
+from comparative_benchmark.engine.race import Race
+from comparative_benchmark.engine.recording import to_result
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.trial import Trial
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.compare import compare_to_baseline
+from comparative_benchmark.results.comparing.compare import compare_to_baseline
 from comparative_benchmark.results.outcome import TrialOutcome
-from comparative_benchmark.runs.race import Race
-from comparative_benchmark.runs.recording import to_result
-from comparative_benchmark.runs.settings import RunSettings
-from comparative_benchmark.runs.trial import Trial
-from comparative_benchmark.stats.analysis import Verdict
-from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 
 RACED = "raced"

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from _timing import Ratio, interleave, print_table, ratio
 
-from comparative_benchmark.machine.host import describe, git_revision, usable_cpus
+from comparative_benchmark.analysis.machine.host import describe, git_revision, usable_cpus
 
 GOAL = 1.05
 OURS = "ours"

@@ -8,16 +8,16 @@ import numpy as np
 from _simulated_noise import PROCESSES, Array, Sides
 from numpy.typing import NDArray
 
-from comparative_benchmark.stats.analysis import (
+from comparative_benchmark.analysis.stats.analysis import (
     CLOSE,
     CLOSE_VERDICT_PROCESSES,
     NOISE_THRESHOLD,
     latency_width,
     ratio_quantile,
 )
-from comparative_benchmark.stats.planning import variance_of_median
-from comparative_benchmark.stats.sampling_rule import SamplingRule
-from comparative_benchmark.stats.stopping import GO_ON, stop_reasons
+from comparative_benchmark.analysis.stats.planning import variance_of_median
+from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.stopping import GO_ON, stop_reasons
 
 Counts = NDArray[np.int64]
 # Of a pilot's latencies, ratios and their variances: which races may stop.

@@ -22,8 +22,8 @@ from _simulated_races import (
 from numpy.typing import NDArray
 from scipy import stats
 
-from comparative_benchmark.stats.analysis import SHARE_OF_ERROR, holm
-from comparative_benchmark.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.analysis import SHARE_OF_ERROR, holm
+from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
 
 RULE = SamplingRule()
 

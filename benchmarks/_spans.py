@@ -10,14 +10,17 @@ from typing import Any
 # What is timed, with the name of its row. A time that lies in another one counts once, inside.
 _WRAPPED = (
     ("comparative_benchmark.api.measuring:select", "case selection"),
-    ("comparative_benchmark.runs.session:Session.__init__", "worker start, until its greeting"),
-    ("comparative_benchmark.runs.session:Session.__exit__", "worker exit"),
-    ("comparative_benchmark.machine.memory:kill_marked", "search of /proc for stray processes"),
-    ("comparative_benchmark.runs.judging:Judge.verify", "verification"),
+    ("comparative_benchmark.engine.session:Session.__init__", "worker start, until its greeting"),
+    ("comparative_benchmark.engine.session:Session.__exit__", "worker exit"),
+    (
+        "comparative_benchmark.analysis.machine.other_processes:kill_marked",
+        "search of /proc for stray processes",
+    ),
+    ("comparative_benchmark.engine.judging:Judge.verify", "verification"),
     ("comparative_benchmark.results.store:ResultsFile._update", "results file"),
-    ("comparative_benchmark.runs.runner:python_environment", "list of installed packages"),
-    ("comparative_benchmark.runs.runner:describe", "host facts"),
-    ("comparative_benchmark.runs.runner:git_revision", "git revision"),
+    ("comparative_benchmark.engine.runner:python_environment", "list of installed packages"),
+    ("comparative_benchmark.engine.runner:describe", "host facts"),
+    ("comparative_benchmark.engine.runner:git_revision", "git revision"),
     ("openxla.benchmark.artifacts.workload_store:find", "artifact look-up"),
     ("openxla.benchmark.artifacts.workload_store:publish", "artifact publication"),
     ("comparative_benchmark.terminal.console:Console.results", "table of results"),
@@ -61,7 +64,7 @@ class Spans:
 
     def _wrap_calls(self) -> None:
         """Splits each command to a worker into the worker's phases and the rest."""
-        from comparative_benchmark.runs.session import Session
+        from comparative_benchmark.engine.session import Session
 
         original = Session.call
         seen: dict[int, dict[str, float]] = {}

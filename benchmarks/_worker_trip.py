@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.runs.session import Limits, Session
+from comparative_benchmark.engine.session import Limits, Session
 from openxla.benchmark import devices
 
 _SHORT, _LONG = 200, 2000

@@ -53,7 +53,7 @@ from _simulated_recommendations import recommended
 from _timing import print_goal, print_table
 from _usual_methods import USUAL_METHODS, t_test
 
-from comparative_benchmark.stats.analysis import (
+from comparative_benchmark.analysis.stats.analysis import (
     SHARE_OF_ERROR,
     LogRatio,
     Verdict,
@@ -61,9 +61,9 @@ from comparative_benchmark.stats.analysis import (
     mean_ratio,
     verdict,
 )
-from comparative_benchmark.stats.planning import decidable_effect
-from comparative_benchmark.stats.resemblance import resembles
-from comparative_benchmark.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.planning import decidable_effect
+from comparative_benchmark.analysis.stats.resemblance import resembles
+from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
 
 PROCESS_SDS = (0.007, 0.012, 0.02, 0.03)
 SLOWER = math.log1p(0.03)

@@ -19,11 +19,11 @@ from pathlib import Path
 from _binomial import share_interval
 from _timing import print_goal, print_table
 
+from comparative_benchmark.analysis.stats.analysis import Verdict
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.codec import read_document
-from comparative_benchmark.results.compare import compare_to_baseline
-from comparative_benchmark.results.comparison import Comparison
-from comparative_benchmark.stats.analysis import Verdict
+from comparative_benchmark.results.comparing.compare import compare_to_baseline
+from comparative_benchmark.results.comparing.comparison import Comparison
 
 _COMPILERS = ("pt_inductor:eager", "pt_inductor:inductor")
 _NAMES = ("one", "other")

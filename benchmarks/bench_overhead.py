@@ -15,8 +15,11 @@ from pathlib import Path
 
 from _timing import print_goal
 
-from comparative_benchmark.packages.milabench.events import EventLines, SmuggledEvents
-from comparative_benchmark.packages.milabench.observed import Observed
+from comparative_benchmark.interop.milabench.processes.observed import (
+    EventLines,
+    Observed,
+    SmuggledEvents,
+)
 from comparative_benchmark.results.codec import read_document
 
 _EVENTS = 50_000

@@ -20,7 +20,7 @@ from typing import Any
 
 from _timing import print_goal, print_table
 
-from comparative_benchmark.machine import memory
+from comparative_benchmark.analysis.machine import other_processes
 from openxla.benchmark.models import checkpoints
 from openxla.benchmark.models.architectures import bert
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
@@ -84,7 +84,7 @@ def _run(backends: str, models: str) -> tuple[list[dict[str, Any]], int]:
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
             while process.poll() is None:
                 # Pages that processes share count for each: an upper bound.
-                peak = max(peak, memory.resident_bytes(process.pid))
+                peak = max(peak, other_processes.resident_bytes(process.pid))
                 time.sleep(0.1)
         assert output.exists(), "cbs run did not write any results"
         records: list[dict[str, Any]] = json.loads(output.read_text(encoding="utf-8"))["benchmarks"]

@@ -29,7 +29,7 @@ import attrs
 import numpy as np
 from _timing import Ratio, interleave, print_goal, print_table, ratio
 
-from comparative_benchmark.worker.phases import peak_memory_bytes
+from comparative_benchmark.engine.worker.phases import peak_memory_bytes
 from openxla.benchmark.models import checkpoints
 from openxla.benchmark.models.architectures import bert
 from openxla.benchmark.root import ROOT_DIR_VARIABLE

@@ -130,10 +130,11 @@ def _race(
 
 def _without(arguments: list[str]) -> int:
     """Runs the command without the checks in question."""
+    from comparative_benchmark.analysis.verification import verification
     from comparative_benchmark.cli import command as cli
-    from comparative_benchmark.judge import verification
-    from comparative_benchmark.runs import participant, preparation, race
-    from openxla.benchmark.brought import own_modules, programs
+    from comparative_benchmark.engine import participant, preparation, race
+    from openxla.benchmark.user_models.programs import programs
+    from openxla.benchmark.user_models.python_files import own_modules
 
     skipped: dict[tuple[Any, str], Any] = {
         (participant.Participant, "_check_fresh_runs"): lambda *_: None,
@@ -170,8 +171,8 @@ def _write_onnx(target: Path) -> float:
     import onnx
     from onnx import helper, numpy_helper
 
-    from openxla.benchmark.brought import in_onnx, onnx_routes
-    from openxla.benchmark.brought.programs import ONNX, digest_of
+    from openxla.benchmark.user_models.onnx import in_onnx, onnx_routes
+    from openxla.benchmark.user_models.programs.programs import ONNX, digest_of
 
     random = np.random.default_rng(0)
     weights = [

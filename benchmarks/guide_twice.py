@@ -112,7 +112,9 @@ def _told(output: Path) -> bool:
         for row in rows
     )
     records = json.loads(output.read_text(encoding="utf-8"))
-    schema = json.loads((files("comparative_benchmark.formats") / _SCHEMA).read_text("utf-8"))
+    schema = json.loads(
+        (files("comparative_benchmark.reporting.formats") / _SCHEMA).read_text("utf-8")
+    )
     for record in records:
         # The guide has it; the database wants it left to the uploader.
         record.pop("runners")

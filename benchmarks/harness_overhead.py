@@ -28,8 +28,8 @@ from _timing import print_goal, print_table
 from _worker_trip import decile, worker_trip
 
 from comparative_benchmark.backends.api import BackendContext
-from comparative_benchmark.worker.phases import PhaseClock
-from comparative_benchmark.worker.sampling import measure_block
+from comparative_benchmark.engine.worker.phases import PhaseClock
+from comparative_benchmark.engine.worker.sampling import measure_block
 from openxla.benchmark import devices
 
 GOAL = 0.01

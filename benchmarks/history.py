@@ -26,14 +26,13 @@ import attrs
 import numpy as np
 from _timing import print_goal, print_table
 
-from comparative_benchmark.history import queries, results_files
-from comparative_benchmark.history.database import Database
-from comparative_benchmark.history.importing import import_files
-from comparative_benchmark.history.queries import Filter
-from comparative_benchmark.history.regressions import look
-from comparative_benchmark.history.rows import Row
-from comparative_benchmark.history.writing import Writer
-from comparative_benchmark.stats.piecewise import Array, boundaries, noise_scale, penalties
+from comparative_benchmark.analysis.stats.piecewise import Array, boundaries, noise_scale, penalties
+from comparative_benchmark.reporting.history import queries, results_files
+from comparative_benchmark.reporting.history.database import Database
+from comparative_benchmark.reporting.history.queries import Filter
+from comparative_benchmark.reporting.history.regressions import look
+from comparative_benchmark.reporting.history.rows import Row
+from comparative_benchmark.reporting.history.writing import Writer, import_files
 
 START = datetime.datetime(2025, 11, 1, 2, tzinfo=datetime.UTC)
 IMPORT_GOAL_S, STEPS_GOAL_S, QUERY_GOAL_S = 10.0, 30.0, 1.0

@@ -19,8 +19,8 @@ from typing import Any
 import attrs
 
 import comparative_benchmark as cb
-from comparative_benchmark.results.accuracies import change_text
 from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.comparing.compare_remarks import change_text
 from comparative_benchmark.results.record import Status
 
 MODELS = {

@@ -85,7 +85,7 @@ def _wrapped(output: Path, arguments: list[str]) -> int:
     began = time.time()
     from comparative_benchmark.cli import command as cli
 
-    importlib.import_module("comparative_benchmark.runs.runner")  # the command imports it late
+    importlib.import_module("comparative_benchmark.engine.runner")  # the command imports it late
 
     spans = Spans()
     imports = time.time() - began

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from _timing import print_goal
 
-from comparative_benchmark.judge.plausibility import (
+from comparative_benchmark.analysis.verification.plausibility import (
     TimedBlock,
     clock_problem,
     enough_ms,

@@ -13,7 +13,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from comparative_benchmark import load, recipes
+from comparative_benchmark import load
+from comparative_benchmark.backends import recipes
 from comparative_benchmark.backends.api import backends
 from comparative_benchmark.cli.command import main as cbs
 from comparative_benchmark.results.case import Case

@@ -24,10 +24,10 @@ import torch
 from _coarser import COARSER, Coarser, math_attention
 from _timing import print_goal, print_table
 
+from comparative_benchmark.analysis.verification.error_limits import error_limits
 from comparative_benchmark.backends.api import Array, ModelDefinition
-from comparative_benchmark.judge.error_limits import error_limits
+from comparative_benchmark.engine.worker.preparing import make_inputs
 from comparative_benchmark.pt_inductor.reference import compute
-from comparative_benchmark.worker.preparing import make_inputs
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 from openxla.benchmark.models.architectures.base import DATA_TYPES

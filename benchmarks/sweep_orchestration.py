@@ -92,7 +92,7 @@ def _wrapped(output: Path, profile: str, arguments: list[str]) -> int:
     """Runs the command with timers in it, and writes what they found."""
     from comparative_benchmark.cli import command as cli
 
-    importlib.import_module("comparative_benchmark.runs.runner")  # the command imports it late
+    importlib.import_module("comparative_benchmark.engine.runner")  # the command imports it late
     spans = Spans()
     spans.install(split_calls=False)
     phases, commands = _listen()
@@ -114,7 +114,7 @@ def _wrapped(output: Path, profile: str, arguments: list[str]) -> int:
 
 def _listen() -> tuple[dict[str, float], dict[str, float]]:
     """Returns seconds of phases, and of commands outside their phases, as sessions tell them."""
-    from comparative_benchmark.runs.trace import Timeline
+    from comparative_benchmark.engine.trace import Timeline
 
     phases: defaultdict[str, float] = defaultdict(float)
     commands: defaultdict[str, float] = defaultdict(float)
@@ -138,7 +138,7 @@ def _listen() -> tuple[dict[str, float], dict[str, float]]:
 
 def _time_signals() -> list[float]:
     """Returns a list that gets the seconds of each signal to a worker."""
-    from comparative_benchmark.runs.session import Session
+    from comparative_benchmark.engine.session import Session
 
     original, found = Session._signal, []  # noqa: SLF001  # timed from outside
 

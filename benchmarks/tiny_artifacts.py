@@ -26,11 +26,11 @@ import _race
 import attrs
 from _timing import print_goal, print_table
 
-from comparative_benchmark.runs import runner
-from comparative_benchmark.runs.preparation import Preparation
-from comparative_benchmark.runs.session import Session
-from comparative_benchmark.runs.settings import RunSettings
-from comparative_benchmark.runs.trial import Trial, installed_competitors
+from comparative_benchmark.engine import runner
+from comparative_benchmark.engine.preparation import Preparation
+from comparative_benchmark.engine.session import Session
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.trial import Trial, installed_competitors
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.models.shared_model import as_tuple

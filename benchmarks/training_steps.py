@@ -23,9 +23,9 @@ from typing import Any
 
 from _timing import print_goal, print_table, ratio
 
+from comparative_benchmark.analysis.machine.host import usable_cpus
 from comparative_benchmark.backends.api import BackendContext, get_backend, load_object, untimed
-from comparative_benchmark.machine.host import usable_cpus
-from comparative_benchmark.worker.sampling import measure_block
+from comparative_benchmark.engine.worker.sampling import measure_block
 from openxla.benchmark import devices
 
 GOAL = 1.05

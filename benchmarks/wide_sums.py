@@ -17,8 +17,8 @@ import numpy as np
 from _timing import interleave, print_goal, print_table, ratio
 
 from comparative_benchmark.backends.api import ModelDefinition
+from comparative_benchmark.engine.worker.preparing import make_inputs
 from comparative_benchmark.jax_xla.reference import compute
-from comparative_benchmark.worker.preparing import make_inputs
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.models.jax import layers
 from openxla.benchmark.models.shared_model import as_tuple

@@ -13,6 +13,8 @@ Importing it imports no framework, and of its own modules only those that are us
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from openxla.benchmark import old_names
+
 if TYPE_CHECKING:
     from comparative_benchmark.api import (
         Comparisons,
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
         load,
         run,
     )
-    from comparative_benchmark.explain.explained import explain_results
+    from comparative_benchmark.studies.explain.explained import explain_results
 
 __all__ = [
     "Comparisons",
@@ -43,6 +45,59 @@ __all__ = [
     "load",
     "run",
 ]
+
+
+old_names.install(
+    "comparative_benchmark",
+    {
+        "artifacts": "maintenance.artifacts",
+        "backends.causes": "backends.missing_packages",
+        "backends.cpus": "backends.host_settings",
+        "backends.digests": "backends.published_programs",
+        "backends.foreign": "backends.model_protocols",
+        "backends.free_memory": "backends.host_settings",
+        "backends.generation_export": "backends.frameworks.generation_export",
+        "backends.generation_parts": "backends.model_protocols",
+        "backends.hlo_operators": "backends.operator_profile",
+        "backends.jax_models": "backends.frameworks.jax_models",
+        "backends.onnx_export": "backends.frameworks.onnx_export",
+        "backends.outputs": "backends.api",
+        "backends.profiles": "backends.operator_profile",
+        "backends.program_reference": "backends.published_programs",
+        "backends.published_weights": "backends.published_programs",
+        "backends.remedies": "backends.missing_packages",
+        "backends.tensorflow_models": "backends.frameworks.tensorflow_models",
+        "backends.tf32": "backends.host_settings",
+        "backends.torch_export": "backends.frameworks.torch_export",
+        "backends.torch_modules": "backends.frameworks.torch_modules",
+        "backends.xla_executables": "backends.frameworks.xla_executables",
+        "bisection": "studies.bisection",
+        "doctor": "maintenance.doctor",
+        "explain": "studies.explain",
+        "formats": "reporting.formats",
+        "history": "reporting.history",
+        "judge": "analysis.verification",
+        "machine": "analysis.machine",
+        "micro": "studies.micro",
+        "onboarding": "maintenance.onboarding",
+        "packages": "interop",
+        "packages.milabench": "interop.milabench",
+        "parity": "studies.parity",
+        "recipes": "backends.recipes",
+        "report": "reporting.report",
+        "repro": "studies.reproduce",
+        "results.compare": "results.comparing.compare",
+        "results.comparison": "results.comparing.comparison",
+        "results.explanations": "results.insights.explanations",
+        "results.roofs": "results.insights.roofs",
+        "roofline": "analysis.roofline",
+        "runs": "engine",
+        "stats": "analysis.stats",
+        "torchbench": "sources.torchbench",
+        "userbenchmarks": "interop.userbenchmarks",
+        "worker": "engine.worker",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:

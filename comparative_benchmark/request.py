@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from openxla.benchmark.nearest import did_you_mean
+from openxla.benchmark.text import did_you_mean
 
 # The modes of a model, as TorchBench calls them.
 EVAL, TRAIN = "eval", "train"
@@ -133,7 +133,7 @@ def cpu_list(text: str) -> tuple[int, ...]:
 
 def phase_deadline(text: str) -> tuple[str, float]:
     """Returns phase and seconds of a deadline such as `compile=600`."""
-    from comparative_benchmark.worker.phase_names import PHASES, SESSION_PHASES
+    from comparative_benchmark.engine.worker.phases import PHASES, SESSION_PHASES
 
     phase, separator, limit = text.partition("=")
     if not separator or not phase:

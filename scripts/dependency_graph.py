@@ -40,7 +40,7 @@ def arrows() -> Counter[tuple[str, str]]:
 def floors() -> dict[str, int]:
     """Returns the floor of each room by the import contract, the ground floor being 0."""
     contracts = tomllib.loads(PYPROJECT.read_text())["tool"]["importlinter"]["contracts"]
-    [layers] = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    layers = next(c["layers"] for c in contracts if c["type"] == "layers")
     names = [layer.replace("|", " ").replace(":", " ").split() for layer in layers]
     return {room: floor for floor, rooms in enumerate(reversed(names)) for room in rooms}
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from comparative_benchmark.userbenchmarks.authoring import (
+from comparative_benchmark.interop.userbenchmarks.authoring import (
     PLATFORMS,
     USERBENCHMARK_OUTPUT_PREFIX,
     TorchBenchABTestMetric,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from comparative_benchmark.cli.command import main
-from comparative_benchmark.micro.config import read
+from comparative_benchmark.studies.micro.config import read
 from comparative_benchmark.terminal.options import EXIT_FAILED, UsageError
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from comparative_benchmark import recipes
-from comparative_benchmark.micro.config import BASELINE, data_type_of
+from comparative_benchmark.backends import recipes
+from comparative_benchmark.studies.micro.config import BASELINE, data_type_of
 from openxla.benchmark import operators
 from openxla.benchmark.operators.definition import Layer
 

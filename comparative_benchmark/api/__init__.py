@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from comparative_benchmark.analysis.stats.analysis import NOISE_THRESHOLD
 from comparative_benchmark.api import live_models
 from comparative_benchmark.api.measuring import PlannedRun, measure, plan_run
 from comparative_benchmark.api.progress import Progress, Reporter
 from comparative_benchmark.api.results import Comparisons, Results, compare_results
+from comparative_benchmark.engine.runner import execution_environment
 from comparative_benchmark.request import (
     RequestError,
     RunRequest,
@@ -19,11 +21,9 @@ from comparative_benchmark.request import (
 )
 from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.record import Document, Trigger
-from comparative_benchmark.runs.runner import execution_environment
-from comparative_benchmark.stats.analysis import NOISE_THRESHOLD
 from comparative_benchmark.terminal.listing import list_backends, list_cases
 from comparative_benchmark.terminal.options import UsageError
-from openxla.benchmark.brought import is_model
+from openxla.benchmark.user_models import is_model
 
 __all__ = [
     "Comparisons",
@@ -170,7 +170,7 @@ def _subject(
 
 
 def _measured(request: RunRequest, observer: Reporter) -> Results:
-    command = ["comparative_benchmark.runs", *command_line(request)]
+    command = ["comparative_benchmark.engine", *command_line(request)]
     if request.dry_run:
         return _planned(plan_run(request, observer.say), observer, command)
     measured = measure(request, observer, command=command)

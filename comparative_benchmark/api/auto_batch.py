@@ -4,15 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from comparative_benchmark.engine.details import call_once
+from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.request import RunRequest
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.runs.one_call import call_once
-from comparative_benchmark.runs.session import SessionEnded
+from comparative_benchmark.sources.torchbench.folders import Folder
 from comparative_benchmark.terminal.options import find_device
-from comparative_benchmark.terminal.run_settings import settings_of
-from comparative_benchmark.torchbench.folders import Folder
+from comparative_benchmark.terminal.run_options import settings_of
 
-_PROBE = "comparative_benchmark.torchbench.probing:probe"
+_PROBE = "comparative_benchmark.sources.torchbench.probing:probe"
 _MOST = 1 << 16
 # What ends the search: the size before was the largest.
 _TOO_MUCH = (Status.OUT_OF_MEMORY, Status.TIMEOUT)

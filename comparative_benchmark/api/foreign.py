@@ -9,13 +9,13 @@ import attrs
 
 from comparative_benchmark.api import auto_batch
 from comparative_benchmark.api.selection import Selection
+from comparative_benchmark.engine import session
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.trial import ALL_BACKENDS, Trial
 from comparative_benchmark.request import RunRequest
-from comparative_benchmark.runs import pulse
-from comparative_benchmark.runs.settings import RunSettings
-from comparative_benchmark.runs.trial import ALL_BACKENDS, Trial
+from comparative_benchmark.sources.torchbench import cases, folders, installing
+from comparative_benchmark.sources.torchbench.folders import Folder
 from comparative_benchmark.terminal.options import UsageError, find_device
-from comparative_benchmark.torchbench import cases, folders, installing
-from comparative_benchmark.torchbench.folders import Folder
 
 # Backends that run if the user names none: folders as their authors wrote them, other cases
 # wherever they can.
@@ -69,7 +69,7 @@ def selected(request: RunRequest) -> Selection | None:
         chosen = cases_of()
         by_path = {str(folder.path): folder for folder in found.values()}
         wanted = [by_path[str(case.model.model_parameters["folder"])] for case in chosen]
-        with pulse.during("install.py", "installing"):
+        with session.during("install.py", "installing"):
             installed = installing.packages_of(wanted, install=request.install)
         sizes = _sizes(wanted, request, installed) if request.auto_batch else {}
         chosen = cases_of(packages=installed.packages, sizes=sizes)

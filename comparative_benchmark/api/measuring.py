@@ -6,19 +6,20 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from comparative_benchmark.analysis.machine import nvml
+from comparative_benchmark.analysis.stats.analysis import DECISIVE_PROCESSES
+from comparative_benchmark.analysis.stats.sampling_rule import (
+    CompileOnly,
+    FixedCounts,
+    SamplingRule,
+)
 from comparative_benchmark.api import foreign
 from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.backends.api import UnknownBackendError, origin_of
-from comparative_benchmark.machine import nvml
-from comparative_benchmark.request import ITERATIONS, WARMUP_ITERATIONS, RunRequest
-from comparative_benchmark.results.codec import ResultsFileError
-from comparative_benchmark.results.compare import DEFAULT_BASELINE
-from comparative_benchmark.results.record import Result, Status
-from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.runs import runner
-from comparative_benchmark.runs.environments import UnusableEnvironmentError, parse_environments
-from comparative_benchmark.runs.settings import RunSettings
-from comparative_benchmark.runs.trial import (
+from comparative_benchmark.engine import runner
+from comparative_benchmark.engine.environments import UnusableEnvironmentError, parse_environments
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.trial import (
     ALL_BACKENDS,
     Competitor,
     Trial,
@@ -26,10 +27,12 @@ from comparative_benchmark.runs.trial import (
     installed_competitors,
     parse_competitors,
 )
-from comparative_benchmark.stats.analysis import DECISIVE_PROCESSES
-from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
-from comparative_benchmark.terminal import not_installed, subjects
-from comparative_benchmark.terminal.brought_options import brought_model, definitions_to_save
+from comparative_benchmark.request import ITERATIONS, WARMUP_ITERATIONS, RunRequest
+from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results.comparing.compare import DEFAULT_BASELINE
+from comparative_benchmark.results.record import Result, Status
+from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.terminal import answers, subjects
 from comparative_benchmark.terminal.options import (
     UsageError,
     check_place,
@@ -38,11 +41,15 @@ from comparative_benchmark.terminal.options import (
     set_root,
 )
 from comparative_benchmark.terminal.quiet_machine import wait_for_quiet
-from comparative_benchmark.terminal.run_settings import settings_of
+from comparative_benchmark.terminal.run_options import (
+    brought_model,
+    definitions_to_save,
+    settings_of,
+)
 from openxla.benchmark import synonyms
 from openxla.benchmark.artifacts import user_inputs
-from openxla.benchmark.brought import BroughtError, Definitions
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
+from openxla.benchmark.user_models import BroughtError, Definitions
 
 # Start, compile, warm-up and rounds of a model that runs in a millisecond; measured on two cores.
 _SECONDS_PER_PROCESS = 8.0
@@ -346,7 +353,7 @@ def _left_out(request: RunRequest, device: DeviceSpec, cases: Sequence[Benchmark
         return ""
     models = [case.model for case in cases]
     _, absent = installed_competitors(device.accelerator_type, models=models)
-    return not_installed.line(absent)
+    return answers.line(absent)
 
 
 def _settings(request: RunRequest, device: DeviceSpec, baseline: str | None) -> RunSettings:

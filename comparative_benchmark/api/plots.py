@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from comparative_benchmark.analysis.stats.analysis import SampleError, latency_interval
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.stats.analysis import SampleError, latency_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

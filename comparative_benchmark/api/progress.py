@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from comparative_benchmark.engine.trial import Trial
 from comparative_benchmark.results.record import Result
-from comparative_benchmark.runs.trial import Trial
 
 
 @attrs.frozen(kw_only=True)

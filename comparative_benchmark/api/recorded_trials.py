@@ -8,15 +8,12 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.backends.api import UnknownBackendError, backends, get_backend
+from comparative_benchmark.engine.environments import UnusableEnvironmentError, parse_environments
+from comparative_benchmark.engine.trial import Competitor, Trial, competitors_of
 from comparative_benchmark.results.case import Case, cases_of
 from comparative_benchmark.results.record import Definition, Document, Package
-from comparative_benchmark.runs.environments import (
-    UnusableEnvironmentError,
-    parse_environments,
-)
-from comparative_benchmark.runs.trial import Competitor, Trial, competitors_of
 from comparative_benchmark.terminal.options import UsageError, find_device
-from openxla.benchmark import brought
+from openxla.benchmark import user_models
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.comparative_suite import catalog, operator_cases, training_cases
 from openxla.benchmark.comparative_suite.expressions import Expression
@@ -211,8 +208,8 @@ def _case(definition: Definition, suites: Sequence[str], *, exports: bool) -> Be
 def _brought(definition: Definition) -> list[BenchmarkCase]:
     """Returns the cases of the user's own model that was measured; none if it was of the suite."""
     is_given = definition.input_data.startswith(user_inputs.PREFIX)
-    again = brought.named_again(
-        brought.Recorded(
+    again = user_models.named_again(
+        user_models.Recorded(
             model=definition.model,
             parameters=definition.model_parameters,
             framework=definition.framework_name,
@@ -221,6 +218,6 @@ def _brought(definition: Definition) -> list[BenchmarkCase]:
         )
     )
     try:
-        return list(brought.found_bounded(*again).cases) if again else []
-    except brought.BroughtError as error:
+        return list(user_models.found_bounded(*again).cases) if again else []
+    except user_models.BroughtError as error:
         raise UsageError(f"cannot load the measured model: {error}") from error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, overload
 
 from rich.table import Table as RichTable
 
+from comparative_benchmark.analysis.stats.analysis import NOISE_THRESHOLD, Verdict
 from comparative_benchmark.api.tables import (
     COMPARISON_COLUMNS,
     RESULT_COLUMNS,
@@ -17,10 +18,9 @@ from comparative_benchmark.api.tables import (
     html,
     result_rows,
 )
-from comparative_benchmark.results.baselines import usual_baseline
 from comparative_benchmark.results.case import Case, cases_of, latest
 from comparative_benchmark.results.codec import plain
-from comparative_benchmark.results.compare import (
+from comparative_benchmark.results.comparing.compare import (
     DEFAULT_BASELINE,
     Comparison,
     Fate,
@@ -29,12 +29,12 @@ from comparative_benchmark.results.compare import (
     compare_to_baseline,
     exit_code,
     summarize_comparisons,
+    usual_baseline,
 )
-from comparative_benchmark.results.comparison import regressions
+from comparative_benchmark.results.comparing.comparison import regressions
 from comparative_benchmark.results.record import Document, Status
 from comparative_benchmark.results.store import write_atomically
-from comparative_benchmark.stats.analysis import NOISE_THRESHOLD, Verdict
-from comparative_benchmark.terminal import not_installed
+from comparative_benchmark.terminal import answers
 from comparative_benchmark.terminal.answers import fastest, recommendation
 from comparative_benchmark.terminal.compare_views import HEADINGS, summary_line, table_rows
 from comparative_benchmark.terminal.options import check_place
@@ -168,7 +168,7 @@ class Results(Table, Sequence[Case]):
             written.
         """
         # Reports are above this package: they read results of many files.
-        write = pkgutil.resolve_name("comparative_benchmark.report.command:write_report")
+        write = pkgutil.resolve_name("comparative_benchmark.reporting.report.command:write_report")
         folder = self.path.absolute().parent if self.path else None
         write(self.document, Path(path), title=title, baseline=self.baseline, folder=folder)
 
@@ -195,7 +195,7 @@ class Results(Table, Sequence[Case]):
         return latencies(self._cases, axes)
 
     def __str__(self) -> str:
-        installed, absent = not_installed.split(self._cases)
+        installed, absent = answers.split(self._cases)
         table = results_table(installed, baseline=self._shown_baseline(), width=_WIDTH).table
         return _printed(table) + absent
 
@@ -204,14 +204,14 @@ class Results(Table, Sequence[Case]):
         return f"<Results{where}: {len(self)} results, {len(self.failures)} not ok>"
 
     def _repr_html_(self) -> str:
-        installed, absent = not_installed.split(self._cases)
+        installed, absent = answers.split(self._cases)
         table = results_table(installed, baseline=self._shown_baseline()).table
         headings = [str(column.header) for column in table.columns]
         columns = [[str(cell) for cell in column.cells] for column in table.columns]
         return html(headings, list(zip(*columns, strict=True)), absent)
 
     def _usual_baseline(self) -> str | None:
-        installed, _ = not_installed.split(self._cases)
+        installed, _ = answers.split(self._cases)
         names = list(dict.fromkeys(case.competitor for case in installed))
         return DEFAULT_BASELINE if DEFAULT_BASELINE in names else next(iter(names), None)
 

@@ -5,15 +5,15 @@ import datetime
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
+from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
 from comparative_benchmark.api.measuring import Measured, measure, plan_run
 from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.api.tables import as_json
 from comparative_benchmark.request import RunRequest
 from comparative_benchmark.results import expected_failures
 from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.insights.roofs import ceilings_for
 from comparative_benchmark.results.record import Result, ResultKey, Status
-from comparative_benchmark.results.roofs import ceilings_for
-from comparative_benchmark.stats.sampling_rule import SamplingRule
 from comparative_benchmark.terminal.answers import answers
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import (

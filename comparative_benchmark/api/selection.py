@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
+from comparative_benchmark.engine import preparation
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.trial import Trial
 from comparative_benchmark.results.record import Result
-from comparative_benchmark.runs import training_memory
-from comparative_benchmark.runs.settings import RunSettings
-from comparative_benchmark.runs.trial import Trial
 from openxla.benchmark.def_types import BenchmarkCase
 
 
@@ -36,7 +36,7 @@ class Selection:
                 trial,
                 refused=trial.refused
                 or self.refuse(trial, settings)
-                or training_memory.why_too_large(trial, settings),
+                or preparation.why_too_large(trial, settings),
             )
             for trial in trials
         ]

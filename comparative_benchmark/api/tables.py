@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from comparative_benchmark.analysis.stats.analysis import latency_interval
 from comparative_benchmark.results.case import Case, latest
-from comparative_benchmark.results.compare import compare_to_baseline
-from comparative_benchmark.results.comparison import Comparison
-from comparative_benchmark.stats.analysis import latency_interval
+from comparative_benchmark.results.comparing.compare import compare_to_baseline
+from comparative_benchmark.results.comparing.comparison import Comparison
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import attrs
 import numpy as np
@@ -24,11 +24,30 @@ import numpy.typing as npt
 from comparative_benchmark.backends.compiled_calls import CompiledCalls
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.missing_packages import Absence
-from comparative_benchmark.backends.outputs import OutputMode, OutputRule
 from openxla.benchmark.def_types import DeviceSpec, Model, ModelFrameworkType
 from openxla.benchmark.extras import install_command
-from openxla.benchmark.nearest import choices
 from openxla.benchmark.plugins import plugins, why_left_out
+from openxla.benchmark.text import choices
+
+OutputMode: TypeAlias = Literal["bound", "allocated"]
+
+
+@attrs.frozen(kw_only=True)
+class OutputRule:
+    """What a backend can do with outputs.
+
+    Attributes:
+      modes: what it can do; first what the stack's own users have. `bound`: every run writes to
+        the same memory. `allocated`: each run gets new memory, inside the timed region.
+      reason: why there is no other mode; empty where there are both.
+    """
+
+    modes: tuple[OutputMode, ...]
+    reason: str = ""
+
+
+ALLOCATED_ONLY = "a call returns new outputs, and takes no memory to write them to"
+
 
 if TYPE_CHECKING:
     from comparative_benchmark.backends.training import StepParts

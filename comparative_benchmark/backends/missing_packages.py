@@ -11,6 +11,24 @@ from types import ModuleType
 
 import attrs
 
+from openxla.benchmark.root import checkout
+
+
+def chain(error: BaseException, *, implicit: bool) -> list[BaseException]:
+    """Returns an error and what it was raised from; implicitly, too, while what was handled."""
+    found: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and following not in found:
+        found.append(following)
+        following = following.__cause__ or (following.__context__ if implicit else None)
+    return found
+
+
+def setup_script(backend: str) -> str | None:
+    """Returns the command that creates a backend's environment; None outside a checkout."""
+    return None if checkout() is None else f"./comparative_benchmark/{backend}/setup_venv.sh"
+
+
 # Names on the package index that differ from the names of imports.
 _ON_INDEX = {
     "bs4": "beautifulsoup4",

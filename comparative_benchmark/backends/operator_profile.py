@@ -1,6 +1,10 @@
 """What a profiled program spent its time in, in one form for all stacks: `operators.json`."""
 
+import gzip
 import json
+import math
+import re
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +13,83 @@ from typing import Any, TypedDict, TypeVar
 import attrs
 
 from openxla.benchmark.files import write_atomically
+
+_ROWS = 30
+
+
+def take_files(
+    scratch: Path, directory: Path, wanted: Mapping[str, str], *, stack: str
+) -> list[Path]:
+    """Moves files of a profile, whose names hold its time and the host's name.
+
+    The `*.xplane.pb` holds all that XLA's profiler has recorded; XProf and TensorBoard read it from
+    a folder `plugins/profile/<any name>/`. Neither is needed to write it.
+
+    Args:
+      scratch: where the profiler wrote; removed.
+      directory: where they go.
+      wanted: new names, by pattern of the profiler's.
+      stack: what has profiled, with its version.
+
+    Raises:
+      RuntimeError: one is not there.
+    """
+    files = []
+    for pattern, name in wanted.items():
+        found = next(scratch.glob(f"plugins/profile/*/{pattern}"), None)
+        if found is None:
+            raise RuntimeError(f"{stack} wrote no {pattern} into its profile")
+        files.append(Path(shutil.move(found, directory / name)))
+    shutil.rmtree(scratch)
+    return files
+
+
+def write_trace(path: Path, events: Iterable[Mapping[str, Any]]) -> None:
+    """Writes a Chrome trace, compressed if the name ends in `.gz`."""
+    content = json.dumps({"traceEvents": list(events), "displayTimeUnit": "ms"}).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+def read_trace(path: Path) -> list[dict[str, Any]]:
+    """Returns the events of a Chrome trace, compressed if the name ends in `.gz`."""
+    content = path.read_bytes()
+    document = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+    events: list[dict[str, Any]] = document["traceEvents"]
+    return events
+
+
+def naming_event(kind: str, process: int, row: int, name: str) -> dict[str, Any]:
+    """Returns the event of a trace that names a process or a row: `process_name`, `thread_name`."""
+    return {"name": kind, "ph": "M", "pid": process, "tid": row, "args": {"name": name}}
+
+
+def time_table(
+    head: str, kinds: tuple[str, str], spans: Iterable[tuple[str, str, float]], iterations: int
+) -> str:
+    """Returns a table of times by two kinds of names, each with its share, the longest first.
+
+    Args:
+      head: what has profiled, with its version.
+      kinds: what the names are, e.g. `operator` and `node`.
+      spans: a name of each kind, and a time in us.
+      iterations: how many executions the spans are of.
+    """
+    times: tuple[dict[str, list[float]], ...] = (defaultdict(list), defaultdict(list))
+    for *names, time_us in spans:
+        for by_name, name in zip(times, names, strict=True):
+            by_name[name].append(time_us)
+    total = sum(map(sum, times[0].values())) or 1
+    each_ms = total / max(iterations, 1) / 1e3
+    lines = [f"{head}, {iterations} iterations, {each_ms:.3f} ms in {kinds[1]}s of each"]
+    for kind, by_name in zip(kinds, times, strict=True):
+        lines += ["", f"{'share':>7}  {'us an iteration':>15}  {'calls':>6}  {kind}"]
+        rows = sorted(by_name.items(), key=lambda item: -sum(item[1]))[:_ROWS]
+        lines += [
+            f"{sum(t) / total:7.1%}  {sum(t) / max(iterations, 1):15.1f}  {len(t):6}  {name}"
+            for name, t in rows
+        ]
+    return "\n".join(lines) + "\n"
+
 
 # Beside the files of the stack's own profiler.
 FILE = "operators.json"
@@ -159,3 +240,144 @@ def product(m: int, n: int, k: int, *, batch: int = 1, item_bytes: int = 4) -> C
     """Returns the cost of so many products [m, k] x [k, n]."""
     moved = m * k + k * n + m * n
     return Cost(flops=2.0 * batch * m * n * k, bytes=float(batch * moved * item_bytes))
+
+
+_ITEM_BYTES = {"f64": 8, "f32": 4, "s32": 4, "bf16": 2, "f16": 2, "s8": 1, "u8": 1, "s64": 8}
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$|^(?:ENTRY )?%?([\w.\-]+) \{$")
+_INSTRUCTION = re.compile(
+    r"^\s+(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<type>\(.*?\)|\S+) (?P<opcode>[a-z][\w\-]*)"
+    r"\((?P<operands>[^)]*)\)(?P<rest>.*)$"
+)
+_ARRAY = re.compile(r"^(\w+)\[([\d,]*)\]")
+_CALLED = re.compile(r"(?:calls|to_apply|body)=%?([\w.\-]+)")
+# Does not compute: of a fusion, nobody wants to read these.
+_SILENT = {
+    *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast", "iota"),
+    *("reshape", "call", "after-all"),
+}
+# What a fusion with one of these spends its time in.
+_HEAVY = ("dot", "convolution", "custom-call", "gather", "scatter", "sort", "reduce", "while")
+_SHOWN = 4
+
+
+@attrs.frozen
+class _Instruction:
+    shape: tuple[str, tuple[int, ...]] | None
+    opcode: str
+    operands: tuple[str, ...]
+    rest: str
+
+
+def operators_in(hlo: str) -> dict[str, Operator]:
+    """Returns the instructions of an optimised program by name; costs are of a call.
+
+    A fusion does what the instructions of its computation do.
+    """
+    computations = _computations(hlo)
+    found: dict[str, Operator] = {}
+    for body in computations.values():
+        for name, instruction in body.items():
+            if instruction.opcode not in _SILENT or instruction.opcode == "call":
+                found[name] = _operator(name, instruction, body, computations)
+    return found
+
+
+def spans_of(events: Iterable[Mapping[str, Any]]) -> list[Span[str]]:
+    """Returns the spans of a Chrome trace that name the HLO instruction (`hlo_op`)."""
+    return [
+        (
+            str(event["args"]["hlo_op"]),
+            (event.get("pid"), event.get("tid")),
+            float(event["ts"]),
+            float(event["ts"]) + float(event["dur"]),
+        )
+        for event in events
+        if event.get("ph") == "X" and "hlo_op" in event.get("args", ())
+    ]
+
+
+def profile_of(
+    events: Iterable[Mapping[str, Any]], hlo: str, *, stack: str, iterations: int
+) -> OperatorProfile:
+    """Returns the operators of a Chrome trace."""
+    spans = spans_of(events)
+    told = operators_in(hlo)
+    operators = operators_of(spans, iterations, told)
+    remarks = () if spans else ("XLA's profiler told no operators of this program",)
+    if not spans:
+        # What there is, at least, and what it would cost.
+        operators = tuple(told.values())
+    return OperatorProfile(
+        stack=stack,
+        iterations=iterations,
+        operators=operators,
+        fusions=fusions_in(hlo),
+        remarks=remarks,
+    )
+
+
+def fusions_in(hlo: str) -> tuple[str, ...]:
+    """Returns how many fusions a program has: kernels that XLA makes, and calls of libraries."""
+    kinds = Counter(
+        "library" if "kCustom" in instruction.rest else "generated"
+        for body in _computations(hlo).values()
+        for instruction in body.values()
+        if instruction.opcode == "fusion"
+    )
+    return tuple(f"{count} {kind} fusions" for kind, count in kinds.most_common())
+
+
+def _computations(hlo: str) -> dict[str, dict[str, _Instruction]]:
+    found: dict[str, dict[str, _Instruction]] = {}
+    body: dict[str, _Instruction] = {}
+    for line in hlo.splitlines():
+        if not line.startswith(" "):
+            if match := _COMPUTATION.match(line):
+                body = found.setdefault(match[1] or match[2], {})
+        elif match := _INSTRUCTION.match(line):
+            operands = tuple(re.findall(r"%([\w.\-]+)", match["operands"]))
+            shape = _shape(match["type"])
+            body[match["name"]] = _Instruction(shape, match["opcode"], operands, match["rest"])
+    return found
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]] | None:
+    match = _ARRAY.match(text)
+    return (match[1], tuple(map(int, filter(None, match[2].split(","))))) if match else None
+
+
+def _operator(
+    name: str,
+    instruction: _Instruction,
+    around: Mapping[str, _Instruction],
+    computations: Mapping[str, Mapping[str, _Instruction]],
+) -> Operator:
+    within = computations.get(called[1], {}) if (called := _CALLED.search(instruction.rest)) else {}
+    if instruction.opcode not in ("fusion", "call"):
+        return Operator(name=name, does=instruction.opcode, **_cost(instruction, around))
+    opcodes = Counter(item.opcode for item in within.values() if item.opcode not in _SILENT)
+    costs = [_cost(item, within) for item in within.values()]
+    names = sorted(opcodes, key=lambda opcode: (opcode not in _HEAVY, -opcodes[opcode]))
+    more = ["..."] if len(names) > _SHOWN else []
+    known = [cost for cost in costs if cost]
+    return Operator(
+        name=name,
+        does=", ".join(names[:_SHOWN] + more) or instruction.opcode,
+        flops=sum(cost["flops"] for cost in known) if known else None,
+        bytes=sum(cost["bytes"] for cost in known) if known else None,
+    )
+
+
+def _cost(instruction: _Instruction, around: Mapping[str, _Instruction]) -> Cost:
+    """Returns flops and bytes of a matrix product whose shapes are known; nothing for others."""
+    if instruction.opcode != "dot" or instruction.shape is None:
+        return Cost()
+    factors = [around[name].shape for name in instruction.operands if name in around]
+    contracted = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", instruction.rest)
+    if len(factors) != 2 or None in factors or contracted is None:
+        return Cost()
+    arrays = [array for array in (*factors, instruction.shape) if array is not None]
+    dims = arrays[0][1]
+    depth = math.prod(dims[int(axis)] for axis in filter(None, contracted[1].split(",")))
+    moved = sum(_ITEM_BYTES.get(kind, 4) * math.prod(shape) for kind, shape in arrays)
+    return Cost(flops=2.0 * depth * math.prod(instruction.shape[1]), bytes=float(moved))

@@ -4,7 +4,7 @@ import argparse
 import json
 
 from comparative_benchmark.backends.api import backends
-from comparative_benchmark.recipes import recipes
+from comparative_benchmark.backends.recipes import recipes
 from comparative_benchmark.terminal.listing import list_backends, list_recipes
 from comparative_benchmark.terminal.options import EXIT_OK
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from comparative_benchmark.machine import orphans
+from comparative_benchmark.analysis.machine import other_processes
 from comparative_benchmark.terminal.options import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -94,110 +94,110 @@ COMMANDS = (
     Command(
         "doctor",
         "check whether this machine is suitable for benchmarking",
-        "doctor.options:add_arguments",
-        "doctor.command:run",
+        "maintenance.doctor.options:add_arguments",
+        "maintenance.doctor.command:run",
     ),
     Command(
         "parity",
         "check every workload on every backend for correctness",
-        "parity.options:add_arguments",
-        "parity.command:run",
+        "studies.parity.options:add_arguments",
+        "studies.parity.command:run",
     ),
     Command(
         "micro",
         "race operators over shapes",
-        "micro.options:add_arguments",
-        "micro.command:run",
+        "studies.micro.options:add_arguments",
+        "studies.micro.command:run",
     ),
     Command(
         "bench",
         "install, prepare, run and compare milabench benchmarks",
-        "packages.milabench.options:add_arguments",
-        "packages.milabench.command:run",
+        "interop.milabench.options:add_arguments",
+        "interop.milabench.command:run",
     ),
     Command(
         "new-model",
         "write the files of a new model",
-        "onboarding.options:add_new_model_arguments",
-        "onboarding.new_model:run",
+        "maintenance.onboarding.options:add_new_model_arguments",
+        "maintenance.onboarding.new_model:run",
     ),
     Command(
         "new-backend",
         "write a package with a new backend",
-        "onboarding.options:add_new_backend_arguments",
-        "onboarding.new_package:run",
+        "maintenance.onboarding.options:add_new_backend_arguments",
+        "maintenance.onboarding.new_package:run",
     ),
     Command(
         "new-recipe",
         "write a package with a new recipe",
-        "onboarding.options:add_new_recipe_arguments",
-        "onboarding.new_package:run",
+        "maintenance.onboarding.options:add_new_recipe_arguments",
+        "maintenance.onboarding.new_package:run",
     ),
     Command(
         "new-operator",
         "write a package with a new operator",
-        "onboarding.options:add_new_operator_arguments",
-        "onboarding.new_package:run",
+        "maintenance.onboarding.options:add_new_operator_arguments",
+        "maintenance.onboarding.new_package:run",
     ),
     Command(
         "ci-template",
         "write a GitHub workflow that races a model on every pull request",
-        "onboarding.options:add_ci_template_arguments",
-        "onboarding.ci_template:run",
+        "maintenance.onboarding.options:add_ci_template_arguments",
+        "maintenance.onboarding.ci_template:run",
     ),
     Command(
         "check-model",
         "validate a model against the suite's contract",
-        "onboarding.options:add_check_model_arguments",
-        "onboarding.check_command:run",
+        "maintenance.onboarding.options:add_check_model_arguments",
+        "maintenance.onboarding.check_command:run",
     ),
     Command(
         "export",
         "write results in the format of another tool",
-        "formats.options:add_export_arguments",
-        "formats.export_command:run",
+        "reporting.formats.options:add_export_arguments",
+        "reporting.formats.export_command:run",
     ),
     Command(
         "import",
         "import results of other tools into the history",
-        "formats.options:add_import_arguments",
-        "formats.import_command:run",
+        "reporting.formats.options:add_import_arguments",
+        "reporting.formats.import_command:run",
     ),
     Command(
         "userbenchmark",
         "list, run, compare and bisect userbenchmarks",
-        "userbenchmarks.options:add_arguments",
-        "userbenchmarks.command:run",
+        "interop.userbenchmarks.options:add_arguments",
+        "interop.userbenchmarks.command:run",
     ),
     Command(
         "bisect",
         "find the release or commit that made a workload slower, larger or wrong",
-        "bisection.options:add_arguments",
-        "bisection.command:run",
+        "studies.bisection.options:add_arguments",
+        "studies.bisection.command:run",
     ),
     Command(
         "history",
         "keep results over time, query them, and find regressions",
-        "history.options:add_arguments",
-        "history.command:run",
+        "reporting.history.options:add_arguments",
+        "reporting.history.command:run",
     ),
     Command(
         "repro",
         "write a standalone reproducer of one result",
-        "repro.options:add_arguments",
-        "repro.command:run",
+        "studies.reproduce.options:add_arguments",
+        "studies.reproduce.command:run",
     ),
     Command(
         "explain",
         "explain a difference by operators, fusions and fallbacks",
-        "explain.options:add_arguments",
-        "explain.command:run",
+        "studies.explain.options:add_arguments",
+        "studies.explain.command:run",
     ),
     Command(
         "artifacts",
         "create, publish, lock and fetch artifacts",
-        "artifacts.options:add_arguments",
-        "artifacts.options:run",
+        "maintenance.artifacts.options:add_arguments",
+        "maintenance.artifacts.options:run",
     ),
     Command(
         "compare",
@@ -214,8 +214,8 @@ COMMANDS = (
     Command(
         "report",
         "write results as a page, Markdown or a chart",
-        "report.options:add_arguments",
-        "report.command:run",
+        "reporting.report.options:add_arguments",
+        "reporting.report.command:run",
     ),
     Command(
         "completion",
@@ -329,7 +329,7 @@ def _guarded(options: argparse.Namespace) -> int:
     sys.unraisablehook = partial(_ended_in_a_callback, others)
     try:
         set_root(getattr(options, "root_dir", None))
-        with orphans.adopting():
+        with other_processes.adopting():
             code: int = _resolve(options.handler)(options)
         # What cannot be written is told here, and not in a traceback at the exit.
         sys.stdout.flush()
@@ -369,7 +369,7 @@ def _interrupted(options: argparse.Namespace) -> str:
     output = getattr(options, "output", None)
     if not hasattr(options, "resume") or output is None:
         return "interrupted; finished results are kept"
-    from comparative_benchmark.runs.resuming import going_on
+    from comparative_benchmark.engine.resuming import going_on
 
     return _shown(f"interrupted; to continue, run\n  {going_on(sys.argv, output)}")
 

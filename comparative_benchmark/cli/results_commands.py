@@ -4,18 +4,22 @@ import argparse
 from pathlib import Path
 
 from comparative_benchmark.api.tables import as_json
-from comparative_benchmark.history import location
-from comparative_benchmark.report.inputs import ReportError
-from comparative_benchmark.report.trend_sources import OWN_HISTORY, open_trends
-from comparative_benchmark.report.trends import Trends, usual_change
-from comparative_benchmark.results import compare as comparing
+from comparative_benchmark.reporting.history import location
+from comparative_benchmark.reporting.report.inputs import ReportError
+from comparative_benchmark.reporting.report.trends import (
+    OWN_HISTORY,
+    Trends,
+    open_trends,
+    usual_change,
+)
 from comparative_benchmark.results import journal
-from comparative_benchmark.results.baselines import usual_baseline
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.codec import ResultsFileError, read_document
-from comparative_benchmark.results.compare_remarks import remarks
+from comparative_benchmark.results.comparing import compare as comparing
+from comparative_benchmark.results.comparing.compare import usual_baseline
+from comparative_benchmark.results.comparing.compare_remarks import remarks
+from comparative_benchmark.results.insights.roofs import known_ceilings
 from comparative_benchmark.results.record import Document
-from comparative_benchmark.results.roofs import known_ceilings
 from comparative_benchmark.terminal import compare_views
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import EXIT_OK, UsageError

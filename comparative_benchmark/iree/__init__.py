@@ -1,7 +1,7 @@
 """IREE, from JAX and TensorFlow by StableHLO, from PyTorch and ONNX files by torch-mlir."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
-from comparative_benchmark.backends.remedies import setup_script
+from comparative_benchmark.backends.missing_packages import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
 from openxla.benchmark.extras import install_command
 
@@ -38,7 +38,7 @@ BACKEND = BackendInfo(
         "cuda": (("vmfb_cuda", "irpa"),),
     },
     program_modules={**dict.fromkeys(_ON_CPU, _IREE), "cuda": ("iree.runtime",)},
-    reference="comparative_benchmark.backends.program_reference:compute",
+    reference="comparative_benchmark.backends.published_programs:compute",
     judges=(ModelFrameworkType.ONNX, ModelFrameworkType.STABLEHLO),
     environment={
         "JAX_PLATFORMS": "cpu",  # JAX only exports here

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from comparative_benchmark.backends.api import (
+    ALLOCATED_ONLY,
     Array,
     Backend,
     BackendContext,
     BackendFacts,
+    OutputRule,
     UnsupportedError,
 )
 from comparative_benchmark.backends.host_settings import HostSettings, pool_size
-from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
 from comparative_benchmark.backends.resident_backend import SYNCHRONOUS
 from comparative_benchmark.iree import cuda, profiler, runtime
 
@@ -159,13 +160,13 @@ class Iree(Backend):
 
     def _compile(self) -> None:
         """Makes a program of the model or of a published one; writes it and its weights."""
-        from comparative_benchmark.iree import compilation, program, published
+        from comparative_benchmark.iree import compilation, program
 
         model, self._model = self._model, None
         archive: Path | None = None
         if self.context.exported:
             with self.context.phase("load"):
-                imported, archive = published.imported(
+                imported, archive = compilation.imported(
                     self.context.exported, Path(self.context.work_dir)
                 )
         else:

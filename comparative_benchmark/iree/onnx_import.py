@@ -9,7 +9,7 @@ from iree.compiler.extras import onnx_importer
 from iree.compiler.tools.import_onnx import importer_externalization_overrides as external
 from onnx import numpy_helper
 
-from comparative_benchmark.backends import torch_export
+from comparative_benchmark.backends.frameworks import torch_export
 from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE
 from comparative_benchmark.iree.program import ImportedProgram, bytecode
 

@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from comparative_benchmark.backends.api import UnsupportedError
-from comparative_benchmark.backends.operator_profile import write
-from comparative_benchmark.backends.profiles import naming_event, write_trace
+from comparative_benchmark.backends.operator_profile import naming_event, write, write_trace
 from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE, type_of
 from comparative_benchmark.iree.operators import profile_of
 

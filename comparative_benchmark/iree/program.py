@@ -216,7 +216,7 @@ class _ExternalWeights:
 
     def resolve_input(self, importer: Any, value: Any, info: Any) -> Any:
         # Not at the top: the StableHLO route must not pay for PyTorch.
-        from comparative_benchmark.backends.torch_modules import to_numpy
+        from comparative_benchmark.backends.frameworks.torch_modules import to_numpy
 
         key = info.input_spec.target
         weight = to_numpy(value)

@@ -16,7 +16,7 @@ import iree.runtime as rt
 import numpy as np
 import numpy.typing as npt
 
-from comparative_benchmark.backends import cpus
+from comparative_benchmark.backends import host_settings
 from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE
 
 Array = npt.NDArray[Any]
@@ -183,7 +183,7 @@ def pinned_cpus(threads: int) -> tuple[int, ...]:
     Raises:
         ValueError: for a thread count the process has no CPUs for.
     """
-    available = cpus.spread(cpus.usable_cpus())
+    available = host_settings.spread(host_settings.usable_cpus())
     if not 1 <= threads <= len(available):
         raise ValueError(f"{threads} threads requested, but {len(available)} CPUs available")
     return tuple(sorted(available[:threads]))

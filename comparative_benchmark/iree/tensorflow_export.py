@@ -37,7 +37,7 @@ def export(model: Any, inputs: Sequence[Array], context: BackendContext) -> prog
     """Returns the program of `model.forward`; phases `trace` and `lower`."""
     import tensorflow as tf
 
-    from comparative_benchmark.backends import tensorflow_models
+    from comparative_benchmark.backends.frameworks import tensorflow_models
 
     specs = [tf.TensorSpec(value.shape, value.dtype) for value in inputs]
 

@@ -9,22 +9,24 @@ import jax
 import numpy as np
 from jax import block_until_ready  # by name: a model could replace the module's
 
-from comparative_benchmark.backends import jax_models, tf32, xla_executables
+from comparative_benchmark.backends import host_settings
 from comparative_benchmark.backends.api import (
+    ALLOCATED_ONLY,
     LEAST_COMPILED,
     Array,
     Backend,
     BackendContext,
     BackendFacts,
     GenerationParts,
+    OutputRule,
     UnsupportedError,
 )
+from comparative_benchmark.backends.frameworks import jax_models, xla_executables
 from comparative_benchmark.backends.host_settings import HostSettings
-from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
+from comparative_benchmark.backends.recipes import chosen_among
 from comparative_benchmark.backends.training import StepParts, TrainingLoop
 from comparative_benchmark.jax_xla import generation, profiler
 from comparative_benchmark.jax_xla.callbacks import Callbacks
-from comparative_benchmark.recipes import chosen_among
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.training.in_jax import Run, TrainableModel
 from openxla.benchmark.training.update_check import Draw
@@ -122,8 +124,10 @@ class JaxXla(Backend):
             facts.device_memory_peak_bytes = statistics.get("peak_bytes_in_use")
         if self._applied is not None:
             facts.notes["recipe"] = self._applied
-        facts.notes["tf32"] = tf32.note(
-            on_gpu=self._on_gpu, types=self._types, allowed=not tf32.is_float32(self._types)
+        facts.notes["tf32"] = host_settings.note(
+            on_gpu=self._on_gpu,
+            types=self._types,
+            allowed=not host_settings.is_float32(self._types),
         )
         return facts
 

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 
 from comparative_benchmark.backends.api import Array
-from comparative_benchmark.backends.jax_models import split
-from openxla.benchmark.artifacts.workload_cost import WorkloadCost
+from comparative_benchmark.backends.frameworks.jax_models import split
+from openxla.benchmark.artifacts.workload_store import WorkloadCost
 
 # Of their operand these read only what they take.
 _INDEXING = ("gather", "slice", "dynamic_slice")

@@ -10,7 +10,7 @@ import numpy as np
 from jax import block_until_ready  # by name: a model could replace the module's
 
 from comparative_benchmark.backends.api import GenerationParts
-from comparative_benchmark.backends.generation_parts import FunctionParts, Step
+from comparative_benchmark.backends.model_protocols import FunctionParts, Step
 
 
 def parts(model: Any, params: Any, inputs: Sequence[jax.Array]) -> GenerationParts:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import jax
 
-from comparative_benchmark.backends import hlo_operators, operator_profile, profiles
+from comparative_benchmark.backends import operator_profile
 from comparative_benchmark.backends.api import Backend
 
 
@@ -29,12 +29,12 @@ def profile(backend: Backend, directory: Path, iterations: int, hlo: str) -> lis
             with jax.profiler.StepTraceAnnotation("iteration", step_num=index):
                 backend.synchronize(backend.dispatch())
     stack = f"JAX {jax.__version__}"
-    files = profiles.take_files(
+    files = operator_profile.take_files(
         scratch,
         directory,
         {"perfetto_trace.json.gz": "trace.json.gz", "*.xplane.pb": "xla.xplane.pb"},
         stack=stack,
     )
-    events = profiles.read_trace(files[0])
-    found = hlo_operators.profile_of(events, hlo, stack=stack, iterations=iterations)
+    events = operator_profile.read_trace(files[0])
+    found = operator_profile.profile_of(events, hlo, stack=stack, iterations=iterations)
     return [*files, operator_profile.write(found, directory)]

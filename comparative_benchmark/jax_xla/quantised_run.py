@@ -8,7 +8,7 @@ import numpy as np
 from jax.extend.core import Literal
 
 from comparative_benchmark.backends.api import UnsupportedError
-from comparative_benchmark.recipes.rounding import Grid, Rounding, rounded
+from comparative_benchmark.backends.recipes.rounding import Grid, Rounding, rounded
 
 # The output of these operations on a weight is still that weight.
 SAME_VALUES = frozenset({"convert_element_type", "copy", "reshape", "squeeze", "transpose"})

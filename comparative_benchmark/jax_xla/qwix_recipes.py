@@ -12,8 +12,8 @@ import jax
 from flax import nnx
 
 from comparative_benchmark.backends.api import UnsupportedError
+from comparative_benchmark.backends.recipes import Chosen, NotAppliedError
 from comparative_benchmark.jax_xla.quantised_run import SAME_VALUES
-from comparative_benchmark.recipes import Chosen, NotAppliedError
 from openxla.benchmark.extras import install_command
 from openxla.benchmark.models.generation import GenerationModel
 

@@ -7,12 +7,12 @@ import jax
 import numpy as np
 
 from comparative_benchmark.backends.api import Array
-from comparative_benchmark.backends.jax_models import split, widened
+from comparative_benchmark.backends.frameworks.jax_models import split, widened
+from comparative_benchmark.backends.recipes.rounding import Rounding
 from comparative_benchmark.jax_xla.cost import cost
 from comparative_benchmark.jax_xla.quantised_run import run, run_moved
-from comparative_benchmark.recipes.rounding import Rounding
-from openxla.benchmark.brought.program_model import rounded
 from openxla.benchmark.models.shared_model import as_tuple
+from openxla.benchmark.user_models.programs.program_model import rounded
 
 __all__ = ["compute", "cost", "in_own_type", "nearby", "quantised"]
 

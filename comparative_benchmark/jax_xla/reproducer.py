@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jax import export as jax_export
 
-from comparative_benchmark.backends.jax_models import split
+from comparative_benchmark.backends.frameworks.jax_models import split
 from comparative_benchmark.backends.reproducing import Exported, ExportTask
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models.shared_model import as_tuple

@@ -1,7 +1,7 @@
 """ONNX Runtime, from ONNX files, those that users bring or that PyTorch exports."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
-from comparative_benchmark.backends.remedies import setup_script
+from comparative_benchmark.backends.missing_packages import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
 from openxla.benchmark.extras import install_command
 
@@ -28,7 +28,7 @@ BACKEND = BackendInfo(
         ModelFrameworkType.PYTORCH: ("onnxruntime", "onnx", "onnxscript", "torch"),
         ModelFrameworkType.ONNX: ("onnxruntime", "onnx"),
     },
-    reference="comparative_benchmark.backends.program_reference:compute",
+    reference="comparative_benchmark.backends.published_programs:compute",
     judges=(ModelFrameworkType.ONNX,),
     install=install_command("all"),
     setup_script=setup_script("onnxruntime"),

@@ -6,11 +6,17 @@ from typing import Any
 
 import onnxruntime as ort
 
-from comparative_benchmark.backends import onnx_export, tf32
-from comparative_benchmark.backends.api import BackendContext, BackendFacts, UnsupportedError
-from comparative_benchmark.backends.digests import joint
+from comparative_benchmark.backends import host_settings
+from comparative_benchmark.backends.api import (
+    BackendContext,
+    BackendFacts,
+    OutputRule,
+    UnsupportedError,
+)
+from comparative_benchmark.backends.frameworks import onnx_export
 from comparative_benchmark.backends.host_settings import HostSettings
-from comparative_benchmark.backends.outputs import OutputRule
+from comparative_benchmark.backends.published_programs import joint
+from comparative_benchmark.backends.recipes import chosen_among
 from comparative_benchmark.backends.resident_backend import SYNCHRONOUS, ResidentBackend
 from comparative_benchmark.backends.resident_programs import GenerationPlan
 from comparative_benchmark.onnxruntime import (
@@ -21,7 +27,6 @@ from comparative_benchmark.onnxruntime import (
     quantization,
     session,
 )
-from comparative_benchmark.recipes import chosen_among
 
 
 class OnnxRuntime(ResidentBackend):
@@ -73,7 +78,7 @@ class OnnxRuntime(ResidentBackend):
             "graphs": len(self._paths),
             "intra_op_spinning": True,  # ONNX Runtime's default
         }
-        facts.notes["tf32"] = tf32.note(
+        facts.notes["tf32"] = host_settings.note(
             on_gpu=self._device == "cuda", types=self._types, allowed=False
         )
         if self._applied is not None:
@@ -152,7 +157,7 @@ class OnnxRuntime(ResidentBackend):
             self._take_file()
             return None
         # It imports PyTorch, which nothing else here needs.
-        from comparative_benchmark.backends import torch_modules as modules
+        from comparative_benchmark.backends.frameworks import torch_modules as modules
 
         held = {value.dtype.name for value in self._arrays}
         self._types = modules.element_types(self._model) | held

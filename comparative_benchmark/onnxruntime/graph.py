@@ -15,7 +15,7 @@ import attrs
 import onnx
 from onnx import TensorProto
 
-from comparative_benchmark.backends.digests import of_parts
+from comparative_benchmark.backends.published_programs import of_parts
 
 # Nodes that do products: where the floating-point operations are.
 PRODUCTS = frozenset(

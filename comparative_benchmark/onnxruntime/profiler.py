@@ -8,8 +8,7 @@ from typing import Any
 import onnxruntime as ort
 
 from comparative_benchmark.backends.api import Array
-from comparative_benchmark.backends.operator_profile import write
-from comparative_benchmark.backends.profiles import time_table, write_trace
+from comparative_benchmark.backends.operator_profile import time_table, write, write_trace
 from comparative_benchmark.backends.resident_programs import SingleProgram
 from comparative_benchmark.onnxruntime import session
 from comparative_benchmark.onnxruntime.operators import nodes_of, profile_of

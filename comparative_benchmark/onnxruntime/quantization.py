@@ -11,7 +11,7 @@ from typing import Any
 
 from comparative_benchmark.backends import child_process
 from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError
-from comparative_benchmark.recipes import Chosen, NotAppliedError, parse
+from comparative_benchmark.backends.recipes import Chosen, NotAppliedError, parse
 
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
 

@@ -3,7 +3,8 @@
 import shutil
 from typing import Any
 
-from comparative_benchmark.backends import onnx_export, reproducing
+from comparative_benchmark.backends import reproducing
+from comparative_benchmark.backends.frameworks import onnx_export
 from comparative_benchmark.backends.reproducing import Exported, ExportTask
 from comparative_benchmark.onnxruntime import session
 

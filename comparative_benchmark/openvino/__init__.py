@@ -1,7 +1,7 @@
 """OpenVINO, from PyTorch, TensorFlow and ONNX files through its own front ends."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
-from comparative_benchmark.backends.remedies import setup_script
+from comparative_benchmark.backends.missing_packages import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
 from openxla.benchmark.extras import install_command
 
@@ -23,7 +23,7 @@ BACKEND = BackendInfo(
         ModelFrameworkType.TFLITE: ("openvino", "ai_edge_litert"),
     },
     files_only=(ModelFrameworkType.TFLITE,),
-    reference="comparative_benchmark.backends.program_reference:compute",
+    reference="comparative_benchmark.backends.published_programs:compute",
     judges=(ModelFrameworkType.ONNX,),
     recipe_modules=("nncf",),
     install=install_command("all"),

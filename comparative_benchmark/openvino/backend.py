@@ -4,10 +4,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.backends.api import BackendContext, BackendFacts, UnsupportedError
-from comparative_benchmark.backends.digests import joint
+from comparative_benchmark.backends.api import (
+    BackendContext,
+    BackendFacts,
+    OutputRule,
+    UnsupportedError,
+)
 from comparative_benchmark.backends.host_settings import HostSettings
-from comparative_benchmark.backends.outputs import OutputRule
+from comparative_benchmark.backends.published_programs import joint
+from comparative_benchmark.backends.recipes import chosen_among
 from comparative_benchmark.backends.resident_backend import SYNCHRONOUS, ResidentBackend
 from comparative_benchmark.openvino import (
     CACHE_DIR_VARIABLE,
@@ -20,7 +25,6 @@ from comparative_benchmark.openvino import (
 )
 from comparative_benchmark.openvino.requests import CompiledProgram
 from comparative_benchmark.openvino.toolkit import VERSION, ov
-from comparative_benchmark.recipes import chosen_among
 
 
 class OpenVino(ResidentBackend):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.backends import torch_export
 from comparative_benchmark.backends.api import Array, PhaseTimer, UnsupportedError
+from comparative_benchmark.backends.frameworks import torch_export
 from comparative_benchmark.backends.reproducing import program_names
 from comparative_benchmark.backends.resident_programs import GenerationPlan
 from comparative_benchmark.openvino import program
@@ -88,7 +88,7 @@ def _from_tflite(model: Any, inputs: Sequence[Array]) -> Any:
 
 
 def _holds_torch_modules(model: Any) -> bool:
-    from comparative_benchmark.backends import torch_modules as modules
+    from comparative_benchmark.backends.frameworks import torch_modules as modules
 
     return next(modules.of(model), None) is not None
 
@@ -96,7 +96,7 @@ def _holds_torch_modules(model: Any) -> bool:
 def _from_torch(
     model: Any, inputs: Sequence[Array], phase: PhaseTimer
 ) -> tuple[list[Any], GenerationPlan | None]:
-    from comparative_benchmark.backends import generation_export
+    from comparative_benchmark.backends.frameworks import generation_export
 
     # Not the model itself: the TorchScript that OpenVINO would make of it has operations that it
     # cannot convert (`aten::diff` in Llama).

@@ -10,8 +10,8 @@ from typing import Any
 
 from comparative_benchmark.backends import child_process
 from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError
+from comparative_benchmark.backends.recipes import Chosen, NotAppliedError, parse
 from comparative_benchmark.openvino import program
-from comparative_benchmark.recipes import Chosen, NotAppliedError, parse
 from openxla.benchmark.extras import install_command
 
 # By what a weight comes to its product.

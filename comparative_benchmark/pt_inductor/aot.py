@@ -16,9 +16,9 @@ from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.exc import InvalidCxxCompiler
 from torch.utils import _pytree as pytree
 
-from comparative_benchmark.backends import torch_export
 from comparative_benchmark.backends.api import BackendContext, BackendFacts, UnsupportedError
-from comparative_benchmark.backends.digests import of_set
+from comparative_benchmark.backends.frameworks import torch_export
+from comparative_benchmark.backends.published_programs import of_set
 from openxla.benchmark.models.shared_model import as_tuple
 
 

@@ -12,9 +12,9 @@ from torch._dynamo.utils import clear_compilation_metrics, counters
 from torch._inductor.codecache import FxGraphCache, PyCodeCache
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
-from comparative_benchmark.backends import tf32
-from comparative_benchmark.backends import torch_modules as modules
+from comparative_benchmark.backends import host_settings
 from comparative_benchmark.backends.api import (
+    ALLOCATED_ONLY,
     LEAST_COMPILED,
     Array,
     Backend,
@@ -22,15 +22,17 @@ from comparative_benchmark.backends.api import (
     BackendFacts,
     DeviceTimer,
     GenerationParts,
+    OutputRule,
     UnsupportedError,
 )
 from comparative_benchmark.backends.compiled_calls import CompiledCalls
-from comparative_benchmark.backends.digests import of_set
-from comparative_benchmark.backends.foreign import ForeignModel
+from comparative_benchmark.backends.frameworks import torch_modules as modules
+from comparative_benchmark.backends.frameworks.torch_export import refusing
+from comparative_benchmark.backends.frameworks.torch_modules import to_numpy
 from comparative_benchmark.backends.host_settings import HostSettings
-from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
-from comparative_benchmark.backends.torch_export import refusing
-from comparative_benchmark.backends.torch_modules import to_numpy
+from comparative_benchmark.backends.model_protocols import ForeignModel
+from comparative_benchmark.backends.published_programs import of_set
+from comparative_benchmark.backends.recipes.registry import accept_options, chosen_among
 from comparative_benchmark.backends.training import StepParts, TrainingLoop
 from comparative_benchmark.pt_inductor import (
     BACKEND,
@@ -41,7 +43,6 @@ from comparative_benchmark.pt_inductor import (
     profiler,
     torchao_recipes,
 )
-from comparative_benchmark.recipes.registry import accept_options, chosen_among
 from openxla.benchmark.models.generation import GenerationModel
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
@@ -263,7 +264,7 @@ class PtInductor(Backend):
         if self._on_gpu:
             facts.device_memory_peak_bytes = torch.cuda.max_memory_allocated(self._device)
             facts.device_name = torch.cuda.get_device_name(self._device)
-        facts.notes["tf32"] = tf32.note(
+        facts.notes["tf32"] = host_settings.note(
             on_gpu=self._on_gpu, types=self._types, allowed=cuda.allows_tf32()
         )
         return facts

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_flop
 
 from comparative_benchmark.backends.api import Array, ModelDefinition
-from openxla.benchmark.artifacts.workload_cost import WorkloadCost
+from openxla.benchmark.artifacts.workload_store import WorkloadCost
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from comparative_benchmark.backends.api import GenerationParts
-from comparative_benchmark.backends.generation_parts import FunctionParts, Step
-from comparative_benchmark.backends.torch_modules import to_numpy
+from comparative_benchmark.backends.frameworks.torch_modules import to_numpy
+from comparative_benchmark.backends.model_protocols import FunctionParts, Step
 
 
 def parts(

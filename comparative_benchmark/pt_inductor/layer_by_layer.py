@@ -18,7 +18,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from comparative_benchmark.backends import torch_modules as modules
+from comparative_benchmark.backends.frameworks import torch_modules as modules
 from openxla.benchmark.models.pt.greedy import GreedyModel, KeysValues, choose
 from openxla.benchmark.operators import backward_torch
 from openxla.benchmark.training import in_torch

@@ -7,8 +7,7 @@ from torch import profiler
 from torch._dynamo.utils import counters
 
 from comparative_benchmark.backends.api import Backend
-from comparative_benchmark.backends.operator_profile import write
-from comparative_benchmark.backends.profiles import read_trace
+from comparative_benchmark.backends.operator_profile import read_trace, write
 from comparative_benchmark.pt_inductor import operators
 
 _TABLE_ROWS = 30

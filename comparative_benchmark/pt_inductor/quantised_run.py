@@ -7,8 +7,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from comparative_benchmark.backends import torch_modules as modules
-from comparative_benchmark.recipes.rounding import Grid, Rounding, rounded
+from comparative_benchmark.backends.frameworks import torch_modules as modules
+from comparative_benchmark.backends.recipes.rounding import Grid, Rounding, rounded
 
 _ATEN = torch.ops.aten
 # Positions of the two factors among the arguments, and the axes that each is summed over.

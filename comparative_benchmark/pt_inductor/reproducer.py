@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import torch
 
-from comparative_benchmark.backends import generation_export, reproducing
+from comparative_benchmark.backends import reproducing
+from comparative_benchmark.backends.frameworks import generation_export
 from comparative_benchmark.backends.reproducing import Exported, ExportTask
 
 # What was measured, by compiler.

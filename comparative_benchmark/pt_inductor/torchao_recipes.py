@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from comparative_benchmark.backends import torch_modules as modules
 from comparative_benchmark.backends.api import UnsupportedError
-from comparative_benchmark.recipes import Chosen, NotAppliedError
+from comparative_benchmark.backends.frameworks import torch_modules as modules
+from comparative_benchmark.backends.recipes import Chosen, NotAppliedError
 from openxla.benchmark.extras import install_command
 
 

@@ -24,10 +24,9 @@ from typing import Any, Self
 import attrs
 import msgspec
 
-from comparative_benchmark.backends.outputs import OutputMode
+from comparative_benchmark.backends.api import OutputMode
 from comparative_benchmark.results.codec import ResultsFileError
-from comparative_benchmark.results.contention import sound_and_void
-from comparative_benchmark.results.outcome import ProcessRecord, TrialFacts
+from comparative_benchmark.results.outcome import ProcessRecord, TrialFacts, sound_and_void
 from comparative_benchmark.results.record import ExecutionEnvironment, ResultKey
 from openxla.benchmark.text import encodable_json
 

@@ -17,16 +17,14 @@ from typing import Annotated, Any, Literal, TypeAlias
 import attrs
 from msgspec import UNSET, Meta, UnsetType
 
+from comparative_benchmark.analysis.machine.conditions import Conditions
+from comparative_benchmark.analysis.machine.effective import EffectiveSettings
+from comparative_benchmark.analysis.stats.steadiness import Steadiness
+from comparative_benchmark.analysis.verification.accuracy import Accuracy
+from comparative_benchmark.analysis.verification.verification import Verification
+from comparative_benchmark.backends.api import OutputMode
 from comparative_benchmark.backends.missing_packages import Absence
-from comparative_benchmark.backends.outputs import OutputMode
-from comparative_benchmark.judge.accuracy import Accuracy
-from comparative_benchmark.judge.verification import Verification
-from comparative_benchmark.machine.conditions import Conditions
-from comparative_benchmark.machine.effective import EffectiveSettings
-from comparative_benchmark.stats.steadiness import Steadiness
-from openxla.benchmark.artifacts.truth_check import TruthCheck
-from openxla.benchmark.artifacts.workload_cost import WorkloadCost
-from openxla.benchmark.artifacts.workload_store import TruthSource
+from openxla.benchmark.artifacts.workload_store import TruthCheck, TruthSource, WorkloadCost
 from openxla.benchmark.def_types import Scalar
 
 SCHEMA_VERSION = 1

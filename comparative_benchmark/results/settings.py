@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import UNSET
 
-from comparative_benchmark.machine.effective import EffectiveSettings
+from comparative_benchmark.analysis.machine.effective import EffectiveSettings
 from comparative_benchmark.results.record import Metrics
 
 

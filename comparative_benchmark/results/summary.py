@@ -4,8 +4,8 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
+from comparative_benchmark.analysis.stats.steadiness import tukey_outliers
 from comparative_benchmark.results.record import Outliers
-from comparative_benchmark.stats.steadiness import tukey_outliers
 
 # A percentile is given only if at least this many samples lie beyond it.
 _SAMPLES_BEYOND = 5

@@ -4,12 +4,12 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from comparative_benchmark.results.over_shapes import selection_of
+from comparative_benchmark.results.insights.over_shapes import selection_of
 from comparative_benchmark.results.record import Result
 from openxla.benchmark.artifacts.user_inputs import PREFIX
-from openxla.benchmark.brought import Recorded, command_words
 from openxla.benchmark.comparative_suite.catalog import is_folder
 from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
+from openxla.benchmark.user_models import Recorded, command_words
 
 
 def command(result: Result, *more: str, suites: Sequence[str] = ()) -> str:

@@ -3,24 +3,58 @@
 import itertools
 import statistics
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.comparison import Comparison
-from comparative_benchmark.results.family import Family
-from comparative_benchmark.results.record import AGREED, Status
-from comparative_benchmark.runs.resuming import typed, with_more_processes
-from comparative_benchmark.stats.analysis import (
+from comparative_benchmark.analysis.stats.analysis import (
     DECISIVE_PROCESSES,
     MIN_PROCESSES,
     NOISE_THRESHOLD,
     Verdict,
     latency_interval,
 )
-from comparative_benchmark.terminal import not_installed
+from comparative_benchmark.backends.missing_packages import Absence
+from comparative_benchmark.engine.resuming import typed, with_more_processes
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.comparing.comparison import Comparison
+from comparative_benchmark.results.comparing.family import Family
+from comparative_benchmark.results.record import AGREED, Status
 from comparative_benchmark.terminal.compare_views import latency_text, ratio_text
 from comparative_benchmark.terminal.tables import digits
+
+
+def split(cases: Sequence[Case]) -> tuple[list[Case], str]:
+    """Returns the cases whose packages are installed, and the line for the others.
+
+    The line is empty if there are no others. A backend that ran models of another framework is
+    named with the framework that it lacks. Results of older files do not record an absence, so
+    that their cases are among the first.
+    """
+    installed = [case for case in cases if not case.result.absence]
+    present = {case.result.definition.backend for case in installed}
+    absences: dict[str, Absence] = {}
+    for case in cases:
+        if absence := case.result.absence:
+            backend = case.result.definition.backend
+            name = f"{backend} for {case.framework} models" if backend in present else backend
+            if absence.recipes_of is not None:
+                name = f"{', '.join(absence.modules)} for recipes of {absence.recipes_of}"
+            absences[name] = absence
+    return installed, line(absences)
+
+
+def line(absences: Mapping[str, Absence]) -> str:
+    """Returns e.g. `not installed: iree, tflite (pip install -e '.[all]')`; empty for none.
+
+    Args:
+      absences: by the name of the backend, or of another thing that is not installed.
+    """
+    groups: dict[str, list[str]] = {}
+    for name, absence in absences.items():
+        groups.setdefault(absence.remedy, []).append(name)
+    texts = (f"{', '.join(names)} ({remedy})" for remedy, names in groups.items())
+    return f"not installed: {', '.join(texts)}" if groups else ""
+
 
 _LONGEST_REASON = 160
 
@@ -49,7 +83,7 @@ def answers(
         return []
     if len({(case.workload, case.device) for case in cases}) != 1:
         return _by_batch(cases)
-    installed, lacking = not_installed.split(cases)
+    installed, lacking = split(cases)
     good = [case for case in installed if case.status is Status.OK]
     able = [case for case in good if case.result.ranked]
     ranked = _ranked(installed)
@@ -79,7 +113,7 @@ def fastest(cases: Sequence[Case]) -> Case | None:
     """
     if _why_not_ranked(cases):
         return None
-    installed, _ = not_installed.split(cases)
+    installed, _ = split(cases)
     return next(iter(_ranked(installed)), None)
 
 

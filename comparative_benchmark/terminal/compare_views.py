@@ -10,10 +10,10 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.results.compare_remarks import Remarks
-from comparative_benchmark.results.comparison import Comparison, Summary
-from comparative_benchmark.stats.analysis import WITHIN_ONE_PROCESS, Interval
-from comparative_benchmark.terminal.markdown_text import escaped, row
+from comparative_benchmark.analysis.stats.analysis import WITHIN_ONE_PROCESS, Interval
+from comparative_benchmark.results.comparing.compare_remarks import Remarks
+from comparative_benchmark.results.comparing.comparison import Comparison, Summary
+from comparative_benchmark.terminal.screen import escaped, row
 
 HEADINGS = (
     *("workload", "competitor", "baseline ms", "candidate ms", "speed-up (98 %)"),

@@ -41,7 +41,7 @@ def list_backends() -> dict[str, dict[str, Any]]:
 
 def list_recipes() -> dict[str, dict[str, Any]]:
     """Returns each recipe by its usage: its description, and the backends that apply it."""
-    from comparative_benchmark.recipes import recipes
+    from comparative_benchmark.backends.recipes import recipes
 
     return {
         recipe.usage: {"description": recipe.description, "backends": list(recipe.by_backend)}

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from comparative_benchmark.terminal.streams import without_secrets
-from openxla.benchmark.nearest import did_you_mean
-from openxla.benchmark.text import printable
+from openxla.benchmark.text import did_you_mean, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,13 +131,13 @@ def select(
       UsageError: the expression is malformed.
       NoMatchError, DefinitionError: see `catalog` and `locked_cases`.
     """
-    from openxla.benchmark.artifacts import locked_cases
+    from openxla.benchmark.artifacts import lock_file
     from openxla.benchmark.comparative_suite import catalog
 
     if test == "train":
         cases = _training_cases(suites)
     else:
-        cases = locked_cases.with_urls(catalog.all_benchmarks(suites))
+        cases = lock_file.with_urls(catalog.all_benchmarks(suites))
     try:
         return catalog.select(cases, name=name, tags=tags, framework=framework)
     except re.error as error:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from comparative_benchmark.machine import others
+from comparative_benchmark.analysis.machine import other_processes
 
 # Largest share of our CPU time that other processes may use.
 _MOST = 0.1
@@ -13,7 +13,7 @@ def wait_for_quiet(
     say: Callable[[str], None],
     *,
     ask: Callable[[str], str] | None = None,
-    observe: Callable[[], others.Observed] = others.observe,
+    observe: Callable[[], other_processes.Observed] = other_processes.observe,
 ) -> None:
     """Prints how much of the machine other processes use, if that is more than a tenth.
 
@@ -52,11 +52,11 @@ def _ask(question: str) -> str:
     return sys.stdin.readline() or "n"
 
 
-def _is_busy(seen: others.Observed) -> bool:
+def _is_busy(seen: other_processes.Observed) -> bool:
     return (seen.conditions.foreign_cpu_share or 0.0) > _MOST
 
 
-def _told(seen: others.Observed) -> str:
+def _told(seen: other_processes.Observed) -> str:
     used = f"other processes use {seen.conditions.foreign_cpu_share:.0%} of the CPU time"
     names = f": {', '.join(seen.rows)}" if seen.busiest else ""
     return f"{used}{names}; the race may have no verdicts (see `cbs doctor`)"

@@ -1,8 +1,13 @@
 """Options of `cbs run`, `run_benchmarks.py`, and commands that select or measure as they do."""
 
 import argparse
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
+from comparative_benchmark.analysis.machine.host import ASKED, Threads, default_threads
+from comparative_benchmark.analysis.machine.other_processes import default_limit_bytes
+from comparative_benchmark.engine.session import Limits
+from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.request import (
     FILES,
     FOLDERS,
@@ -16,7 +21,100 @@ from comparative_benchmark.request import (
     options,
 )
 from comparative_benchmark.terminal.arguments import add_run_options, spellings
-from comparative_benchmark.terminal.options import HelpWithExamples
+from comparative_benchmark.terminal.options import HelpWithExamples, UsageError
+from openxla.benchmark.def_types import DeviceSpec
+
+if TYPE_CHECKING:  # help is printed without the vocabulary of cases
+    from openxla.benchmark.user_models import Definitions, Found, Wanted
+
+
+def brought_model(request: RunRequest) -> "Found | None":
+    """Returns the cases of the user's model; None if the request names none.
+
+    Raises:
+      UsageError: it cannot be measured.
+    """
+    from openxla.benchmark.user_models import BroughtError, found_bounded
+
+    if request.model is None:
+        return None
+    try:
+        return found_bounded(request.model, _wanted(request))
+    except BroughtError as error:
+        raise UsageError(str(error)) from error
+
+
+def definitions_to_save(request: RunRequest, found: "Found") -> "Definitions | None":
+    """Returns the definitions that `--save-as` writes; None without that option.
+
+    Raises:
+      UsageError: other files have its names.
+    """
+    from openxla.benchmark.user_models import BroughtError, definitions
+
+    if request.save_as is None:
+        return None
+    try:
+        model = str(request.model)
+        return definitions(model, _wanted(request), found.cases, request.save_as)
+    except BroughtError as error:
+        raise UsageError(str(error)) from error
+
+
+def _wanted(request: RunRequest) -> "Wanted":
+    from openxla.benchmark.user_models import Wanted
+
+    return Wanted(
+        inputs=request.input,
+        inputs_dir=request.inputs,
+        text=request.text,
+        image=request.image,
+        data_types=request.dtype,
+        batch_sizes=request.batch,
+        seq_lens=request.seq_len,
+        framework=request.framework,
+        task=request.task,
+        base=request.base,
+        allow_code=request.allow_code,
+        test=request.test,
+    )
+
+
+def settings_of(
+    device: DeviceSpec,
+    *,
+    timeout_s: float,
+    memory_bytes: int | None,
+    threads: int | None = None,
+    phase_deadlines_s: Iterable[tuple[str, float]] = (),
+    processes: int = 1,
+    **others: Any,
+) -> RunSettings:
+    """Returns settings with these limits.
+
+    Args:
+      device: where to run.
+      timeout_s: time limit of a worker.
+      memory_bytes: memory limit of a worker; None for the memory that is available.
+      threads: of each backend; None for the usual number.
+      phase_deadlines_s: time limit of phases.
+      processes: that run at a time, and share the memory if no limit is given.
+      others: further fields of `RunSettings`.
+    """
+    limits = Limits(
+        deadline_s=timeout_s,
+        phase_deadlines_s=dict(phase_deadlines_s),
+        memory_bytes=memory_bytes or default_limit_bytes() // processes,
+    )
+    chosen = Threads(threads, ASKED) if threads else default_threads(others.get("cpus", ()))
+    return RunSettings(
+        device=device,
+        threads=chosen.number,
+        threads_from=chosen.rule,
+        limits=limits,
+        **others,
+    )
+
 
 _EXAMPLES = """\
 examples:

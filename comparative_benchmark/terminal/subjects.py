@@ -101,7 +101,8 @@ def _subject(request: RunRequest) -> Subject:
     model = request.model
     if model is None:
         return Subject.SUITE_FOLDER if request.suites else Subject.CATALOGUE
-    from openxla.benchmark.brought import BroughtError, OwnModule, hub, place_of
+    from openxla.benchmark.user_models import BroughtError, OwnModule, place_of
+    from openxla.benchmark.user_models.hugging_face import hub
 
     if model.startswith(hub.PREFIX):
         return Subject.DIRECTORY

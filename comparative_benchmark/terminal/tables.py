@@ -9,13 +9,16 @@ from types import MappingProxyType
 import attrs
 from rich.text import Text
 
+from comparative_benchmark.analysis.roofline.ceilings import Ceilings
+from comparative_benchmark.analysis.stats.analysis import Interval, Verdict, latency_interval
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.compare import (
+from comparative_benchmark.results.comparing.compare import (
     Comparison,
     Fate,
     against_baseline,
     compare_to_baseline,
 )
+from comparative_benchmark.results.insights.roofs import shares_of_roof
 from comparative_benchmark.results.record import (
     AGREED,
     Compile,
@@ -27,18 +30,14 @@ from comparative_benchmark.results.record import (
     Status,
     Throughput,
 )
-from comparative_benchmark.results.roofs import shares_of_roof
-from comparative_benchmark.roofline.ceilings import Ceilings
-from comparative_benchmark.stats.analysis import Interval, Verdict, latency_interval
 from comparative_benchmark.terminal import again
-from comparative_benchmark.terminal.columns import Column, FittedTable, fitted
 from comparative_benchmark.terminal.compare_views import (
     HEADINGS,
     latency_text,
     speedup_text,
     table_rows,
 )
-from comparative_benchmark.terminal.screen import NO_LIMIT
+from comparative_benchmark.terminal.screen import NO_LIMIT, Column, FittedTable, fitted
 
 EXPECTED = "expected"
 _STYLES = {

@@ -11,19 +11,21 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from comparative_benchmark.backends import tensorflow_models, tf32, xla_executables
+from comparative_benchmark.backends import host_settings
 from comparative_benchmark.backends.api import (
+    ALLOCATED_ONLY,
     Array,
     Backend,
     BackendContext,
     BackendFacts,
     GenerationParts,
+    OutputRule,
     UnsupportedError,
 )
+from comparative_benchmark.backends.frameworks import tensorflow_models, xla_executables
 from comparative_benchmark.backends.host_settings import HostSettings, pool_size
-from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
 from comparative_benchmark.backends.training import StepParts, TrainingLoop
-from comparative_benchmark.tf_xla import cache, generation, profiler, program
+from comparative_benchmark.tf_xla import compiled_programs, generation, profiler
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.training.in_tensorflow import Run, TrainableModel
 from openxla.benchmark.training.update_check import Draw
@@ -53,8 +55,8 @@ class TfXla(Backend):
         self._run: Any = None
         self._concrete: Any = None
         self._types: frozenset[str] = frozenset()
-        self._cache = cache.PersistentCache()
-        self._cached = cache.CacheUse()
+        self._cache = compiled_programs.PersistentCache()
+        self._cached = compiled_programs.CacheUse()
         self._facts: BackendFacts | None = None
         self._training: TrainingLoop | None = None
 
@@ -67,7 +69,7 @@ class TfXla(Backend):
             self._types = frozenset(tf.as_dtype(value.dtype).name for value in held)
             if self._on_gpu:
                 # TensorFlow allows it. A 16-bit model is compiled as its users compile it.
-                exact = tf32.is_float32(self._types)
+                exact = host_settings.is_float32(self._types)
                 tf.config.experimental.enable_tensor_float_32_execution(not exact)
             self._wait()
         with self.context.phase("h2d"):
@@ -122,7 +124,7 @@ class TfXla(Backend):
         if self.context.compiler == "xla":
             if not concrete.function_def.attr["_XlaMustCompile"].b:
                 raise UnsupportedError("TensorFlow would run operators outside XLA's program")
-        elif python := program.python_operators(concrete):
+        elif python := compiled_programs.python_operators(concrete):
             raise UnsupportedError(
                 f"the graph calls Python functions ({', '.join(python)}), which are not part of a "
                 "compiled program: measure tf_xla:eager"
@@ -238,7 +240,7 @@ class TfXla(Backend):
         inputs = self._inputs
         if self._training is not None:
             inputs = self._model.batches(inputs)[0]
-        return program.optimized_hlo(self._function, inputs)
+        return compiled_programs.optimized_hlo(self._function, inputs)
 
     def _known_once(self) -> BackendFacts:
         has_variables = next(_variables(self._model), None) is not None
@@ -249,12 +251,12 @@ class TfXla(Backend):
         if self.context.compiler == "xla":
             facts.cache_hits, facts.cache_misses = self._cached.hits, self._cached.misses
             facts.artifact_size_bytes = self._cached.size_bytes
-            facts.artifact_sha256 = program.fingerprint(self._optimized_hlo())
+            facts.artifact_sha256 = compiled_programs.fingerprint(self._optimized_hlo())
         if self._on_gpu:
             [gpu, *_] = tf.config.list_physical_devices("GPU")
             details = tf.config.experimental.get_device_details(gpu)
             facts.device_name = details.get("device_name")
-        facts.notes["tf32"] = tf32.note(
+        facts.notes["tf32"] = host_settings.note(
             on_gpu=self._on_gpu,
             types=self._types,
             allowed=tf.config.experimental.tensor_float_32_execution_enabled(),

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from comparative_benchmark.backends.api import Array
-from openxla.benchmark.artifacts.workload_cost import WorkloadCost
+from openxla.benchmark.artifacts.workload_store import WorkloadCost
 
 # Of their first operand these read only what they take.
 _INDEXING = ("GatherV2", "GatherNd", "StridedSlice", "Slice")

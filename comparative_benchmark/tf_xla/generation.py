@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from comparative_benchmark.backends.api import GenerationParts
-from comparative_benchmark.backends.generation_parts import FunctionParts, Step
+from comparative_benchmark.backends.model_protocols import FunctionParts, Step
 
 
 def parts(

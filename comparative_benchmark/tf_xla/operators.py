@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from comparative_benchmark.backends import hlo_operators
+from comparative_benchmark.backends import operator_profile
 from comparative_benchmark.backends.operator_profile import Operator, OperatorProfile, operators_of
 
 _KIND = re.compile(r"_?[A-Z][A-Za-z0-9]+")
@@ -30,7 +30,7 @@ def profile_of(
       stack: what has profiled.
       iterations: how many executions the trace holds.
     """
-    spans, outside = hlo_operators.spans_of(events), {}
+    spans, outside = operator_profile.spans_of(events), {}
     for event in events:
         name, _, kind = str(event["name"]).rpartition(":")
         is_named = event["ph"] == "X" and "hlo_op" not in event.get("args", ())
@@ -38,7 +38,7 @@ def profile_of(
             outside[name] = Operator(name=name, does=kind)
             start, row = float(event["ts"]), (event["pid"], event["tid"])
             spans.append((name, row, start, start + float(event["dur"])))
-    told = {**hlo_operators.operators_in(hlo), **outside}
+    told = {**operator_profile.operators_in(hlo), **outside}
     operators = [
         operator
         for operator in operators_of(spans, iterations, told)
@@ -54,5 +54,5 @@ def profile_of(
         )
         if hlo
         else (),
-        fusions=hlo_operators.fusions_in(hlo),
+        fusions=operator_profile.fusions_in(hlo),
     )

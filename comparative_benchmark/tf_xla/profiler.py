@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from comparative_benchmark.backends import profiles
+from comparative_benchmark.backends import operator_profile
 from comparative_benchmark.backends.api import Backend
 from comparative_benchmark.backends.operator_profile import write
 from comparative_benchmark.tf_xla.operators import profile_of
@@ -37,7 +37,7 @@ def profile(backend: Backend, directory: Path, iterations: int, hlo: str) -> lis
                 backend.synchronize(backend.dispatch())
     finally:
         tf.profiler.experimental.stop()
-    [space_file] = profiles.take_files(
+    [space_file] = operator_profile.take_files(
         scratch,
         directory,
         {"*.xplane.pb": "tensorflow.xplane.pb"},
@@ -46,7 +46,7 @@ def profile(backend: Backend, directory: Path, iterations: int, hlo: str) -> lis
     trace = directory / "trace.json.gz"
     space = xplane_pb2.XSpace.FromString(space_file.read_bytes())
     events = list(trace_events(space))
-    profiles.write_trace(trace, events)
+    operator_profile.write_trace(trace, events)
     stack = f"TensorFlow {tf.__version__}"
     found = profile_of(events, hlo, stack=stack, iterations=iterations)
     return [trace, space_file, write(found, directory)]
@@ -65,9 +65,11 @@ def trace_events(space: Any) -> Iterator[dict[str, Any]]:
     ]
     first_ns = min((line.timestamp_ns for *_, line in lines), default=0)
     for process in sorted({process for process, *_ in lines}):
-        yield profiles.naming_event("process_name", process, 0, space.planes[process].name)
+        yield operator_profile.naming_event("process_name", process, 0, space.planes[process].name)
     for process, plane, row, line in lines:
-        yield profiles.naming_event("thread_name", process, row, line.display_name or line.name)
+        yield operator_profile.naming_event(
+            "thread_name", process, row, line.display_name or line.name
+        )
         for event in line.events:
             metadata = plane.event_metadata[event.metadata_id]
             found = {

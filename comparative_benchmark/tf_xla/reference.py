@@ -8,11 +8,11 @@ import numpy as np
 import tensorflow as tf
 
 from comparative_benchmark.backends.api import Array
-from comparative_benchmark.backends.tensorflow_models import function_of
+from comparative_benchmark.backends.frameworks.tensorflow_models import function_of
 from comparative_benchmark.tf_xla.backend import to_numpy
 from comparative_benchmark.tf_xla.cost import cost
-from openxla.benchmark.brought.program_model import rounded
 from openxla.benchmark.models.shared_model import ArchitectureModel, as_tuple
+from openxla.benchmark.user_models.programs.program_model import rounded
 
 __all__ = ["compute", "cost", "in_own_type", "nearby"]
 

@@ -1,7 +1,7 @@
 """TFLite files in the LiteRT interpreter, given, or converted from JAX and TensorFlow."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
-from comparative_benchmark.backends.remedies import setup_script
+from comparative_benchmark.backends.missing_packages import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
 from openxla.benchmark.extras import install_command
 
@@ -51,7 +51,7 @@ BACKEND = BackendInfo(
         ),
         _quantizing("int8", "int8", "int8 weights and activations, calibrated; fp32 at the edges"),
     ),
-    reference="comparative_benchmark.tflite.reference:compute",
+    reference="comparative_benchmark.tflite.backend:compute",
     # JAX and TensorFlow judge the models that are written in them.
     judges=(ModelFrameworkType.TFLITE,),
     starts_from={

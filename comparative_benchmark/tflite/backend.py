@@ -1,5 +1,6 @@
 """TFLite: convert in a process of its own, then run the file in the LiteRT interpreter."""
 
+import importlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -12,16 +13,41 @@ from comparative_benchmark.backends.api import (
     BackendContext,
     BackendFacts,
     ModelDefinition,
+    OutputRule,
     UnsupportedError,
 )
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.operator_profile import Operator, OperatorProfile, write
-from comparative_benchmark.backends.outputs import OutputRule
 from comparative_benchmark.backends.resident_backend import SYNCHRONOUS
 from comparative_benchmark.backends.resident_programs import poison
 from comparative_benchmark.tflite import BACKEND
 from comparative_benchmark.tflite.export import described, export
+from openxla.benchmark.artifacts.workload_store import WorkloadCost
 from openxla.benchmark.models.tflite.program import Program
+from openxla.benchmark.models.tflite.tflite_model import TfLiteModel
+
+
+def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
+    """Returns the outputs in float64, and op by op in the unquantised model's own type."""
+    source, module = _source(model)
+    outputs: tuple[list[Any], list[Any]] = module.compute(source, inputs)
+    return outputs
+
+
+def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
+    """Returns what the unquantised model has to do."""
+    source, module = _source(model)
+    if not hasattr(module, "cost"):
+        return WorkloadCost.unknown(f"{module.__name__} does not define a cost")
+    found: WorkloadCost = module.cost(source, inputs)
+    return found
+
+
+def _source(model: Any) -> tuple[Any, Any]:
+    """Returns the unquantised model, and the module that computes the truth of its framework."""
+    source = model.source() if isinstance(model, TfLiteModel) else model
+    framework = "tf_xla" if hasattr(source, "layer") else "jax_xla"
+    return source, importlib.import_module(f"comparative_benchmark.{framework}.reference")
 
 
 class TfLite(Backend):

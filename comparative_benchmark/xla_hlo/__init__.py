@@ -1,7 +1,7 @@
 """XLA programs through the PJRT client of jaxlib, without a framework."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
-from comparative_benchmark.backends.remedies import setup_script
+from comparative_benchmark.backends.missing_packages import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
 from openxla.benchmark.extras import install_command
 
@@ -17,7 +17,7 @@ BACKEND = BackendInfo(
         ModelFrameworkType.TF_V2: ("jaxlib", "tensorflow", "keras"),
         ModelFrameworkType.STABLEHLO: ("jaxlib", "jax"),
     },
-    reference="comparative_benchmark.backends.program_reference:compute",
+    reference="comparative_benchmark.backends.published_programs:compute",
     judges=(ModelFrameworkType.STABLEHLO,),
     install=install_command("all"),
     setup_script=setup_script("xla_hlo"),

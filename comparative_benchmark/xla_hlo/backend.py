@@ -9,24 +9,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
-from comparative_benchmark.backends import (
-    hlo_operators,
-    operator_profile,
-    profiles,
-    tf32,
-    xla_executables,
-)
+from comparative_benchmark.backends import host_settings, operator_profile
 from comparative_benchmark.backends.api import (
+    ALLOCATED_ONLY,
     Array,
     Backend,
     BackendContext,
     BackendFacts,
     ModelDefinition,
+    OutputRule,
 )
-from comparative_benchmark.backends.digests import of_parts
+from comparative_benchmark.backends.frameworks import xla_executables
 from comparative_benchmark.backends.host_settings import HostSettings
-from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
-from comparative_benchmark.xla_hlo import CACHE_VARIABLE, precision
+from comparative_benchmark.backends.published_programs import of_parts
+from comparative_benchmark.xla_hlo import CACHE_VARIABLE, hlo_module
 from comparative_benchmark.xla_hlo.cache import ExecutableCache
 from comparative_benchmark.xla_hlo.export import export
 from comparative_benchmark.xla_hlo.exported_program import ExportedProgram
@@ -155,13 +151,13 @@ class XlaHlo(Backend):
             for _ in range(iterations):
                 self.synchronize(self.dispatch())
         planes = {"*.trace.json.gz": "trace.json.gz", "*.xplane.pb": "xla.xplane.pb"}
-        files = profiles.take_files(scratch, directory, planes, stack=self._client.platform)
+        files = operator_profile.take_files(scratch, directory, planes, stack=self._client.platform)
         _for_perfetto(files[0])
         before, after = self._exported.path, directory / "optimized.hlo.txt"
         text = xla_executables.optimized_hlo(self._executable.loaded, metadata=True)
         after.write_text(text, encoding="utf-8")
-        found = hlo_operators.profile_of(
-            profiles.read_trace(files[0]),
+        found = operator_profile.profile_of(
+            operator_profile.read_trace(files[0]),
             xla_executables.optimized_hlo(self._executable.loaded),
             stack=f"XLA of jaxlib {version('jaxlib')}",
             iterations=iterations,
@@ -176,8 +172,8 @@ class XlaHlo(Backend):
             return None
         exported = self._exported
         text = hlo_of(exported.path.read_bytes(), exported.form).text()
-        exact = precision.is_exact(text)
-        return tf32.note(
+        exact = hlo_module.is_exact(text)
+        return host_settings.note(
             on_gpu=True, types=() if exact is None else ("float32",), allowed=not exact
         )
 
@@ -198,4 +194,4 @@ def hlo_of(content: bytes, form: str) -> HloModule:
 
 def _for_perfetto(trace: Path) -> None:
     """Rewrites a trace without its metadata, which Perfetto stumbles over."""
-    profiles.write_trace(trace, profiles.read_trace(trace))
+    operator_profile.write_trace(trace, operator_profile.read_trace(trace))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 
-from comparative_benchmark.backends import xla_executables
+from comparative_benchmark.backends.frameworks import xla_executables
 from comparative_benchmark.xla_hlo.pjrt import Client, Executable
 from comparative_benchmark.xla_hlo.private_jaxlib import XlaError
 

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from comparative_benchmark.backends import published_weights
+from comparative_benchmark.backends import published_programs
 from comparative_benchmark.backends.api import Array
 from openxla.benchmark.artifacts import arrays
 
@@ -79,7 +79,7 @@ class ExportedProgram:
           StoreError: the archive of the weights is damaged.
         """
         (path,) = files[_PUBLISHED[form]]
-        inputs = published_weights.unpack(files["xla_weights"], directory / _WEIGHTS)
+        inputs = published_programs.unpack(files["xla_weights"], directory / _WEIGHTS)
         found = cls(directory=directory, form=form, inputs=inputs, versions={})
         shutil.copyfile(path, found.path)
         return found
@@ -101,11 +101,11 @@ class ExportedProgram:
 
     def write_weights(self, weights: Sequence[Array]) -> None:
         """Writes the weights, in the order of their parameters."""
-        arrays.save_all(self.weights_directory, published_weights.STEM, weights)
+        arrays.save_all(self.weights_directory, published_programs.STEM, weights)
 
     def weights(self) -> Iterator[Array]:
         """Yields the weights in the order of their parameters, one at a time in memory."""
-        for path in arrays.numbered(self.weights_directory, published_weights.STEM):
+        for path in arrays.numbered(self.weights_directory, published_programs.STEM):
             yield arrays.load(path)
 
     def drop_weights(self) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from comparative_benchmark.backends import tf32
+from comparative_benchmark.backends import host_settings
 from comparative_benchmark.backends.api import Array
-from comparative_benchmark.backends.tensorflow_models import captured, function_of
+from comparative_benchmark.backends.frameworks.tensorflow_models import captured, function_of
 from comparative_benchmark.xla_hlo.exported_program import InputType
 from comparative_benchmark.xla_hlo.hlo_module import HloModule
 
@@ -55,5 +55,5 @@ class TensorFlowExporter:
     def _set_precision(self) -> None:
         """Forbids TF32 to a model of float32; TensorFlow's bridge writes it into the program."""
         held = (*self._inputs, *self._concrete.variables)
-        exact = tf32.is_float32(value.dtype.name for value in held)
+        exact = host_settings.is_float32(value.dtype.name for value in held)
         tf.config.experimental.enable_tensor_float_32_execution(not exact)

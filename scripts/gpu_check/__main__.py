@@ -19,8 +19,8 @@ from typing import NoReturn
 
 import attrs
 
+from comparative_benchmark.analysis.machine import other_processes
 from comparative_benchmark.backends.api import is_installed
-from comparative_benchmark.machine import memory
 from comparative_benchmark.results.store import write_atomically
 from gpu_check import observations, summary
 from gpu_check.bootstrap import CHECKOUT, WORK_VARIABLE
@@ -282,7 +282,7 @@ class Driver:
                 self._running.discard(process)
                 _end(process)
                 # Workers have separate process groups, and must not outlive the step.
-                memory.kill_marked(_MARK, mark)
+                other_processes.kill_marked(_MARK, mark)
 
     def _collect(self, step: Step) -> None:
         """Copies a step's files to the output folder; readers see whole files only."""

@@ -26,7 +26,7 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.machine.gpu_contention import Ends, reports_users
+from comparative_benchmark.analysis.machine.gpu_contention import Ends, reports_users
 from comparative_benchmark.results.record import Contention, Result, Status
 from comparative_benchmark.results.store import ResultsFile, write_atomically
 from openxla.benchmark import devices, testdata

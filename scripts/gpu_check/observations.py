@@ -14,13 +14,13 @@ from xml.etree import ElementTree
 
 import attrs
 
-from comparative_benchmark.machine.host import describe, git_revision, usable_cpus
+from comparative_benchmark.analysis.machine.host import describe, git_revision, usable_cpus
+from comparative_benchmark.analysis.roofline.ceilings import Ceilings, load_ceilings
 from comparative_benchmark.results.case import Case, cases_of
 from comparative_benchmark.results.codec import ResultsFileError, read_document
-from comparative_benchmark.results.compare import Comparison, compare_to_baseline
+from comparative_benchmark.results.comparing.compare import Comparison, compare_to_baseline
+from comparative_benchmark.results.insights.roofs import shares_of_roof
 from comparative_benchmark.results.record import CompileProcess, Result, Status
-from comparative_benchmark.results.roofs import shares_of_roof
-from comparative_benchmark.roofline.ceilings import Ceilings, load_ceilings
 from gpu_check.bootstrap import SET_UP_FILE
 from gpu_check.steps import Machine
 

@@ -29,19 +29,19 @@ from typing import Any
 
 import attrs
 
+from comparative_benchmark.analysis.stats.analysis import CLOSE_VERDICT_PROCESSES
+from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
 from comparative_benchmark.backends.api import get_backend
+from comparative_benchmark.engine import runner
+from comparative_benchmark.engine.participant import Participant
+from comparative_benchmark.engine.preparation import Preparation
+from comparative_benchmark.engine.race import Race
+from comparative_benchmark.engine.recording import to_result
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.trial import Competitor, Trial, parse_competitors
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.compare import Comparison, compare_to_baseline
+from comparative_benchmark.results.comparing.compare import Comparison, compare_to_baseline
 from comparative_benchmark.results.store import write_atomically
-from comparative_benchmark.runs import runner
-from comparative_benchmark.runs.participant import Participant
-from comparative_benchmark.runs.preparation import Preparation
-from comparative_benchmark.runs.race import Race
-from comparative_benchmark.runs.recording import to_result
-from comparative_benchmark.runs.settings import RunSettings
-from comparative_benchmark.runs.trial import Competitor, Trial, parse_competitors
-from comparative_benchmark.stats.analysis import CLOSE_VERDICT_PROCESSES
-from comparative_benchmark.stats.sampling_rule import SamplingRule
 from comparative_benchmark.terminal.options import find_device
 from gpu_check import slow_down
 from gpu_check.steps import LIMIT_VARIABLE

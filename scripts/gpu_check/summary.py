@@ -8,7 +8,7 @@ from typing import Any
 from comparative_benchmark.backends.api import backends
 from comparative_benchmark.results.record import CompileProcess, Result
 from comparative_benchmark.terminal.compare_views import speedup_text
-from comparative_benchmark.terminal.markdown_text import escaped, row
+from comparative_benchmark.terminal.screen import escaped, row
 from gpu_check.observations import BASELINE, Observations, cold_and_warm
 
 _DASH = "-"

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from comparative_benchmark.analysis.stats.analysis import Verdict
 from comparative_benchmark.backends.api import backends
+from comparative_benchmark.backends.recipes import recipes
 from comparative_benchmark.cli.command import COMMANDS
-from comparative_benchmark.recipes import recipes
 from comparative_benchmark.results.codec import schema
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.stats.analysis import Verdict
 from comparative_benchmark.terminal.options import EXIT_CODES, Parser
 
 ROOT = Path(__file__).resolve().parents[2]

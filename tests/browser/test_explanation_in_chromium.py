@@ -9,7 +9,7 @@ from results_support import completed
 from test_report_in_chromium import find, open_case, texts
 
 from comparative_benchmark.backends.operator_profile import Operator, OperatorProfile, write
-from comparative_benchmark.results import kept_profiles
+from comparative_benchmark.results import published
 from comparative_benchmark.results.codec import encode
 
 EAGER, XLA = "pt_inductor:eager", "jax_xla:xla"
@@ -41,7 +41,7 @@ def page(tmp_path):
     results = tmp_path / "r.json"
     results.write_bytes(encode(found))
     for result, profile in zip(found.benchmarks, (SLOW, FAST), strict=True):
-        folder = kept_profiles.folder_for(results, result)
+        folder = published.folder_for(results, result)
         folder.mkdir(parents=True)
         write(profile, folder)
     page = tmp_path / "report.html"

@@ -8,7 +8,7 @@ import bench_support
 from report_support import document, metrics, record
 from test_report_in_chromium import find, open_case, texts, until
 
-from comparative_benchmark.packages.milabench import config
+from comparative_benchmark.interop.milabench import config
 
 
 def test_standings_of_one_process_have_no_side_in_the_file_and_in_a_filter(open_browser, tmp_path):

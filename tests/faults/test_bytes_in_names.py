@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from comparative_benchmark.worker import executor
+from comparative_benchmark.engine.worker import executor
 from openxla.benchmark.text import encodable, encodable_json, one_line, printable
 
 NAMES = {

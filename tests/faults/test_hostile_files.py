@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from comparative_benchmark.packages.milabench import config
+from comparative_benchmark.interop.milabench import config
 from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark import bounded
-from openxla.benchmark.brought import BroughtError, cases
-from openxla.benchmark.brought.wanted import Wanted
+from openxla.benchmark.user_models import BroughtError, cases
+from openxla.benchmark.user_models.wanted import Wanted
 
 DEADLINE_S = 2.0
 CONFIG = {

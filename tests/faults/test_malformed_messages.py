@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from comparative_benchmark.runs import in_process
+from comparative_benchmark.engine import session
 
 # Answers of a trial with fixed counts, in their order.
 COMMANDS = ("load", "compile", "outputs", "measure", "run_on", "fresh_runs", "compiled_shares")
@@ -148,8 +148,8 @@ def run(cbs, tmp_path, monkeypatch):
                 return decode(fault(plain))
             return decode(plain)
 
-        decode = in_process.messages.decode
-        monkeypatch.setattr(in_process.messages, "decode", malformed)
+        decode = session.messages.decode
+        monkeypatch.setattr(session.messages, "decode", malformed)
         code, _, err = cbs(
             *("run", "--suite", "cbs_test_plugin.suite", "-name", "models/TOY_(NONE|BUSY)/.+"),
             *("--backend", "test_numpy", "-device", "host-cpu", "-w", "2", "-iter", "2"),

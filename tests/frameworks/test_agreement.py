@@ -17,7 +17,7 @@ from agreement_support import (
     run_models,
 )
 
-from comparative_benchmark.judge.verification import verify
+from comparative_benchmark.analysis.verification.verification import verify
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models import architectures
 from openxla.benchmark.models.preprocessing import element_type_of

@@ -13,7 +13,7 @@ from agreement_support import (
 from framework_process import run_script
 
 from openxla.benchmark.artifacts import arrays
-from openxla.benchmark.brought import Wanted, found
+from openxla.benchmark.user_models import Wanted, found
 
 pytestmark = pytest.mark.frameworks
 

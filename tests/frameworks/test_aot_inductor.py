@@ -9,7 +9,7 @@ from agreement_support import need
 from tests_support import run_cbs
 
 from comparative_benchmark.backends.api import get_backend
-from comparative_benchmark.runs.trial import competitors_of
+from comparative_benchmark.engine.trial import competitors_of
 
 pytestmark = pytest.mark.frameworks
 

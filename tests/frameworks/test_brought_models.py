@@ -141,10 +141,10 @@ def example_inputs():
 PREPARE = """
 import json, pathlib, sys
 from comparative_benchmark.backends.api import get_backend
-from comparative_benchmark.worker.executor import Executor
-from openxla.benchmark import brought
+from comparative_benchmark.engine.worker.executor import Executor
+from openxla.benchmark import user_models
 text, inputs, backend, target = sys.argv[1:]
-(case,) = brought.found(text, brought.Wanted(inputs=tuple(filter(None, [inputs])))).cases
+(case,) = user_models.found(text, user_models.Wanted(inputs=tuple(filter(None, [inputs])))).cases
 answer = Executor(lambda _: None).handle({"command": "prepare", "id": 0, "arguments": dict(
     module_path=case.model.model_impl.module_path, parameters=dict(case.model.model_parameters),
     reference=get_backend(backend).reference, directory=target)})
@@ -156,7 +156,7 @@ import json, pathlib, sys, tempfile
 import numpy as np, transformers
 from PIL import Image
 from openxla.benchmark import testdata
-from openxla.benchmark.brought import pictures
+from openxla.benchmark.user_models.hugging_face import real_inputs
 whole = Image.open(testdata.DEFAULT_IMAGE).convert("RGB")
 wide = whole.crop((0, 0, whole.width, whole.height * 2 // 3))
 sides = {"height": 36, "width": 48}
@@ -171,7 +171,7 @@ for name, options in (
     with tempfile.TemporaryDirectory() as folder:
         processor.save_pretrained(folder)
         says = json.loads(pathlib.Path(folder, "preprocessor_config.json").read_text())
-    ours = pictures._prepared(wide, says)
+    ours = real_inputs._prepared(wide, says)
     theirs = processor(wide, return_tensors="np")["pixel_values"][0]
     assert ours.shape == theirs.shape
     errors[f"{name} {options}"] = float(np.abs(ours - theirs).max())
@@ -493,7 +493,7 @@ def create_model(): return Model()
 PREPARE_OWN = """
 import json, pathlib, sys
 from comparative_benchmark.backends.api import get_backend
-from comparative_benchmark.worker.executor import Executor
+from comparative_benchmark.engine.worker.executor import Executor
 backend, target = sys.argv[1:]
 sys.path.insert(0, target)
 answer = Executor(lambda _: None).handle({"command": "prepare", "id": 0, "arguments": dict(

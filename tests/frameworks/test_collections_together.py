@@ -9,7 +9,7 @@ from pathlib import Path
 import bench_support
 import pytest
 
-from comparative_benchmark.packages.milabench import config
+from comparative_benchmark.interop.milabench import config
 
 pytestmark = pytest.mark.frameworks
 

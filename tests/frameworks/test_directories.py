@@ -14,9 +14,9 @@ TINY = """
 import json, pathlib, sys
 import numpy as np, torch, transformers as t
 from comparative_benchmark.pt_inductor import reference
-from comparative_benchmark.worker.preparing import make_inputs
-from openxla.benchmark import brought
-from openxla.benchmark.brought import in_transformers
+from comparative_benchmark.engine.worker.preparing import make_inputs
+from openxla.benchmark import user_models
+from openxla.benchmark.user_models.hugging_face import in_transformers
 t.utils.logging.set_verbosity_error()
 t.utils.logging.disable_progress_bar()
 torch.manual_seed(0)
@@ -33,7 +33,8 @@ speech = dict(
     num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4, **layers)
 
 def prepared(name, **wanted):
-    (case,) = brought.found(str(here / name), brought.Wanted(framework="pt", **wanted)).cases
+    wanted = user_models.Wanted(framework="pt", **wanted)
+    (case,) = user_models.found(str(here / name), wanted).cases
     model = in_transformers.create_model(**case.model.model_parameters)
     inputs = make_inputs(model, case.input_data.name, [])
     model.try_out(*inputs)
@@ -42,7 +43,7 @@ def prepared(name, **wanted):
 def refused(name, **wanted):
     try:
         prepared(name, **wanted)
-    except brought.BroughtError as error:
+    except user_models.BroughtError as error:
         return str(error)
 
 def write(path, content):

@@ -8,7 +8,7 @@ from agreement_support import need
 from framework_process import run_script
 from tests_support import run_cbs
 
-from openxla.benchmark import brought
+from openxla.benchmark import user_models
 
 pytestmark = pytest.mark.frameworks
 
@@ -52,13 +52,14 @@ save("foreign", [h.make_node("Foo", ["x"], ["y"], domain="my.own")], row, domain
 # Prepares a program as a worker does, and says what came of it.
 PREPARE = """
 import json, pathlib, sys
-from comparative_benchmark.worker.executor import Executor
-from openxla.benchmark import brought
+from comparative_benchmark.engine.worker.executor import Executor
+from openxla.benchmark import user_models
 text, inputs, target = sys.argv[1:]
-(case,) = brought.found(text, brought.Wanted(inputs=tuple(filter(None, inputs.split("; "))))).cases
+wanted = user_models.Wanted(inputs=tuple(filter(None, inputs.split("; "))))
+(case,) = user_models.found(text, wanted).cases
 answer = Executor(lambda _: None).handle({"command": "prepare", "id": 0, "arguments": dict(
     module_path=case.model.model_impl.module_path, parameters=dict(case.model.model_parameters),
-    reference="comparative_benchmark.backends.program_reference:compute", directory=target)})
+    reference="comparative_benchmark.backends.published_programs:compute", directory=target)})
 pathlib.Path(target, "answer.json").write_text(json.dumps(answer))
 """
 
@@ -66,7 +67,7 @@ pathlib.Path(target, "answer.json").write_text(json.dumps(answer))
 # Prepares a program while its second route is wrong, by 0.1 %.
 WRONG_ROUTES = {
     "torch": """
-from openxla.benchmark.brought.in_torch_export import TorchProgram
+from openxla.benchmark.user_models.programs.in_torch_export import TorchProgram
 owner, name = TorchProgram, "_in_float64"
 right = owner._in_float64
 def wrong(self, module, inputs):
@@ -74,7 +75,7 @@ def wrong(self, module, inputs):
     return found if module is self.module else [value * 1.001 for value in found]
 """,
     "jax": """
-from openxla.benchmark.brought import stablehlo_float64
+from openxla.benchmark.user_models.programs import stablehlo_float64
 owner, name = stablehlo_float64, "interpreted"
 right = owner.interpreted
 def wrong(module, inputs):
@@ -441,12 +442,12 @@ SAME_OPERATORS = """
 import sys
 import numpy as np
 import torch
-from openxla.benchmark import brought
+from openxla.benchmark import user_models
 name, folder = sys.argv[1:]
-wanted = brought.Wanted(inputs=("f32[2,3,8,8]",))
-(case,) = brought.found(f"{folder}/{name}", wanted).cases
+wanted = user_models.Wanted(inputs=("f32[2,3,8,8]",))
+(case,) = user_models.found(f"{folder}/{name}", wanted).cases
 parameters = dict(case.model.model_parameters)
-from openxla.benchmark.brought import in_torchscript
+from openxla.benchmark.user_models.programs import in_torchscript
 program = in_torchscript.create_model(**parameters)
 inputs = tuple(program.preprocess(program.generate_default_inputs()))
 own = program.outputs_of(inputs, seed=0)
@@ -501,8 +502,8 @@ def test_files_of_torch_save_are_told_apart(files_of):
         ("old.pt", "is a pickle of weights alone"),
         ("cut.torchscript", "is not a whole TorchScript archive"),
     ):
-        with pytest.raises(brought.BroughtError, match=words):
-            brought.found(name, brought.Wanted(folder=folder, inputs=("f32[2]",)))
+        with pytest.raises(user_models.BroughtError, match=words):
+            user_models.found(name, user_models.Wanted(folder=folder, inputs=("f32[2]",)))
 
 
 def test_torchscript_runs_in_pytorch_and_through_its_exporters(files_of, program_run):
@@ -570,8 +571,8 @@ def test_keras_files_are_widened_and_what_is_none_says_why(files_of, prepared):
         ("cut.keras", "is not a whole Keras file"),
         ("sequential.weights.h5", "holds only weights"),
     ):
-        with pytest.raises(brought.BroughtError, match=words):
-            brought.found(name, brought.Wanted(folder=folder))
+        with pytest.raises(user_models.BroughtError, match=words):
+            user_models.found(name, user_models.Wanted(folder=folder))
 
 
 def test_keras_files_run_in_tensorflow_and_converted(files_of, program_run):

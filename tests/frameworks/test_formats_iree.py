@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 from formats_support import validate
 
-from comparative_benchmark.formats.registry import detect, importer, read_file
-from comparative_benchmark.formats.source import read_source
-from comparative_benchmark.history.importing import rows_of
+from comparative_benchmark.reporting.formats.registry import detect, importer, read_file
+from comparative_benchmark.reporting.formats.source import read_source
+from comparative_benchmark.reporting.history.writing import rows_of
 
 pytestmark = pytest.mark.frameworks
 

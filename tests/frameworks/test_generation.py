@@ -4,7 +4,7 @@ import pytest
 from framework_process import run_script
 from tests_support import run_cbs
 
-from comparative_benchmark.judge.generation_verification import (
+from comparative_benchmark.analysis.verification.generation_verification import (
     verify_forced_run,
     verify_free_run,
 )
@@ -16,7 +16,7 @@ PT = """
 import importlib, json, sys
 from pathlib import Path
 from comparative_benchmark.pt_inductor.reference import compute
-from comparative_benchmark.backends.torch_modules import to_numpy
+from comparative_benchmark.backends.frameworks.torch_modules import to_numpy
 from openxla.benchmark.artifacts import arrays
 
 target, name, data_type, seed = sys.argv[1:]

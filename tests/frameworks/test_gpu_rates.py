@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from comparative_benchmark.roofline import _gpu_ceilings
-from comparative_benchmark.roofline._children import Budget
+from comparative_benchmark.analysis.roofline import _gpu_ceilings
+from comparative_benchmark.analysis.roofline._children import Budget
 
 # A rehearsal: `tests/unit/test_gpu_ceilings.py` has the arithmetic.
 pytestmark = [pytest.mark.frameworks, pytest.mark.alone, pytest.mark.nightly]
@@ -39,7 +39,7 @@ def test_every_rate_is_measured():
 # In a process of its own for each framework: torch and JAX set global state.
 SCRIPT = """
 import json, sys
-from comparative_benchmark.roofline import _gpu_rates
+from comparative_benchmark.analysis.roofline import _gpu_rates
 name = sys.argv[1]
 library, found = _gpu_rates.open_library(name, "cpu"), {}
 for data_type in sys.argv[2:]:

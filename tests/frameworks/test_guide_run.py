@@ -14,7 +14,7 @@ from agreement_support import need
 from tests_support import python_path
 
 import comparative_benchmark as cb
-from comparative_benchmark.micro import plot
+from comparative_benchmark.studies.micro import plot
 
 pytestmark = pytest.mark.frameworks
 

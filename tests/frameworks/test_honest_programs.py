@@ -13,14 +13,14 @@ import pytest
 import torch
 from cbs_test_plugin.honest import GROUPS, programs
 
+from comparative_benchmark.analysis.verification.verification import open_array, sum_length, verify
 from comparative_benchmark.backends.api import BackendContext, UnsupportedError, load_object
-from comparative_benchmark.judge.verification import open_array, sum_length, verify
+from comparative_benchmark.engine.worker.preparing import JudgedBy
 from comparative_benchmark.pt_inductor import reference
-from comparative_benchmark.worker.preparing import JudgedBy
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.artifacts.workload_store import due_in
-from openxla.benchmark.brought.in_torch import TorchModel, as_array
 from openxla.benchmark.devices import HOST_CPU
+from openxla.benchmark.user_models.python_files.in_torch import TorchModel, as_array
 
 pytestmark = pytest.mark.frameworks
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 from comparative_benchmark.backends.api import BackendContext
-from comparative_benchmark.backends import tensorflow_models
+from comparative_benchmark.backends.frameworks import tensorflow_models
 from comparative_benchmark.iree.backend import Iree
 from openxla.benchmark.devices import HOST_CPU
 

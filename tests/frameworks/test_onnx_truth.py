@@ -60,7 +60,7 @@ PLANTED = """
 import json, sys
 import numpy as np
 import attrs
-from openxla.benchmark.brought import onnx_float64, onnx_operators
+from openxla.benchmark.user_models.onnx import onnx_float64, onnx_operators
 import onnx_rows
 
 right = onnx_operators._OPERATORS

@@ -9,10 +9,10 @@ import pytest
 from session_support import bring_up
 
 from comparative_benchmark.backends.api import get_backend
-from comparative_benchmark.runs import profiling
-from comparative_benchmark.runs.messages import Outputs
-from comparative_benchmark.runs.session import Limits, Session
-from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.engine import details
+from comparative_benchmark.engine.messages import Outputs
+from comparative_benchmark.engine.session import Limits, Session
+from comparative_benchmark.engine.settings import RunSettings
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.devices import ALL_DEVICES
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
@@ -50,7 +50,7 @@ def profile_of(tmp_path, environment):
                 compiler=compiler,
                 threads=threads,
             )
-            taken = profiling.take(session, tmp_path / "profiles", LATENCIES_MS)
+            taken = details.take_profile(session, tmp_path / "profiles", LATENCIES_MS)
             # The worker is as good as before.
             session.call(Outputs, directory=str(tmp_path / "outputs"))
         assert taken.error is None, taken.error

@@ -3,9 +3,9 @@
 import pytest
 from agreement_support import need
 
-from comparative_benchmark.results import kept_profiles
+from comparative_benchmark.results import published
 from comparative_benchmark.results.codec import read_document
-from comparative_benchmark.results.explanations import explain
+from comparative_benchmark.results.insights.explanations import explain
 
 pytestmark = pytest.mark.frameworks
 
@@ -39,7 +39,7 @@ def test_products_are_found_in_what_each_profiler_says(column, name):
     ]
     assert results
     for result in results:
-        profile = kept_profiles.load(measured.output.parent, result)
+        profile = published.load(measured.output.parent, result)
         assert profile is not None, name
         assert profile.operators, name
         rows = {row.kind: row for row in explain((result, profile), (result, profile), None).rows}

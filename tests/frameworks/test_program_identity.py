@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from comparative_benchmark.backends.xla_executables import fingerprint, serialize
+from comparative_benchmark.backends.frameworks.xla_executables import fingerprint, serialize
 
 
 def _compiled(function, size=8):

@@ -21,12 +21,12 @@ from pathlib import Path
 from types import SimpleNamespace
 import numpy as np
 from cbs_test_plugin.adversaries_pt import create_model
-from comparative_benchmark.judge.verification import verify
-from comparative_benchmark.judge.quantized_verification import MIN_SQNR
+from comparative_benchmark.analysis.verification.verification import verify
+from comparative_benchmark.analysis.verification.error_limits import MIN_SQNR
 from comparative_benchmark.pt_inductor import reference
-from comparative_benchmark.recipes import parse
-from comparative_benchmark.runs.recipe_noise import RecipeNoise
-from comparative_benchmark.worker.preparing import make_inputs
+from comparative_benchmark.backends.recipes import parse
+from comparative_benchmark.engine.trial import RecipeNoise
+from comparative_benchmark.engine.worker.preparing import make_inputs
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.artifacts.workload_store import Due
 

@@ -121,7 +121,7 @@ def test_a_recipe_is_added_as_the_document_says(tmp_path, recipes_environment):
 
 UNAPPLIED = """
 import jax, jax.numpy as jnp
-from comparative_benchmark import recipes
+from comparative_benchmark.backends import recipes
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.jax_xla import qwix_recipes
 
@@ -148,7 +148,7 @@ assert "finds no weights in object" in refused(object(), UnsupportedError, (x,))
 ABSENT = """
 import sys
 from unittest import mock
-from comparative_benchmark import recipes
+from comparative_benchmark.backends import recipes
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.jax_xla import qwix_recipes
 from comparative_benchmark.openvino import quantization

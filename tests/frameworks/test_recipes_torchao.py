@@ -37,8 +37,8 @@ RACED = (
 APPLIED = """
 import json, sys
 import torch
-from comparative_benchmark import recipes
-from comparative_benchmark.judge.quantized_verification import sqnr_db
+from comparative_benchmark.backends import recipes
+from comparative_benchmark.analysis.verification.error_limits import sqnr_db
 from comparative_benchmark.pt_inductor import reference, torchao_recipes
 from openxla.benchmark.models.pt.bert.bert_model import create_model
 
@@ -62,7 +62,7 @@ for name, (weight_class, share) in working.items():
 """
 REFUSING = """
 import json, sys
-from comparative_benchmark import recipes
+from comparative_benchmark.backends import recipes
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.pt_inductor import torchao_recipes
 from openxla.benchmark.models.pt.bert.bert_model import create_model
@@ -79,8 +79,8 @@ for name, reason in refused.items():
 TRAINING = """
 import json, sys
 import numpy as np
-from comparative_benchmark import recipes
-from comparative_benchmark.judge.quantized_verification import sqnr_db
+from comparative_benchmark.backends import recipes
+from comparative_benchmark.analysis.verification.error_limits import sqnr_db
 from comparative_benchmark.pt_inductor import reference, torchao_recipes
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.operators.in_torch import create_model
@@ -177,7 +177,7 @@ def test_what_cannot_run_or_has_lost_the_model_is_no_number(results):
 UNAPPLIED = """
 import torch
 from unittest import mock
-from comparative_benchmark import recipes
+from comparative_benchmark.backends import recipes
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.pt_inductor import torchao_recipes
 
@@ -216,7 +216,7 @@ ABSENT = """
 import sys
 import torch
 from unittest import mock
-from comparative_benchmark import recipes
+from comparative_benchmark.backends import recipes
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.pt_inductor import torchao_recipes
 

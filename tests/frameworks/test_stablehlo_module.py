@@ -5,7 +5,7 @@ import re
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from comparative_benchmark.artifacts.exporters import stablehlo_module
+from comparative_benchmark.maintenance.artifacts.exporters import stablehlo_module
 
 # As XLA writes a loop: values are copied on their way in and out.
 PROGRAM = b"""

@@ -13,10 +13,10 @@ from framework_process import run_script
 from session_support import bring_up
 
 from comparative_benchmark.backends.api import get_backend
-from comparative_benchmark.runs import profiling
-from comparative_benchmark.runs.messages import Outputs
-from comparative_benchmark.runs.session import Limits, Session
-from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.engine import details
+from comparative_benchmark.engine.messages import Outputs
+from comparative_benchmark.engine.session import Limits, Session
+from comparative_benchmark.engine.settings import RunSettings
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.devices import ALL_DEVICES
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
@@ -309,7 +309,7 @@ def test_the_profiler_tells_kernels_and_the_threads_are_those_asked_for(tmp_path
         )
         tasks = Path(f"/proc/{session._process.pid}/task").glob("*/comm")
         threads = [path.read_text().strip() for path in tasks]
-        taken = profiling.take(session, tmp_path / "profiles", [200.0])
+        taken = details.take_profile(session, tmp_path / "profiles", [200.0])
         # The worker is as good as before.
         session.call(Outputs, directory=str(tmp_path / "outputs"))
     assert threads.count("tf_Compute") == threads.count("tf_XLAEigen") == 1
@@ -328,10 +328,11 @@ IDENTITY = """
 import json, sys
 from pathlib import Path
 import numpy as np, tensorflow as tf
-from comparative_benchmark.tf_xla import program
+from comparative_benchmark.tf_xla import compiled_programs
 x = tf.constant(np.ones((4, 8), "f4"))
 def digest(function):
-    return program.fingerprint(program.optimized_hlo(tf.function(function, jit_compile=True), [x]))
+    compiled = tf.function(function, jit_compile=True)
+    return compiled_programs.fingerprint(compiled_programs.optimized_hlo(compiled, [x]))
 def one(x):
     return tf.tanh(x) * 2.5
 
@@ -357,7 +358,7 @@ def test_the_digest_is_that_of_the_program(tmp_path, environment):
 
 
 def test_metadata_and_names_are_no_part_of_the_digest():
-    from comparative_benchmark.tf_xla.program import fingerprint
+    from comparative_benchmark.tf_xla.compiled_programs import fingerprint
 
     text = (
         "HloModule a_inference_f_{}, is_scheduled=true\n\nENTRY %a_inference_f_{} (p: f32[2]) {{\n"
@@ -370,7 +371,7 @@ def test_metadata_and_names_are_no_part_of_the_digest():
 
 
 def test_the_cache_tells_hits_from_misses(tmp_path, monkeypatch):
-    from comparative_benchmark.tf_xla.cache import CacheUse, PersistentCache
+    from comparative_benchmark.tf_xla.compiled_programs import CacheUse, PersistentCache
 
     flag = f"--tf_xla_auto_jit=0 --tf_xla_persistent_cache_directory={tmp_path / 'xla'}"
     monkeypatch.setenv("TF_XLA_FLAGS", flag)

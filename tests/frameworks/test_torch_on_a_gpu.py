@@ -12,10 +12,7 @@ torch = pytest.importorskip("torch")
 from torch._dynamo.utils import counters  # noqa: E402
 
 from comparative_benchmark.backends.api import BackendContext, UnsupportedError  # noqa: E402
-from comparative_benchmark.worker.sampling import (  # noqa: E402
-    measure_block,
-    with_device_times,
-)
+from comparative_benchmark.engine.worker.sampling import measure_block, with_device_times  # noqa: E402
 from openxla.benchmark.devices import HOST_CPU, HOST_GPU  # noqa: E402
 
 with warnings.catch_warnings():

@@ -288,8 +288,8 @@ PLANTED = """
 import sys
 from pathlib import Path
 import numpy as np, torch
-from comparative_benchmark.judge.verification import verify
-from comparative_benchmark.torchbench.model import create_model
+from comparative_benchmark.analysis.verification.verification import verify
+from comparative_benchmark.sources.torchbench.model import create_model
 
 folder, scratch = sys.argv[1], Path(sys.argv[2])
 torch.set_grad_enabled(False)

@@ -456,9 +456,9 @@ import json, re, sys
 from pathlib import Path
 import numpy as np, torch
 from comparative_benchmark.backends.api import UnsupportedError
-from comparative_benchmark.judge.verification import verify
-from comparative_benchmark.torchbench.model import create_model
-from comparative_benchmark.worker.preparing import count_cost
+from comparative_benchmark.analysis.verification.verification import verify
+from comparative_benchmark.sources.torchbench.model import create_model
+from comparative_benchmark.engine.worker.preparing import count_cost
 
 place, scratch = Path(sys.argv[1]), Path(sys.argv[2])
 right, refused, compiled = (json.loads(given) for given in sys.argv[3:])

@@ -11,7 +11,7 @@ from cbs_test_plugin.adversaries_steps import ONLY_IN_TORCH, ONLY_MIXED, STEPS
 from framework_process import run_script
 from tests_support import selected
 
-from comparative_benchmark.judge.verification import verify
+from comparative_benchmark.analysis.verification.verification import verify
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.comparative_suite.training_cases import VERIFY_PARAMETERS
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.frameworks
 pytest.importorskip("jaxlib")
 
 from comparative_benchmark.backends import child_process  # noqa: E402
-from comparative_benchmark.backends.digests import of_parts  # noqa: E402
+from comparative_benchmark.backends.published_programs import of_parts  # noqa: E402
 from comparative_benchmark.xla_hlo import pjrt  # noqa: E402
 from comparative_benchmark.xla_hlo.backend import XlaHlo, stablehlo_of  # noqa: E402
 from comparative_benchmark.xla_hlo.cache import ExecutableCache  # noqa: E402
@@ -233,7 +233,7 @@ def test_types_and_outputs_of_all_kinds_are_right(cbs_run):
 WORKER = """
 import json, sys
 from pathlib import Path
-from comparative_benchmark.worker.executor import Executor
+from comparative_benchmark.engine.worker.executor import Executor
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models import architectures, checkpoints
 

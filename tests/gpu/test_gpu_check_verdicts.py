@@ -8,7 +8,7 @@ import pytest
 from nvml_double import Gpu, Nvml
 from results_support import completed
 
-from comparative_benchmark.machine import conditions, nvml
+from comparative_benchmark.analysis.machine import conditions, nvml
 from comparative_benchmark.results.record import Block, Contention, Levels, Process
 from gpu_check import faults, races
 from gpu_check.faults import FAULTS, GOOD_CASE, model_name

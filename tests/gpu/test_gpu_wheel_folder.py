@@ -8,7 +8,7 @@ import zipfile
 import pytest
 from wheel_support import make_wheel
 
-from comparative_benchmark.machine.host import python_environment
+from comparative_benchmark.analysis.machine.host import python_environment
 from gpu_check import bootstrap, wheel_folder
 from gpu_check.wheel_folder import FolderError, IncompleteError
 

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from comparative_benchmark.machine import gpu_clocks
-from comparative_benchmark.roofline import ceilings
+from comparative_benchmark.analysis.machine import gpu_clocks
+from comparative_benchmark.analysis.roofline import ceilings
 from gpu_check.bootstrap import gpu_problem
 
 pytestmark = [

@@ -10,9 +10,9 @@ import bench_support as support
 import pytest
 from fault_list import BENCHFILES, RUNS
 
-from comparative_benchmark.packages.milabench import config, doing, phases
-from comparative_benchmark.packages.milabench.phase_records import PREPARE, PhaseOutcome, Wishes
-from comparative_benchmark.packages.milabench.placement import Placement
+from comparative_benchmark.interop.milabench import config, phases
+from comparative_benchmark.interop.milabench.placement import Placement
+from comparative_benchmark.interop.milabench.talk import PREPARE, PhaseOutcome, Wishes
 from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.record import Status
 
@@ -139,21 +139,21 @@ def test_what_cannot_be_installed_costs_no_other(tmp_path, monkeypatch, capsys, 
         )
     path = support.configured(tmp_path / "c.yaml", bad=[], good=[])
     base = tmp_path / "base"
-    monkeypatch.setattr("comparative_benchmark.packages.milabench.venvs.ALWAYS", ())
+    monkeypatch.setattr("comparative_benchmark.interop.milabench.venvs.ALWAYS", ())
     monkeypatch.setattr(phases, "add_packages", lambda *_: PhaseOutcome())
-    assert doing.install(config.read(path), base, variant=None, force=False) == 1
+    assert phases.install(config.read(path), base, variant=None, force=False) == 1
     printed = capsys.readouterr()
     assert "a-package-that-is-not-there" in printed.err
     assert "good: installed" in printed.out
     good = config.select(config.read(path), ["good"], [])
-    assert doing.install(good, base, variant=None, force=False) == 0
+    assert phases.install(good, base, variant=None, force=False) == 0
     assert "already installed" in capsys.readouterr().out
-    assert doing.install(good, base, variant=None, force=True) == 0
+    assert phases.install(good, base, variant=None, force=True) == 0
     assert "installing into" in capsys.readouterr().out
-    assert doing.install(good, base, variant="cuda", force=False) == 1
+    assert phases.install(good, base, variant="cuda", force=False) == 1
     assert "no requirements.cuda.txt" in capsys.readouterr().err
     (tmp_path / "good" / "requirements.cuda.txt").write_text("")
-    assert doing.install(good, base, variant="cuda", force=False) == 0
+    assert phases.install(good, base, variant="cuda", force=False) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])

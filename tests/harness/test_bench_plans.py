@@ -6,9 +6,10 @@ import sys
 import bench_support as support
 import pytest
 
-from comparative_benchmark.backends.cpus import usable_cpus
+from comparative_benchmark.backends.host_settings import usable_cpus
 from comparative_benchmark.cli.command import main
-from comparative_benchmark.packages.milabench import config, doing, execution, table
+from comparative_benchmark.interop.milabench import config, phases, table
+from comparative_benchmark.interop.milabench.processes import execution
 from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.record import Status
 
@@ -272,7 +273,7 @@ __pack__ = Late
     )
     base = tmp_path / "base"
     benches = support.installed(config.read(path), base)
-    assert doing.prepare(benches, base) == 0
+    assert phases.prepare(benches, base) == 0
     printed = capsys.readouterr().out
     assert "a: prepared" in printed
     assert "7" in printed
@@ -318,7 +319,7 @@ def test_prepare_has_the_network_and_run_has_none(tmp_path):
     base = tmp_path / "base"
     path = support.configured(tmp_path / "c.yaml", a=[])
     benches = support.installed(config.read(path), base)
-    assert doing.prepare(benches, base) == 0
+    assert phases.prepare(benches, base) == 0
     code, results = support.run(path, base)
     assert code == 0
     [prepared] = base.glob("runs/prepare/a.prepare.log")

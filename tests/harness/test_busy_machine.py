@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests_support import run_cbs
 
-from comparative_benchmark.machine.host import usable_cpus
+from comparative_benchmark.analysis.machine.host import usable_cpus
 
 MODEL = Path(__file__).parents[2] / "docs" / "examples" / "my_net.py"
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests_support import python_path
 
-from comparative_benchmark.onboarding import judging, source_checks
+from comparative_benchmark.maintenance.onboarding import judging, source_checks
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = Path("common_benchmark_suite/openxla/benchmark")

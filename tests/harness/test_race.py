@@ -10,8 +10,8 @@ import pytest
 from tests_support import run_cbs
 
 import comparative_benchmark as cb
+from comparative_benchmark.analysis.stats.analysis import Verdict
 from comparative_benchmark.results.codec import SCHEMA_FILE
-from comparative_benchmark.stats.analysis import Verdict
 
 pytestmark = pytest.mark.alone
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from comparative_benchmark.machine import memory
-from comparative_benchmark.runs.race import Race
+from comparative_benchmark.analysis.machine import other_processes
+from comparative_benchmark.engine.race import Race
 
 SUITE = ("--suite", "cbs_test_plugin.suite")
 TOYS = (*SUITE, "--backend", "test_numpy")
@@ -52,10 +52,10 @@ def test_competitors_that_do_not_fit_into_memory_together_are_told_apart(monkeyp
     race._settings = SimpleNamespace(in_process=False)
     race._interleaved, race._say = True, said.append
     group = [SimpleNamespace(resident_bytes=lambda: 3 << 30)]
-    monkeypatch.setattr(memory, "default_limit_bytes", lambda: 4 << 30)
+    monkeypatch.setattr(other_processes, "default_limit_bytes", lambda: 4 << 30)
     assert race._fits(group, None)
     assert race._interleaved
-    monkeypatch.setattr(memory, "default_limit_bytes", lambda: 3 << 30)
+    monkeypatch.setattr(other_processes, "default_limit_bytes", lambda: 3 << 30)
     assert not race._fits(group, None)
     assert not race._interleaved
     assert said == ["the competitors do not fit into memory together: not all are interleaved"]

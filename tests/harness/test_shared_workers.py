@@ -6,8 +6,8 @@ import pytest
 
 from comparative_benchmark.api.measuring import measure
 from comparative_benchmark.api.selection import Selection
+from comparative_benchmark.engine import race
 from comparative_benchmark.request import RunRequest
-from comparative_benchmark.runs import race
 from openxla.benchmark import def_types, testdata
 
 

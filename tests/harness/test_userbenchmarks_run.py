@@ -11,12 +11,12 @@ import bench_support
 import pytest
 from tests_support import processes_of
 
-from comparative_benchmark.bisection import from_options
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.userbenchmarks.discovery import Userbenchmark
-from comparative_benchmark.userbenchmarks.metrics import metrics_files
+from comparative_benchmark.interop.userbenchmarks.discovery import Userbenchmark
+from comparative_benchmark.interop.userbenchmarks.processes import metrics_files
+from comparative_benchmark.studies.bisection import from_options
 
-AUTHORING = "from comparative_benchmark.userbenchmarks.authoring import "
+AUTHORING = "from comparative_benchmark.interop.userbenchmarks.authoring import "
 TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy")
 
 

@@ -17,7 +17,7 @@ from gcs_emulator import BUCKET, ProxyFault, gcs_emulator
 from report_support import document, metrics, record
 from tests_support import python_path
 
-from comparative_benchmark.packages.milabench import config
+from comparative_benchmark.interop.milabench import config
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]

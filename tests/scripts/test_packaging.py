@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGED = {
     "common_benchmark_suite/openxla/": "openxla/",
     "comparative_benchmark/": "comparative_benchmark/",
-    "benchmarks/_template/": "comparative_benchmark/packages/milabench/template_files/",
+    "benchmarks/_template/": "comparative_benchmark/interop/milabench/template_files/",
 }
 
 

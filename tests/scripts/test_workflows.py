@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from comparative_benchmark.backends.api import backends
-from comparative_benchmark.runs.trial import parse_competitors
+from comparative_benchmark.engine.trial import parse_competitors
 from openxla.benchmark import devices
 
 ROOT = Path(__file__).resolve().parents[2]

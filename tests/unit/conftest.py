@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from comparative_benchmark.judge.verification import Verification
+from comparative_benchmark.analysis.verification.verification import Verification
+from comparative_benchmark.engine import trial as trials
+from comparative_benchmark.engine.trial import Trial
 from comparative_benchmark.results.outcome import ProcessRecord, TrialFacts, TrialOutcome
 from comparative_benchmark.results.record import Block, Phase, Program
-from comparative_benchmark.runs import trial as trials
-from comparative_benchmark.runs.trial import Trial
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.root import ROOT_DIR_VARIABLE

@@ -6,8 +6,8 @@ import time
 
 import numpy as np
 
-from comparative_benchmark.artifacts.exporters.job import NotRunError
 from comparative_benchmark.backends.api import UnsupportedError
+from comparative_benchmark.maintenance.artifacts.exporters.job import NotRunError
 from openxla.benchmark.artifacts import arrays
 
 FILE = "program.txt"

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from results_support import completed
 
-from comparative_benchmark.judge import accuracy
-from comparative_benchmark.results import accuracies
+from comparative_benchmark.analysis.verification import accuracy
 from comparative_benchmark.results.case import cases_of
+from comparative_benchmark.results.comparing import compare_remarks
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import DefinitionError
 from openxla.benchmark.models import architectures, checkpoints, trained
@@ -121,13 +121,13 @@ def test_who_differs_is_named_and_who_loses_too_much_is_said():
     same = accuracy.judge(task, [_logits_of(said, 10)])
     said[:40] = (said[:40] + 1) % 10
     worse = accuracy.judge(task, [_logits_of(said, 10)])
-    [about] = accuracies.remarks_on([_case(same)])
+    [about] = compare_remarks.remarks_on([_case(same)])
     assert "handwritten digits, 400 examples" in about
-    [about, line] = accuracies.remarks_on([_case(same), _case(worse)])
+    [about, line] = compare_remarks.remarks_on([_case(same), _case(worse)])
     assert "changed 40 (-" in line
     assert line.endswith("loses more than its task allows (1 points)")
-    assert accuracies.changes([(_case(same), _case(same))]) == []
-    [changed] = accuracies.changes([(_case(same), _case(worse))])
+    assert compare_remarks.changes([(_case(same), _case(same))]) == []
+    [changed] = compare_remarks.changes([(_case(same), _case(worse))])
     assert f"{same} before, {worse} now, loses more than" in changed
 
 
@@ -136,8 +136,8 @@ def test_results_that_tell_less_are_read_as_before():
         task="digits", metric="top-1", value=0.5, reference=0.9, examples=400, lost=160, gained=0
     )
     assert not old.loses_too_much
-    assert accuracies.change_text(old) == "(-160 +0)"
-    assert accuracies.remarks_on([_case(old)]) == []
+    assert compare_remarks.change_text(old) == "(-160 +0)"
+    assert compare_remarks.remarks_on([_case(old)]) == []
 
 
 def test_programs_that_do_not_look_at_their_input_are_no_better_than_chance():

@@ -11,7 +11,7 @@ import pytest
 from artifact_support import content
 from fault_server import Fault, fault_server, flipped
 
-from openxla.benchmark.artifacts import archives, seed_archives
+from openxla.benchmark.artifacts import archives
 from openxla.benchmark.artifacts.archives import ArchiveError, Limits, unpack
 from openxla.benchmark.artifacts.cache import Cache
 from openxla.benchmark.artifacts.fetch import FetchOptions
@@ -189,22 +189,22 @@ def test_the_seeds_archives_beside_a_url(tmp_path):
         server.put("jax/MODEL/inputs_npy.tgz", inputs)
         server.put("jax/MODEL/outputs_npy.tgz", outputs)
         server.inject("jax/MODEL/inputs_npy.tgz", Fault(kind="cut", cut_at=0.5))
-        found = seed_archives.read(url, "inputs_npy.tgz", cache=cache, options=options)
+        found = archives.read(url, "inputs_npy.tgz", cache=cache, options=options)
         for value, expected in zip(found, ARRAYS, strict=True):
             assert value.dtype == expected.dtype
             np.testing.assert_array_equal(value, expected)
-        (output,) = seed_archives.read(url, "outputs_npy.tgz", cache=cache, options=options)
+        (output,) = archives.read(url, "outputs_npy.tgz", cache=cache, options=options)
         np.testing.assert_array_equal(output, ARRAYS[0])
         # Another version under the same URL is another content, not a mixture.
         server.put("jax/MODEL/outputs_npy.tgz", inputs)
         with pytest.raises(ArchiveError, match=r"outputs_npy\.tgz contains no output_0\.npy"):
-            seed_archives.read(url, "outputs_npy.tgz", cache=cache, options=options)
+            archives.read(url, "outputs_npy.tgz", cache=cache, options=options)
         with pytest.raises(NotFoundError, match=r"PT_MODEL/inputs_npy\.tgz"):
-            seed_archives.read(f"{server.url}/PT_MODEL", "inputs_npy.tgz", cache=cache)
+            archives.read(f"{server.url}/PT_MODEL", "inputs_npy.tgz", cache=cache)
         small = FetchOptions(max_bytes=100)
         server.put("small/inputs_npy.tgz", inputs)
         with pytest.raises(NoSpaceError, match="larger than 100 bytes"):
-            seed_archives.read(f"{server.url}/small", "inputs_npy.tgz", cache=cache, options=small)
+            archives.read(f"{server.url}/small", "inputs_npy.tgz", cache=cache, options=small)
     for path in cache.objects():
         assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
 

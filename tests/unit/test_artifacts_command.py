@@ -8,9 +8,9 @@ from artifact_support import content, make_model, serve_model
 from fault_server import Fault, fault_server
 from msgspec.structs import replace
 
-from comparative_benchmark.artifacts.screen import Screen
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.runs.fetching import Occasionally
+from comparative_benchmark.engine.fetching import Occasionally
+from comparative_benchmark.maintenance.artifacts.screen import Screen
 from openxla.benchmark import root as root_module
 from openxla.benchmark.artifacts import download as downloading
 from openxla.benchmark.artifacts import fetch as fetching

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from comparative_benchmark.runs import race as race_module
-from comparative_benchmark.runs.settings import RunSettings
-from comparative_benchmark.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.engine import race as race_module
+from comparative_benchmark.engine.settings import RunSettings
 from openxla.benchmark.devices import HOST_CPU
 
 ENOUGH_FOR_A_VERDICT = 3

@@ -4,12 +4,11 @@ import bench_support as support
 import pytest
 from fault_list import WRONG
 
-from comparative_benchmark.packages.milabench import command, config, overrides, placement
-from comparative_benchmark.packages.milabench.arguments import assemble, filled
-from comparative_benchmark.packages.milabench.arithmetic import ArgumentsError
-from comparative_benchmark.packages.milabench.batches import best_factor
-from comparative_benchmark.packages.milabench.config import Plan
-from comparative_benchmark.packages.milabench.placement import Placement
+from comparative_benchmark.interop.milabench import command, config, inheritance, placement
+from comparative_benchmark.interop.milabench.arguments import ArgumentsError, assemble, filled
+from comparative_benchmark.interop.milabench.config import Plan
+from comparative_benchmark.interop.milabench.measuring import best_factor
+from comparative_benchmark.interop.milabench.placement import Placement
 from comparative_benchmark.terminal.options import UsageError
 
 
@@ -236,7 +235,7 @@ b: {inherits: _t}
     )
 
     def read_with(*texts):
-        return by_name(config.read(path, overrides.of_command_line(texts)))
+        return by_name(config.read(path, inheritance.of_command_line(texts)))
 
     found = read_with("a.argv.--lr=0.5", "*.voir.options.stop=7", "_t.max-duration=9")
     assert [found[name].config["argv"]["--lr"] for name in "ab"] == [0.5, 0.1]
@@ -257,7 +256,7 @@ def test_overrides_and_systems_that_cannot_be(tmp_path, planted):
         "net.weight=heavy": "weight must be a number",
     }.items():
         with pytest.raises(UsageError) as caught:
-            config.read(path, overrides.of_command_line([text]))
+            config.read(path, inheritance.of_command_line([text]))
         assert said in str(caught.value)
     system = tmp_path / "c.yaml.system"
     for text, said in {
@@ -267,7 +266,7 @@ def test_overrides_and_systems_that_cannot_be(tmp_path, planted):
     }.items():
         system.write_text(text)
         with pytest.raises(UsageError) as caught:
-            overrides.of_system(system)
+            inheritance.of_system(system)
         assert said in str(caught.value)
 
 

@@ -6,9 +6,12 @@ import random
 
 import pytest
 
-from comparative_benchmark.packages.milabench.events import EventLines, SmuggledEvents
-from comparative_benchmark.packages.milabench.observed import Observed
-from comparative_benchmark.packages.milabench.rates import together, without_warmup
+from comparative_benchmark.interop.milabench.measuring import together, without_warmup
+from comparative_benchmark.interop.milabench.processes.observed import (
+    EventLines,
+    Observed,
+    SmuggledEvents,
+)
 
 
 def smuggled(text):

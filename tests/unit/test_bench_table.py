@@ -8,7 +8,8 @@ import bench_support as support
 import pytest
 
 from comparative_benchmark.cli import main
-from comparative_benchmark.packages.milabench import config, guard, scores, table
+from comparative_benchmark.interop.milabench import config, scores, table
+from comparative_benchmark.interop.milabench.processes import kept
 from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.record import Status
 
@@ -117,13 +118,13 @@ def test_a_results_file_that_a_script_has_damaged_is_restored(tmp_path, benches)
     path = tmp_path / "r.json"
     support.keep(path, results_with(tmp_path, benches))
     before = path.read_bytes()
-    assert not guard.restored(path, before)
+    assert not kept.restored(path, before)
     for damage in (b"", b"{}", before[: len(before) // 2], before.replace(b"200.0", b"900.0")):
         path.write_bytes(damage)
-        assert guard.restored(path, before)
+        assert kept.restored(path, before)
         assert path.read_bytes() == before
     path.unlink()
-    assert guard.restored(path, before)
+    assert kept.restored(path, before)
     # Another command's results are no damage.
     support.keep(
         path,
@@ -131,7 +132,7 @@ def test_a_results_file_that_a_script_has_damaged_is_restored(tmp_path, benches)
             support.made(tmp_path, benches["gone"], [[(support.noisy(1), 0)]], run_id=run_id)
         ],
     )
-    assert not guard.restored(path, before)
+    assert not kept.restored(path, before)
     assert len(read_document(path).benchmarks) == 4
 
 

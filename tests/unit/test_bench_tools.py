@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark.packages.milabench import placement, template, venvs
-from comparative_benchmark.packages.milabench.dash import Dash
-from comparative_benchmark.packages.milabench.foreign import ForeignCpu
-from comparative_benchmark.packages.milabench.observed import Observed
+from comparative_benchmark.interop.milabench import placement, template, venvs
+from comparative_benchmark.interop.milabench.processes.observed import ForeignCpu, Observed
+from comparative_benchmark.interop.milabench.table import Dash
 from comparative_benchmark.terminal.options import UsageError
 
 TEMPLATE = Path(__file__).parents[2] / "benchmarks" / "_template"

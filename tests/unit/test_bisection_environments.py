@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark.bisection.environments import EnvironmentPool, Recipe
-from comparative_benchmark.bisection.oracle import BisectError, Candidate, UnjudgeableError
+from comparative_benchmark.studies.bisection.environments import EnvironmentPool, Recipe
+from comparative_benchmark.studies.bisection.oracle import BisectError, Candidate, UnjudgeableError
 
 
 class LinkInstaller:

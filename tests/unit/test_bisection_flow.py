@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from comparative_benchmark.bisection import story
-from comparative_benchmark.bisection.bisection import Bisection, as_json
-from comparative_benchmark.bisection.journal import Journal
-from comparative_benchmark.bisection.judging import Metric, sought_threshold
-from comparative_benchmark.bisection.oracle import (
+from comparative_benchmark.studies.bisection import story
+from comparative_benchmark.studies.bisection.bisection import Bisection, as_json
+from comparative_benchmark.studies.bisection.journal import Journal
+from comparative_benchmark.studies.bisection.judging import Metric, sought_threshold
+from comparative_benchmark.studies.bisection.oracle import (
     BisectError,
     Candidate,
     CaseAnswer,
@@ -16,7 +16,7 @@ from comparative_benchmark.bisection.oracle import (
     Ratio,
     UnjudgeableError,
 )
-from comparative_benchmark.bisection.search import Answer
+from comparative_benchmark.studies.bisection.search import Answer
 
 
 class Slowness:

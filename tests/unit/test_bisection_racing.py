@@ -4,13 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from comparative_benchmark.analysis.stats.sampling_rule import (
+    CompileOnly,
+    FixedCounts,
+    SamplingRule,
+)
 from comparative_benchmark.api.selection import Selection
-from comparative_benchmark.bisection.judging import Metric
-from comparative_benchmark.bisection.oracle import Focus
-from comparative_benchmark.bisection.racing import RaceOracle, other_packages
-from comparative_benchmark.runs.environments import Environment
-from comparative_benchmark.runs.settings import RunSettings
-from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
+from comparative_benchmark.engine.environments import Environment
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.studies.bisection.judging import Metric
+from comparative_benchmark.studies.bisection.oracle import Focus
+from comparative_benchmark.studies.bisection.racing import RaceOracle, other_packages
 from openxla.benchmark import devices
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark.bisection import releases
-from comparative_benchmark.bisection.oracle import BisectError, UnjudgeableError
-from comparative_benchmark.bisection.recipes import Recipes
-from comparative_benchmark.bisection.releases import (
+from comparative_benchmark.studies.bisection import releases
+from comparative_benchmark.studies.bisection.oracle import BisectError, UnjudgeableError
+from comparative_benchmark.studies.bisection.recipes import Recipes
+from comparative_benchmark.studies.bisection.releases import (
     PipInstaller,
     names_in,
     releases_between,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparative_benchmark.bisection.search import Answer, Search, locate
+from comparative_benchmark.studies.bisection.search import Answer, Search, locate
 
 GOOD, BAD, UNCLEAR, SKIPPED = Answer.GOOD, Answer.BAD, Answer.UNCLEAR, Answer.SKIPPED
 

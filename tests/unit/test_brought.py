@@ -7,9 +7,13 @@ import textwrap
 import numpy as np
 import pytest
 
-from comparative_benchmark.micro.config import read
+from comparative_benchmark.studies.micro.config import read
 from comparative_benchmark.terminal.options import UsageError
-from openxla.benchmark.brought import (
+from openxla.benchmark.def_types import DefinitionError, ModelFrameworkType
+from openxla.benchmark.models import architectures, checkpoints
+from openxla.benchmark.models.architectures.directories import config_of, why_not_covered
+from openxla.benchmark.models.checkpoints import load_tensors, write_weights
+from openxla.benchmark.user_models import (
     BroughtError,
     Recorded,
     Wanted,
@@ -18,12 +22,8 @@ from openxla.benchmark.brought import (
     is_model,
     named_again,
 )
-from openxla.benchmark.brought.outline import source_digest
-from openxla.benchmark.brought.specs import parse
-from openxla.benchmark.def_types import DefinitionError, ModelFrameworkType
-from openxla.benchmark.models import architectures, checkpoints
-from openxla.benchmark.models.architectures.directories import config_of, why_not_covered
-from openxla.benchmark.models.checkpoints import load_tensors, write_weights
+from openxla.benchmark.user_models.python_files.outline import source_digest
+from openxla.benchmark.user_models.specs import parse
 from openxla.benchmark.workloads import workload_of
 
 NET = """

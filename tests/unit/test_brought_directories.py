@@ -8,20 +8,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from openxla.benchmark.brought import (
+from openxla.benchmark.models import architectures, checkpoints
+from openxla.benchmark.models.safetensors_file import write
+from openxla.benchmark.user_models import (
     BroughtError,
     Recorded,
     Wanted,
-    adapters,
     command_words,
     definitions,
     found,
-    sentence_pipeline,
 )
-from openxla.benchmark.brought.specs import parse
-from openxla.benchmark.brought.usual_inputs import Taken, arrays, with_places
-from openxla.benchmark.models import architectures, checkpoints
-from openxla.benchmark.models.safetensors_file import write
+from openxla.benchmark.user_models.hugging_face import adapters, sentence_pipeline
+from openxla.benchmark.user_models.hugging_face.usual_inputs import Taken, arrays, with_places
+from openxla.benchmark.user_models.specs import parse
 from openxla.benchmark.workloads import workload_of
 
 LORA = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["query"]}

@@ -5,8 +5,8 @@ import json
 import pytest
 from test_pretrained import REPOSITORY, REVISION, closed_port, serving
 
-from openxla.benchmark.brought import BroughtError, Wanted, found, is_model
 from openxla.benchmark.models import architectures, checkpoints
+from openxla.benchmark.user_models import BroughtError, Wanted, found, is_model
 
 pytestmark = pytest.mark.slow
 
@@ -14,7 +14,7 @@ assert closed_port  # a fixture
 
 FIND = """
 import json, sys
-from openxla.benchmark.brought import BroughtError, Recorded, Wanted, command_words, found
+from openxla.benchmark.user_models import BroughtError, Recorded, Wanted, command_words, found
 from openxla.benchmark.workloads import workload_of
 try:
     cases = found(sys.argv[1], Wanted(allow_code="--allow-code" in sys.argv)).cases

@@ -10,8 +10,8 @@ from PIL import Image
 
 from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import arrays
-from openxla.benchmark.brought import BroughtError, Wanted, definitions, found
 from openxla.benchmark.models import architectures, checkpoints
+from openxla.benchmark.user_models import BroughtError, Wanted, definitions, found
 
 PROCESSOR = {
     "size": {"height": 32, "width": 32},

@@ -8,8 +8,8 @@ import textwrap
 import numpy as np
 import pytest
 
-from openxla.benchmark.brought import BroughtError, Wanted, found, is_model
-from openxla.benchmark.brought.loading import SEED, Brought
+from openxla.benchmark.user_models import BroughtError, Wanted, found, is_model
+from openxla.benchmark.user_models.python_files.loading import SEED, Brought
 from openxla.benchmark.workloads import workload_of
 
 MODEL = """

@@ -8,13 +8,13 @@ from report_support import record
 from results_support import completed
 
 from comparative_benchmark.cli import command as cli
+from comparative_benchmark.engine import runner
 from comparative_benchmark.results.case import cases_of
-from comparative_benchmark.runs import runner
 from comparative_benchmark.terminal.again import command
-from openxla.benchmark.brought import BroughtError, Wanted, definitions, found
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import DefinitionError
 from openxla.benchmark.models import architectures, checkpoints
+from openxla.benchmark.user_models import BroughtError, Wanted, definitions, found
 from openxla.benchmark.workloads import workload_of
 
 NET = "import torch\nclass Net(torch.nn.Module): ...\ndef example_inputs(): ...\n"

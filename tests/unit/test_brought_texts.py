@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openxla.benchmark.brought import BroughtError, Wanted, definitions, found
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.models.architectures.base import TensorInit
 from openxla.benchmark.models.architectures.directories import config_of
 from openxla.benchmark.models.checkpoints import write_weights
 from openxla.benchmark.models.preprocessing import token_batch
+from openxla.benchmark.user_models import BroughtError, Wanted, definitions, found
 from openxla.benchmark.workloads import workload_of
 
 WORDS = "A compiler that mixes up rows would otherwise go unnoticed, says the harness."

@@ -15,10 +15,10 @@ import numpy as np
 import psutil
 import pytest
 
-from comparative_benchmark.judge.verification import Verification
+from comparative_benchmark.analysis.stats.sampling_rule import FixedCounts
+from comparative_benchmark.analysis.verification.verification import Verification
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block, Status
-from comparative_benchmark.stats.sampling_rule import FixedCounts
 from gpu_check import slow_down
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

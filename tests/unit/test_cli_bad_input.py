@@ -5,7 +5,7 @@ import json
 import pytest
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.runs import runner
+from comparative_benchmark.engine import runner
 
 NAME = "models/BERT_TINY_FP32_JAX_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 

@@ -27,7 +27,11 @@ def test_options_and_handler_of_a_command_are_there(command):
 
 @pytest.mark.parametrize(
     ("arguments", "own"),
-    [((), set()), (("parity",), {"parity"}), (("userbenchmark",), {"userbenchmarks", "bisection"})],
+    [
+        ((), set()),
+        (("parity",), {"studies.parity"}),
+        (("userbenchmark",), {"interop.userbenchmarks", "studies.bisection"}),
+    ],
 )
 def test_options_of_other_commands_are_not_loaded(run_python, arguments, own):
     done = run_python(LOADED_OPTIONS, *arguments, "--help")

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from comparative_benchmark.analysis.stats.sampling_rule import FixedCounts, SamplingRule
 from comparative_benchmark.api import measuring, run_command
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
 from comparative_benchmark.terminal.run_options import request_from
 
 SPELLINGS = [

@@ -8,10 +8,9 @@ from report_support import record
 from rich.text import Text
 from test_first_table import cases
 
-from comparative_benchmark.results.compare import compare_to_baseline
-from comparative_benchmark.terminal.columns import Column, fitted
+from comparative_benchmark.results.comparing.compare import compare_to_baseline
 from comparative_benchmark.terminal.console import Console
-from comparative_benchmark.terminal.screen import Screen
+from comparative_benchmark.terminal.screen import Column, Screen, fitted
 from comparative_benchmark.terminal.tables import comparison_table, replacements, results_table
 
 EAGER, XLA, INDUCTOR = "pt_inductor:eager", "jax_xla:xla", "pt_inductor:inductor"

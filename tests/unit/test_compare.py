@@ -14,16 +14,16 @@ from results_support import (
     record,
 )
 
-from comparative_benchmark.results import compare
+from comparative_benchmark.analysis.stats.analysis import Verdict
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.codec import ResultsFileError, read_document
-from comparative_benchmark.results.compare import (
+from comparative_benchmark.results.comparing import compare
+from comparative_benchmark.results.comparing.compare import (
     Comparison,
     Fate,
     exit_code,
     summarize_comparisons,
 )
-from comparative_benchmark.stats.analysis import Verdict
 from comparative_benchmark.terminal.compare_views import summary_line
 
 

@@ -18,13 +18,10 @@ from test_compare import (
     record,
 )
 
+from comparative_benchmark.analysis.stats.analysis import Verdict
+from comparative_benchmark.engine.recording import to_result
 from comparative_benchmark.results.codec import SCHEMA_FILE, ResultsFileError, encode
-from comparative_benchmark.results.compare import (
-    Fate,
-    summarize_comparisons,
-)
-from comparative_benchmark.runs.recording import to_result
-from comparative_benchmark.stats.analysis import Verdict
+from comparative_benchmark.results.comparing.compare import Fate, summarize_comparisons
 from comparative_benchmark.terminal.compare_views import HEADINGS, summary_line, table_rows
 
 

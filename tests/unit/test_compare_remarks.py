@@ -5,9 +5,9 @@ from results_support import completed, plain_document
 from test_compare import HOST, document, metrics, record
 from test_compare_unchanged import compiled
 
-from comparative_benchmark.results.compare import compare_documents
-from comparative_benchmark.results.compare_remarks import remarks
-from comparative_benchmark.results.noise_floor import noise_floor, save_noise_floor
+from comparative_benchmark.results.comparing.compare import compare_documents
+from comparative_benchmark.results.comparing.compare_remarks import remarks
+from comparative_benchmark.results.comparing.noise_floor import noise_floor, save_noise_floor
 
 
 def at(time, *records, **host):

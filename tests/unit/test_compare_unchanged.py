@@ -14,7 +14,7 @@ from test_compare import (
     record,
 )
 
-from comparative_benchmark.stats.analysis import Verdict
+from comparative_benchmark.analysis.stats.analysis import Verdict
 
 DIGEST = "a" * 64
 

@@ -6,10 +6,10 @@ import pytest
 from results_support import metrics, record
 from test_compare import compare_documents, document
 
-from comparative_benchmark.results.compare import summarize_comparisons
-from comparative_benchmark.results.compare_remarks import Remarks
-from comparative_benchmark.results.noise_floor import Noise, NoiseFloor
-from comparative_benchmark.stats.analysis import Interval
+from comparative_benchmark.analysis.stats.analysis import Interval
+from comparative_benchmark.results.comparing.compare import summarize_comparisons
+from comparative_benchmark.results.comparing.compare_remarks import Remarks
+from comparative_benchmark.results.comparing.noise_floor import Noise, NoiseFloor
 from comparative_benchmark.terminal.compare_views import (
     HEADINGS,
     as_json,

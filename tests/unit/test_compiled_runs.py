@@ -6,8 +6,8 @@ from test_sampling import FakeBackend
 
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.backends.compiled_calls import MODEL, PROGRAM, CompiledCalls
-from comparative_benchmark.worker.compiled_runs import CompiledRuns
-from comparative_benchmark.worker.sampling import measure_block
+from comparative_benchmark.engine.worker.compiled_runs import CompiledRuns
+from comparative_benchmark.engine.worker.sampling import measure_block
 
 
 class Compiling(FakeBackend):

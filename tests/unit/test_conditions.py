@@ -8,8 +8,8 @@ import time
 import attrs
 import pytest
 
-from comparative_benchmark.machine import conditions
-from comparative_benchmark.machine.conditions import Snapshot, Ticks
+from comparative_benchmark.analysis.machine import conditions
+from comparative_benchmark.analysis.machine.conditions import Snapshot, Ticks
 
 STAT = """\
 cpu  432071 10 56099 645502 16116 5 380 455 0 0
@@ -224,7 +224,7 @@ def test_this_machine_gives_a_snapshot_within_a_millisecond():
 
 def test_the_module_imports_nothing_heavy():
     code = (
-        "import sys, comparative_benchmark.machine.conditions; "
+        "import sys, comparative_benchmark.analysis.machine.conditions; "
         "print(sorted({'numpy', 'psutil', 'rich', 'torch', 'jax'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -232,6 +232,6 @@ def test_the_module_imports_nothing_heavy():
 
 
 def test_the_module_prints_what_a_snapshot_costs():
-    command = [sys.executable, "-m", "comparative_benchmark.machine.conditions"]
+    command = [sys.executable, "-m", "comparative_benchmark.analysis.machine.conditions"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "a snapshot takes" in done.stdout

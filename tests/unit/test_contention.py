@@ -2,8 +2,8 @@
 
 import pytest
 
-from comparative_benchmark.machine.conditions import Conditions, Totals
-from comparative_benchmark.results.contention import contention_of, contention_warning
+from comparative_benchmark.analysis.machine.conditions import Conditions, Totals
+from comparative_benchmark.results.outcome import contention_of, contention_warning
 from comparative_benchmark.results.record import Block, Contention
 
 

@@ -9,12 +9,12 @@ import pytest
 # Code in a file of ours calls code in another one; what either writes, a copy of it would, too.
 PROGRAM = """
 import functools, multiprocessing, os, sys, threading, time
-from comparative_benchmark.worker import copies
+from comparative_benchmark.engine.worker import isolation
 
-copies.end_where_we_go_on()
+isolation.end_where_we_go_on()
 model = {}
 exec(compile(%r, "/a/model.py", "exec"), model)
-ours = compile(%r, copies.__file__, "exec")
+ours = compile(%r, isolation.__file__, "exec")
 exec(ours, {"call": model["call"], "os": os, "functools": functools})
 """
 OURS = """

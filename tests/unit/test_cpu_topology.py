@@ -2,9 +2,9 @@
 
 import pytest
 
-from comparative_benchmark.backends import cpus
-from comparative_benchmark.machine import host
-from comparative_benchmark.terminal.run_settings import settings_of
+from comparative_benchmark.analysis.machine import host
+from comparative_benchmark.backends import host_settings
+from comparative_benchmark.terminal.run_options import settings_of
 from openxla.benchmark.devices import HOST_CPU
 
 NEIGHBOURS = ["0-1", "0-1", "2-3", "2-3"]
@@ -47,7 +47,7 @@ def test_a_thread_for_each_cpu_where_nothing_is_told_of_one(machine, tmp_path):
 
 
 def test_without_pinned_cpus_those_of_the_process_count(machine, monkeypatch):
-    monkeypatch.setattr(cpus.os, "sched_getaffinity", lambda pid: {1, 3})
+    monkeypatch.setattr(host_settings.os, "sched_getaffinity", lambda pid: {1, 3})
     assert host.default_threads(root=machine(HALVES)).number == 1
 
 
@@ -56,14 +56,14 @@ def test_without_pinned_cpus_those_of_the_process_count(machine, monkeypatch):
     [(NEIGHBOURS, [0, 2, 1, 3]), (HALVES, [0, 1, 2, 3]), (ALONE, [0, 1, 2, 3]), ([], [0, 1, 2, 3])],
 )
 def test_cpus_are_taken_of_all_cores_before_a_second_of_any(machine, siblings, order):
-    assert cpus.spread([3, 2, 1, 0], machine(siblings)) == order
+    assert host_settings.spread([3, 2, 1, 0], machine(siblings)) == order
 
 
 @pytest.mark.parametrize(
     ("asked", "expected"), [(None, (1, "physical cores")), (7, (7, "--threads"))]
 )
 def test_the_settings_of_a_run_say_which_rule_gave_the_threads(asked, expected, monkeypatch):
-    monkeypatch.setattr(cpus, "cores", lambda found, root: [list(found)])
+    monkeypatch.setattr(host_settings, "cores", lambda found, root: [list(found)])
     settings = settings_of(HOST_CPU, timeout_s=1.0, memory_bytes=None, threads=asked, cpus=(0, 1))
     assert (settings.threads, settings.threads_from) == expected
     described = host.describe(threads=settings.threads, threads_from=settings.threads_from)

@@ -4,8 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from openxla.benchmark.artifacts.truth_check import RouteDifference, TruthCheck
-from openxla.benchmark.brought.cross_check import checked, difference
+from openxla.benchmark.artifacts.workload_store import RouteDifference, TruthCheck
+from openxla.benchmark.user_models.cross_check import checked, difference
 
 NARROW = {"float32": 1e-3, "float16": 0.01, "bfloat16": 0.1}
 X = np.linspace(-3.0, 5.0, 41)

@@ -3,9 +3,9 @@
 import attrs
 import pytest
 
-from comparative_benchmark.doctor import checks
-from comparative_benchmark.doctor.checks import Observed, System
-from comparative_benchmark.machine import conditions
+from comparative_benchmark.analysis.machine import conditions
+from comparative_benchmark.maintenance.doctor import checks
+from comparative_benchmark.maintenance.doctor.checks import Observed, System
 
 CPU = "sys/devices/system/cpu"
 QUIET = """\

@@ -6,9 +6,9 @@ import subprocess
 import attrs
 import pytest
 
-from comparative_benchmark.roofline import _children, _cpu_ceilings, ceilings
-from comparative_benchmark.roofline._children import Answer, Budget
-from comparative_benchmark.roofline.ceilings import Ceilings, Copy, Gemm, share_of_roof
+from comparative_benchmark.analysis.roofline import _children, _cpu_ceilings, ceilings
+from comparative_benchmark.analysis.roofline._children import Answer, Budget
+from comparative_benchmark.analysis.roofline.ceilings import Ceilings, Copy, Gemm, share_of_roof
 
 CPU = "sys/devices/system/cpu"
 

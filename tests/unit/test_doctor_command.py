@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from comparative_benchmark.doctor import command, options
-from comparative_benchmark.doctor.checks import Finding
-from comparative_benchmark.roofline import ceilings
+from comparative_benchmark.analysis.roofline import ceilings
+from comparative_benchmark.maintenance.doctor import command, options
+from comparative_benchmark.maintenance.doctor.checks import Finding
 from comparative_benchmark.terminal.options import set_root
 
 ROOF = ceilings.Ceilings(
@@ -101,7 +101,7 @@ def test_ceilings_are_kept_and_printed(findings, capsys, monkeypatch, tmp_path):
 
 def test_the_command_imports_no_framework():
     code = (
-        "import sys, comparative_benchmark.doctor.command; "
+        "import sys, comparative_benchmark.maintenance.doctor.command; "
         "print(sorted({'torch', 'jax', 'jaxlib', 'iree', 'flax', 'transformers', 'tensorflow'}"
         " & {name.partition('.')[0] for name in sys.modules}))"
     )

@@ -16,8 +16,8 @@ from doctor_claims import (
     turbo_of,
 )
 
-from comparative_benchmark.doctor import checks
-from comparative_benchmark.doctor.checks import System
+from comparative_benchmark.maintenance.doctor import checks
+from comparative_benchmark.maintenance.doctor.checks import System
 
 CPU = "sys/devices/system/cpu"
 GROUP = "sys/fs/cgroup"

@@ -8,9 +8,9 @@ import attrs
 import pytest
 from doctor_claims import inside_of, marks_of, shell, text_of
 
-from comparative_benchmark.doctor import checks
-from comparative_benchmark.doctor.checks import System
-from comparative_benchmark.machine import conditions
+from comparative_benchmark.analysis.machine import conditions
+from comparative_benchmark.maintenance.doctor import checks
+from comparative_benchmark.maintenance.doctor.checks import System
 
 pytestmark = pytest.mark.slow
 

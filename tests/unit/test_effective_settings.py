@@ -10,9 +10,9 @@ import threading
 
 import pytest
 
+from comparative_benchmark.analysis.machine import effective
+from comparative_benchmark.analysis.machine.effective import denormals, effective_settings
 from comparative_benchmark.backends.host_settings import HostSettings, pool_size, threads_by_name
-from comparative_benchmark.machine import effective
-from comparative_benchmark.machine.effective import denormals, effective_settings
 
 X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="sets bits of MXCSR")
 # Of `fenv_t` on x86-64: where MXCSR is, and its bits.
@@ -78,7 +78,7 @@ def test_malloc_is_glibcs_here_and_a_preloaded_librarys_there(tmp_path):
         [
             sys.executable,
             "-c",
-            "from comparative_benchmark.machine.effective import allocator; print(allocator())",
+            "import comparative_benchmark.analysis.machine.effective as e; print(e.allocator())",
         ],
         env={**os.environ, "LD_PRELOAD": str(library)},
         capture_output=True,

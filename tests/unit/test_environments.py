@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark.runs.environments import (
-    UnusableEnvironmentError,
-    parse_environments,
-)
-from comparative_benchmark.runs.trial import in_environments, parse_competitors
+from comparative_benchmark.engine.environments import UnusableEnvironmentError, parse_environments
+from comparative_benchmark.engine.trial import in_environments, parse_competitors
 
 HERE = sys.executable
 

@@ -4,8 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from comparative_benchmark.judge.error_limits import error_limits
-from comparative_benchmark.judge.verification import verify
+from comparative_benchmark.analysis.verification.error_limits import error_limits
+from comparative_benchmark.analysis.verification.verification import verify
 from openxla.benchmark.artifacts import arrays
 
 TYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}

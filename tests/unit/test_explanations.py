@@ -8,6 +8,7 @@ from report_support import document, read, record, run
 from results_support import completed, plain_document
 
 import comparative_benchmark as cb
+from comparative_benchmark.analysis.roofline.roofline import Ceilings, Copy, Gemm
 from comparative_benchmark.api.results import Results
 from comparative_benchmark.backends.operator_profile import (
     FILE,
@@ -17,11 +18,10 @@ from comparative_benchmark.backends.operator_profile import (
     write,
 )
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.explain import choosing
-from comparative_benchmark.results import kept_profiles
+from comparative_benchmark.results import published
 from comparative_benchmark.results.codec import encode
-from comparative_benchmark.results.explanations import BETWEEN, explain
-from comparative_benchmark.roofline.roofline import Ceilings, Copy, Gemm
+from comparative_benchmark.results.insights.explanations import BETWEEN, explain
+from comparative_benchmark.studies.explain import choosing
 from comparative_benchmark.terminal.options import UsageError
 
 EAGER, XLA = "pt_inductor:eager", "jax_xla:xla"
@@ -67,7 +67,7 @@ def file(tmp_path):
     path = tmp_path / "r.json"
     path.write_bytes(encode(found))
     for result, profile in zip(found.benchmarks, (SLOW, FAST), strict=True):
-        folder = kept_profiles.folder_for(path, result)
+        folder = published.folder_for(path, result)
         folder.mkdir(parents=True)
         write(profile, folder)
     return path
@@ -102,7 +102,7 @@ def test_the_spread_of_profiles_and_what_disturbed_them_is_told(file, capsys):
         attrs.evolve(
             SLOW, repeats=repeats, disturbed="other processes used the CPUs during 1 of 3 profiles"
         ),
-        kept_profiles.folder_for(file, two().benchmarks[0]),
+        published.folder_for(file, two().benchmarks[0]),
     )
     assert cli.main(["explain", str(file), "--no-profiling"]) == 0
     told = " ".join(capsys.readouterr().out.split())
@@ -188,20 +188,20 @@ def test_profiles_of_a_run_are_found_where_they_were_written_or_beside(tmp_path)
     directory = "/elsewhere/old.profiles/run/trial"
     eager |= {"profile": {"directory": directory, "files": ["trace.json", FILE], "iterations": 3}}
     [result] = completed({"benchmarks": [eager]}).benchmarks
-    assert kept_profiles.find(tmp_path, result) is None
+    assert published.find(tmp_path, result) is None
     beside = tmp_path / "old.profiles/run/trial"
     beside.mkdir(parents=True)
     write(SLOW, beside)
-    assert kept_profiles.load(tmp_path, result) == SLOW
+    assert published.load(tmp_path, result) == SLOW
     # A file from elsewhere names folders of profiles, and nothing outside of them.
     eager["profile"]["directory"] = str(tmp_path / "old.profiles/../old.profiles/run/trial")
     [result] = completed({"benchmarks": [eager]}).benchmarks
-    assert kept_profiles.find(tmp_path, result) is None
+    assert published.find(tmp_path, result) is None
 
 
 def test_a_result_names_no_folder_outside():
     [result] = completed({"benchmarks": [record(run_id="../../x")]}).benchmarks
-    assert ".." not in kept_profiles._place(result).parts
+    assert ".." not in published._place(result).parts
 
 
 @pytest.mark.parametrize(
@@ -244,8 +244,8 @@ def test_one_workload_at_a_time():
 
 def test_the_page_has_it_beside_the_case(file):
     pytest.importorskip("jinja2", reason="the page needs the extra `report`")
-    from comparative_benchmark.report import inputs, payload
-    from comparative_benchmark.report.summary import summarize
+    from comparative_benchmark.reporting.report import inputs, payload
+    from comparative_benchmark.reporting.report.summary import summarize
 
     data = payload.build(summarize(inputs.read([file])))
     [explained] = data["explained"]
@@ -281,7 +281,7 @@ def test_python_cannot_explain_results_without_a_file_or_a_second_competitor(fil
 
 
 def test_a_profile_that_cannot_be_read_is_a_usage_error(file):
-    path = kept_profiles.folder_for(file, two().benchmarks[0]) / FILE
+    path = published.folder_for(file, two().benchmarks[0]) / FILE
     path.write_text("{")
     with pytest.raises(UsageError, match=r"^no profile: .* is not a profile"):
         cb.explain_results(file)

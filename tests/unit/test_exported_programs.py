@@ -5,7 +5,8 @@ import struct
 
 import pytest
 
-from openxla.benchmark.brought import (
+from openxla.benchmark.def_types import ModelFrameworkType
+from openxla.benchmark.user_models import (
     BroughtError,
     Recorded,
     Wanted,
@@ -14,8 +15,7 @@ from openxla.benchmark.brought import (
     is_model,
     named_again,
 )
-from openxla.benchmark.brought.signature import Argument, Signature
-from openxla.benchmark.def_types import ModelFrameworkType
+from openxla.benchmark.user_models.programs.signature import Argument, Signature
 from openxla.benchmark.workloads import workload_of
 
 

@@ -10,19 +10,22 @@ from pathlib import Path
 import attrs
 import pytest
 
-from comparative_benchmark.artifacts.exporters import (
+from comparative_benchmark.backends.api import get_backend
+from comparative_benchmark.engine.session import Limits
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.maintenance.artifacts.exporters import (
     exports,
     generation,
     kinds,
-    recorded,
     selection,
 )
-from comparative_benchmark.artifacts.exporters.export_settings import ExportSettings
-from comparative_benchmark.artifacts.exporters.kinds import Kind
-from comparative_benchmark.artifacts.exporters.outcomes import Ending, MadeFile, refused
-from comparative_benchmark.backends.api import get_backend
-from comparative_benchmark.runs.session import Limits
-from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.maintenance.artifacts.exporters.kinds import Kind
+from comparative_benchmark.maintenance.artifacts.exporters.outcomes import (
+    Ending,
+    ExportSettings,
+    MadeFile,
+    refused,
+)
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.comparative_suite import catalog
@@ -353,13 +356,13 @@ def test_what_was_proved_is_recorded_and_derived(subject, tmp_path, monkeypatch)
             if ending is Ending.OK:
                 outcome = attrs.evolve(outcome, ending=ending, files=(file,))
             outcomes.append(outcome)
-        return recorded.entry(model, generation.manifest_of(model.name, outcomes))
+        return selection.entry(model, generation.manifest_of(model.name, outcomes))
 
     first = manifest(stablehlo_mlir=Ending.OK, tflite_int8=Ending.FAILED, inputs=Ending.OK)
-    recorded.update(path, {model.name: first})
-    recorded.update(path, {model.name: manifest(linalg_mlir=Ending.OK, onnx=Ending.FAILED)})
+    selection.update(path, {model.name: first})
+    selection.update(path, {model.name: manifest(linalg_mlir=Ending.OK, onnx=Ending.FAILED)})
     content = path.read_bytes()
-    recorded.update(path, {model.name: first})
+    selection.update(path, {model.name: first})
     assert path.read_bytes() == content
     entry = json.loads(content)["models"][model.name]
     assert entry["types"] == ["linalg_mlir", "stablehlo_mlir"]
@@ -373,5 +376,5 @@ def test_what_was_proved_is_recorded_and_derived(subject, tmp_path, monkeypatch)
     assert derived({**model.model_parameters, "data_type": "bf16"}) == ()
     assert derived({**model.model_parameters, "max_new_tokens": 4}) == ()
     # Another model of the kind exports to less: it counts.
-    recorded.update(path, {"OTHER": {**entry, "types": ["linalg_mlir"]}})
+    selection.update(path, {"OTHER": {**entry, "types": ["linalg_mlir"]}})
     assert [kind.value for kind in derived(model.model_parameters)] == ["linalg_mlir"]

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from comparative_benchmark.artifacts import generate, options
-from comparative_benchmark.artifacts.exporters import selection
 from comparative_benchmark.backends.api import get_backend
+from comparative_benchmark.maintenance.artifacts import generate, options
+from comparative_benchmark.maintenance.artifacts.exporters import selection
 from comparative_benchmark.terminal.options import Parser, UsageError
 from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.artifacts.publish import publish

@@ -8,11 +8,11 @@ from report_support import document, metrics, read, record
 from results_support import decoded
 from test_headlines import page_headline, table
 
-from comparative_benchmark.report.summary import summarize
+from comparative_benchmark.analysis.stats.analysis import Verdict
+from comparative_benchmark.reporting.report.summary import summarize
 from comparative_benchmark.results.case import cases_of
-from comparative_benchmark.results.compare import compare_to_baseline
-from comparative_benchmark.results.family import Family
-from comparative_benchmark.stats.analysis import Verdict
+from comparative_benchmark.results.comparing.compare import compare_to_baseline
+from comparative_benchmark.results.comparing.family import Family
 from comparative_benchmark.terminal.answers import answers
 
 EAGER = "pt_inductor:eager"

@@ -1,8 +1,8 @@
 """What is said of a race when each competitor has had one process."""
 
+from comparative_benchmark.engine.trial import first_look
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.runs.first_look import first_look
 
 
 def test_who_failed_or_gave_no_times_is_not_named(make_trial, finished):

@@ -9,7 +9,7 @@ import pytest
 from formats_support import write_results
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.history import results_files
+from comparative_benchmark.reporting.history import results_files
 
 FORMATS = ("torchbench", "oss-v3", "google-benchmark")
 

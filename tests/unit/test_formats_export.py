@@ -17,11 +17,11 @@ from asv.results import Results
 from formats_support import REVISION, own_results, validate, write_results
 from hypothesis import assume, given, settings
 
-from comparative_benchmark.formats.exported import CARRIER
-from comparative_benchmark.formats.names import EXPORTS
-from comparative_benchmark.formats.registry import exporter
-from comparative_benchmark.history import results_files
-from comparative_benchmark.history.portable import FormatError, PortableResult
+from comparative_benchmark.reporting.formats.exported import CARRIER
+from comparative_benchmark.reporting.formats.options import EXPORTS
+from comparative_benchmark.reporting.formats.registry import exporter
+from comparative_benchmark.reporting.history import results_files
+from comparative_benchmark.reporting.history.portable import FormatError, PortableResult
 
 
 @pytest.fixture(scope="module")

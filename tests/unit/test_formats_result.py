@@ -6,8 +6,13 @@ import pytest
 from formats_support import own_results, write_results
 from hypothesis import given
 
-from comparative_benchmark.history import results_files
-from comparative_benchmark.history.portable import FormatError, PortableResult, decoded, made
+from comparative_benchmark.reporting.history import results_files
+from comparative_benchmark.reporting.history.portable import (
+    FormatError,
+    PortableResult,
+    decoded,
+    made,
+)
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from comparative_benchmark.judge.plausibility import is_machine_slow
-from comparative_benchmark.worker.executor import Executor
+from comparative_benchmark.analysis.verification.plausibility import is_machine_slow
+from comparative_benchmark.engine.worker.executor import Executor
 
 
 class Fake:

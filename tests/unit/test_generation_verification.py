@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cbs_test_plugin.generator import BATCH, PROMPT, VOCABULARY, create_model
 
-from comparative_benchmark.judge.generation_verification import (
+from comparative_benchmark.analysis.verification.generation_verification import (
     verify_forced_run,
     verify_free_run,
     verify_same_run,

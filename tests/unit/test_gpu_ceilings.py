@@ -11,26 +11,26 @@ import types
 import numpy as np
 import pytest
 
-from comparative_benchmark.doctor import command, options
-from comparative_benchmark.machine import gpu_clocks
-from comparative_benchmark.machine.gpu_clocks import GpuClocks
-from comparative_benchmark.roofline import (
+from comparative_benchmark.analysis.machine import gpu_clocks
+from comparative_benchmark.analysis.machine.gpu_clocks import GpuClocks
+from comparative_benchmark.analysis.roofline import (
     _children,
     _gpu_ceilings,
     _gpu_rates,
     _gpu_timing,
     ceilings,
 )
-from comparative_benchmark.roofline._children import Answer, Budget
-from comparative_benchmark.roofline._gpu_jax import Jax
-from comparative_benchmark.roofline._gpu_library import (
+from comparative_benchmark.analysis.roofline._children import Answer, Budget
+from comparative_benchmark.analysis.roofline._gpu_jax import Jax
+from comparative_benchmark.analysis.roofline._gpu_library import (
     NoDeviceError,
     Product,
     UnmeasurableError,
     is_out_of_memory,
 )
-from comparative_benchmark.roofline._gpu_timing import clocks_of_first, time_calls
-from comparative_benchmark.roofline._gpu_torch import Torch
+from comparative_benchmark.analysis.roofline._gpu_timing import clocks_of_first, time_calls
+from comparative_benchmark.analysis.roofline._gpu_torch import Torch
+from comparative_benchmark.maintenance.doctor import command, options
 
 H100 = "NVIDIA H100 80GB HBM3"
 TINY = (16, 32, 64, 128)

@@ -5,9 +5,9 @@ import os
 import pytest
 from nvml_double import Gpu, Nvml
 
-from comparative_benchmark.doctor import checks
-from comparative_benchmark.machine import conditions, gpu_clocks, nvml
-from comparative_benchmark.machine.gpu_clocks import GpuClocks
+from comparative_benchmark.analysis.machine import conditions, gpu_clocks, nvml
+from comparative_benchmark.analysis.machine.gpu_clocks import GpuClocks
+from comparative_benchmark.maintenance.doctor import checks
 
 GIB = 1 << 30
 ME = os.getpid()

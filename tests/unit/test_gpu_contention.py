@@ -5,10 +5,15 @@ import json
 import attrs
 import pytest
 
-from comparative_benchmark.machine.gpu_clocks import UNKNOWN, GpuClocks
-from comparative_benchmark.machine.gpu_contention import Ends, of_block, of_blocks, why_void
+from comparative_benchmark.analysis.machine.gpu_clocks import UNKNOWN, GpuClocks
+from comparative_benchmark.analysis.machine.gpu_contention import (
+    Ends,
+    of_block,
+    of_blocks,
+    why_void,
+)
 from comparative_benchmark.results.codec import converted
-from comparative_benchmark.results.contention import contention_of, sound_and_void
+from comparative_benchmark.results.outcome import contention_of, sound_and_void
 from comparative_benchmark.results.record import Block
 
 QUIET = GpuClocks(index=0, sm_mhz=1980, held_back_by=(), used=True, foreign_pids=())

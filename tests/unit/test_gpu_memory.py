@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import attrs
 import pytest
 
-from comparative_benchmark.machine import gpu_clocks
-from comparative_benchmark.machine.gpu_clocks import UNKNOWN
-from comparative_benchmark.machine.gpu_memory import GpuMemory
-from comparative_benchmark.runs import race
-from comparative_benchmark.runs.race import Race
-from comparative_benchmark.runs.settings import RunSettings
-from comparative_benchmark.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.machine import gpu_clocks
+from comparative_benchmark.analysis.machine.gpu_clocks import UNKNOWN
+from comparative_benchmark.analysis.machine.gpu_memory import GpuMemory
+from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.engine import race
+from comparative_benchmark.engine.race import Race
+from comparative_benchmark.engine.settings import RunSettings
 from openxla.benchmark.devices import HOST_CPU, HOST_GPU
 
 GPU = attrs.evolve(UNKNOWN, used=True, memory_used_bytes=0, memory_total_bytes=80)

@@ -9,19 +9,19 @@ from report_support import document, metrics, read, record
 from results_support import decoded
 from test_userbenchmark_signals import latencies, two_nights  # noqa: F401
 
-from comparative_benchmark.history.output import print_records
-from comparative_benchmark.report import markdown, page, wording
-from comparative_benchmark.report.summary import summarize
+from comparative_benchmark.analysis.stats.analysis import MIN_PROCESSES, Interval
+from comparative_benchmark.interop.userbenchmarks import evidence
+from comparative_benchmark.reporting.history.output import print_records
+from comparative_benchmark.reporting.report import markdown, page, wording
+from comparative_benchmark.reporting.report.summary import summarize
 from comparative_benchmark.results.case import cases_of
-from comparative_benchmark.results.compare import (
+from comparative_benchmark.results.comparing.compare import (
     compare_documents,
     compare_to_baseline,
     summarize_comparisons,
 )
-from comparative_benchmark.stats.analysis import MIN_PROCESSES, Interval
 from comparative_benchmark.terminal.compare_views import as_markdown, summary_line
 from comparative_benchmark.terminal.console import Console
-from comparative_benchmark.userbenchmarks import evidence
 
 EAGER, XLA, IREE = "pt_inductor:eager", "jax_xla:xla", "iree:llvm-cpu"
 # Scale of the latency, and processes of each side.

@@ -12,11 +12,13 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from test_history_rows import noisy_nights, row
 
-from comparative_benchmark.history import database as module
-from comparative_benchmark.history import writing
-from comparative_benchmark.history.database import (
+from comparative_benchmark.reporting.history import database as module
+from comparative_benchmark.reporting.history import writing
+from comparative_benchmark.reporting.history.database import (
     HEAD,
+    METADATA,
     MIGRATIONS,
+    RESULTS,
     VERSION_TABLE,
     Database,
     HistoryError,
@@ -24,9 +26,8 @@ from comparative_benchmark.history.database import (
     default_location,
     upgrade,
 )
-from comparative_benchmark.history.queries import Filter, rows
-from comparative_benchmark.history.tables import METADATA, RESULTS
-from comparative_benchmark.history.writing import Writer, Written
+from comparative_benchmark.reporting.history.queries import Filter, rows
+from comparative_benchmark.reporting.history.writing import Writer, Written
 
 NIGHTS = 40
 

@@ -16,12 +16,12 @@ from test_history_queries import FILTERS, VARIED
 from test_history_regressions import BAD, planted
 from test_history_rows import noisy_nights, row
 
-from comparative_benchmark.history import database as module
-from comparative_benchmark.history import queries
-from comparative_benchmark.history.database import Database, HistoryError
-from comparative_benchmark.history.queries import Filter
-from comparative_benchmark.history.regressions import look
-from comparative_benchmark.history.writing import Writer, Written
+from comparative_benchmark.reporting.history import database as module
+from comparative_benchmark.reporting.history import queries
+from comparative_benchmark.reporting.history.database import Database, HistoryError
+from comparative_benchmark.reporting.history.queries import Filter
+from comparative_benchmark.reporting.history.regressions import look
+from comparative_benchmark.reporting.history.writing import Writer, Written
 
 pytest.importorskip("psycopg")
 # SQLite has the same tests in the default tier.

@@ -10,12 +10,12 @@ import pytest
 from test_history_rows import NOISE, night, noisy_nights, row
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.history import issue
-from comparative_benchmark.history.database import Database
-from comparative_benchmark.history.findings import Kind
-from comparative_benchmark.history.queries import Filter
-from comparative_benchmark.history.regressions import Settings, look
-from comparative_benchmark.history.writing import Writer
+from comparative_benchmark.reporting.history import issue
+from comparative_benchmark.reporting.history.database import Database
+from comparative_benchmark.reporting.history.findings import Kind
+from comparative_benchmark.reporting.history.queries import Filter
+from comparative_benchmark.reporting.history.regressions import Settings, look
+from comparative_benchmark.reporting.history.writing import Writer
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from comparative_benchmark.history.rows import DIMENSIONS, Row, RowError
+from comparative_benchmark.reporting.history.rows import DIMENSIONS, Row, RowError
 
 START = datetime.datetime(2026, 10, 1, 2, 30, tzinfo=datetime.UTC)
 NOISE = 0.01

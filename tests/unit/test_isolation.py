@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from cbs_test_plugin import BACKEND
 
-from comparative_benchmark.runs.hidden import Hidden
-from comparative_benchmark.runs.messages import Called
-from comparative_benchmark.runs.published_program import Program
-from comparative_benchmark.runs.session_pool import SessionPool
-from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.engine.messages import Called
+from comparative_benchmark.engine.session import Hidden, Program
+from comparative_benchmark.engine.session_pool import SessionPool
+from comparative_benchmark.engine.settings import RunSettings
 from openxla.benchmark.artifacts.cache import Cache
 from openxla.benchmark.devices import HOST_CPU
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
@@ -22,7 +21,7 @@ from openxla.benchmark.root import ROOT_DIR_VARIABLE
 def hidden(folders, then="", before=""):
     """Returns the lines that a process prints: why nothing is hidden, then what `then` prints."""
     code = (
-        "import json, os, sys\nfrom comparative_benchmark.worker import isolation\n"
+        "import json, os, sys\nfrom comparative_benchmark.engine.worker import isolation\n"
         f"{before}\nprint(isolation.hide(json.loads(sys.argv[1])), flush=True)\n{then}"
     )
     ran = subprocess.run(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from comparative_benchmark.stats.analysis import (
+from comparative_benchmark.analysis.stats.analysis import (
     FAMILY_ERROR,
     LogRatio,
     Verdict,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from comparative_benchmark.terminal.markdown_text import escaped, row
+from comparative_benchmark.terminal.screen import escaped, row
 
 
 @pytest.mark.parametrize(

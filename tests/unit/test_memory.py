@@ -4,12 +4,12 @@ import os
 import subprocess
 import sys
 
-from comparative_benchmark.machine import memory
+from comparative_benchmark.analysis.machine import other_processes
 
 
 def test_the_default_limit_is_at_least_the_reserve_and_less_than_the_machine():
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    assert 2**30 <= memory.default_limit_bytes() < total
+    assert 2**30 <= other_processes.default_limit_bytes() < total
 
 
 def test_resident_memory_counts_descendants_and_is_zero_for_a_process_that_is_gone():
@@ -19,9 +19,9 @@ def test_resident_memory_counts_descendants_and_is_zero_for_a_process_that_is_go
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout.readline()  # the child has its memory
-        assert memory.resident_bytes(process.pid) > 100 << 20
+        assert other_processes.resident_bytes(process.pid) > 100 << 20
         process.communicate(b"\n", timeout=20)
-    assert memory.resident_bytes(process.pid) == 0
+    assert other_processes.resident_bytes(process.pid) == 0
 
 
 def test_only_marked_processes_are_killed():
@@ -38,7 +38,7 @@ def test_only_marked_processes_are_killed():
         # Both have started their programs, so their environments are in place.
         assert marked.stdout.readline()
         assert other.stdout.readline()
-        memory.kill_marked("CBS_UNIT_TEST_MARK", "a1b2")
+        other_processes.kill_marked("CBS_UNIT_TEST_MARK", "a1b2")
         assert marked.wait(timeout=20) == -9
         assert other.poll() is None
         other.communicate(b"\n", timeout=20)

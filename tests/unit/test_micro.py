@@ -12,19 +12,24 @@ import numpy as np
 import pytest
 from tests_support import documented_plugin, python_path
 
+from comparative_benchmark.analysis.stats.analysis import Interval, Verdict
 from comparative_benchmark.api import run_command
 from comparative_benchmark.backends import api
 from comparative_benchmark.cli.command import main
-from comparative_benchmark.micro import shapes, summary
-from comparative_benchmark.micro.estimate import estimate, needed_bytes, size_bytes, why_too_large
+from comparative_benchmark.engine import runner
+from comparative_benchmark.engine.session import Limits
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.trial import Trial, parse_competitors
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.comparison import Comparison, Fate
+from comparative_benchmark.results.comparing.comparison import Comparison, Fate
 from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.runs import runner
-from comparative_benchmark.runs.session import Limits
-from comparative_benchmark.runs.settings import RunSettings
-from comparative_benchmark.runs.trial import Trial, parse_competitors
-from comparative_benchmark.stats.analysis import Interval, Verdict
+from comparative_benchmark.studies.micro import shapes, sweep
+from comparative_benchmark.studies.micro.estimate import (
+    estimate,
+    needed_bytes,
+    size_bytes,
+    why_too_large,
+)
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark import devices, operators
@@ -455,8 +460,8 @@ def test_a_sweep_says_who_loses_where(monkeypatch):
         _compared("d", Verdict.FASTER, 0.5),
         _compared("a", Verdict.UNCLEAR, 1.0, "jax_xla:xla"),
     ]
-    monkeypatch.setattr(summary, "compare_to_baseline", lambda *_: found)
-    iree, xla = summary.by_competitor([], "pt_inductor:eager")
+    monkeypatch.setattr(sweep, "compare_to_baseline", lambda *_: found)
+    iree, xla = sweep.by_competitor([], "pt_inductor:eager")
     assert iree == (
         "iree:llvm-cpu (jax) against pt_inductor:eager: faster on 1, slower on 2 of 4 shapes; "
         "worst 4.00 x (3.90-4.10) at a; best 0.50 x (0.40-0.60) at d"
@@ -464,4 +469,4 @@ def test_a_sweep_says_who_loses_where(monkeypatch):
     assert xla == (
         "jax_xla:xla (jax) against pt_inductor:eager: faster on 0, slower on 0 of 1 shapes"
     )
-    assert list(summary.by_competitor([], None)) == []
+    assert list(sweep.by_competitor([], None)) == []

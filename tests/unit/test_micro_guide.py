@@ -15,13 +15,13 @@ import pytest
 from formats_support import validate
 from msgspec import UNSET
 
+from comparative_benchmark.analysis.machine import nvml
 from comparative_benchmark.cli.command import main
-from comparative_benchmark.machine import nvml
-from comparative_benchmark.micro import guide
-from comparative_benchmark.micro.config import read
+from comparative_benchmark.engine import runner
+from comparative_benchmark.engine.trial import parse_competitors
 from comparative_benchmark.results.record import Contention, Process, ProfileRecord, Status
-from comparative_benchmark.runs import runner
-from comparative_benchmark.runs.trial import parse_competitors
+from comparative_benchmark.studies.micro import guide
+from comparative_benchmark.studies.micro.config import read
 from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.operators import guide_functions
 

@@ -11,10 +11,10 @@ import pytest
 
 from comparative_benchmark.backends import missing_packages
 from comparative_benchmark.backends.missing_packages import lack_of, requirements_beside
+from comparative_benchmark.engine import preparation
+from comparative_benchmark.engine.session import SessionEnded
+from comparative_benchmark.engine.worker.contributed_model import why_unsupported
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.runs import preparation
-from comparative_benchmark.runs.session import SessionEnded
-from comparative_benchmark.worker.contributed_model import why_unsupported
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.models.trees import IN_TREE, Tree
 
@@ -49,7 +49,7 @@ def test_what_is_missing_is_named(program, words):
     "program",
     [
         "from openxla.benchmark import cbs_gone",
-        "from comparative_benchmark.worker import cbs_gone",
+        "from comparative_benchmark.engine.worker import cbs_gone",
         "raise ImportError('no name')",
         "(1).cbs_gone",
         "import types; types.ModuleType('made_here').cbs_gone",
@@ -126,7 +126,9 @@ def test_a_model_of_another_checkout_is_excused_by_what_it_lacks(tree, program, 
 def test_an_error_outside_the_checkout_is_none_of_its_model(tree):
     parameters = tree("")
     assert why_unsupported(_raised("import cbs_gone"), IN_TREE, parameters) is None
-    assert why_unsupported(_raised("import cbs_gone"), "openxla.benchmark.brought.x", {}) is None
+    assert (
+        why_unsupported(_raised("import cbs_gone"), "openxla.benchmark.user_models.x", {}) is None
+    )
     assert why_unsupported(_raised("import cbs_gone"), "", {}) is None
 
 

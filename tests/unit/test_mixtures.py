@@ -5,7 +5,7 @@ import pytest
 from results_support import completed, metrics, record
 
 from comparative_benchmark.results.case import cases_of
-from comparative_benchmark.results.mixtures import mixture_remarks
+from comparative_benchmark.results.comparing.compare_remarks import mixture_remarks
 
 
 def cases(*records):

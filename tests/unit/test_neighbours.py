@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from comparative_benchmark.worker import neighbours
+from comparative_benchmark.engine.worker import neighbours
 
 REFERENCE = f"{__name__}:compute"
 INPUTS = [np.linspace(0, 1, 40, dtype=np.float32).reshape(4, 10)]

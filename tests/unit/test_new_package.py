@@ -13,9 +13,9 @@ import pytest
 from documents_support import ROOT, blocks
 from tests_support import python_path
 
+from comparative_benchmark.backends.recipes import table
 from comparative_benchmark.cli.command import main
-from comparative_benchmark.onboarding import new_package
-from comparative_benchmark.recipes import table
+from comparative_benchmark.maintenance.onboarding import new_package
 
 GUIDES = ROOT / "docs" / "guides" / "extend"
 # Of each kind: the name in the guide, the guide, and the place of its file in the suite. There,

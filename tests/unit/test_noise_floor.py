@@ -11,19 +11,19 @@ from results_support import completed
 from test_compare import HOST, document
 from test_compare_unchanged import compiled
 
-from comparative_benchmark.doctor import command, options
-from comparative_benchmark.results import noise_floor as module
+from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.engine import runner
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.maintenance.doctor import command, options
 from comparative_benchmark.results.codec import plain
-from comparative_benchmark.results.noise_floor import (
+from comparative_benchmark.results.comparing import noise_floor as module
+from comparative_benchmark.results.comparing.noise_floor import (
     Noise,
     NoiseFloorError,
     floor_text,
     load_noise_floor,
     save_noise_floor,
 )
-from comparative_benchmark.runs import runner
-from comparative_benchmark.runs.settings import RunSettings
-from comparative_benchmark.stats.sampling_rule import SamplingRule
 from openxla.benchmark.devices import HOST_CPU
 
 pytestmark = pytest.mark.slow

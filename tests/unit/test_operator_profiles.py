@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparative_benchmark.backends import hlo_operators, operator_profile
-from comparative_benchmark.backends.operator_profile import Operator, own_times
-from comparative_benchmark.backends.profiles import read_trace
+from comparative_benchmark.backends import operator_profile
+from comparative_benchmark.backends.operator_profile import Operator, own_times, read_trace
 from comparative_benchmark.iree import operators as iree
 from comparative_benchmark.onnxruntime import operators as onnxruntime
-from comparative_benchmark.openvino import operators as openvino
+from comparative_benchmark.openvino import profiler as openvino
 from comparative_benchmark.pt_inductor import operators as pytorch
-from comparative_benchmark.results import kept_profiles
-from comparative_benchmark.results.operator_kinds import kind_of
+from comparative_benchmark.results import published
+from comparative_benchmark.results.insights.explanations import kind_of
 from comparative_benchmark.tf_xla import operators as tensorflow
 
 RECORDED = Path(__file__).parents[1] / "data" / "operator_profiles"
@@ -59,7 +58,7 @@ def test_times_add_up_to_when_anything_ran(cut):
 def test_xla_operators_do_what_is_fused_into_them():
     hlo = (RECORDED / "xla.hlo.txt").read_text()
     events = read_trace(RECORDED / "xla.trace.json")
-    profile = hlo_operators.profile_of(events, hlo, **STACK, iterations=2)
+    profile = operator_profile.profile_of(events, hlo, **STACK, iterations=2)
     found = by_name(profile)
     assert len(found) == 6
     product = found["ynn_fusion.23"]
@@ -79,7 +78,7 @@ def test_xla_operators_do_what_is_fused_into_them():
 
 def test_a_program_of_which_xla_tells_no_times_is_listed():
     hlo = (RECORDED / "xla.hlo.txt").read_text()
-    profile = hlo_operators.profile_of([], hlo, **STACK, iterations=2)
+    profile = operator_profile.profile_of([], hlo, **STACK, iterations=2)
     assert profile.us is None
     assert by_name(profile)["ynn_fusion.23"].flops
     assert "told no operators" in profile.remarks[0]
@@ -235,7 +234,7 @@ def test_a_file_that_is_no_profile_is_refused(tmp_path, content):
     path = tmp_path / operator_profile.FILE
     path.write_bytes(content)
     with pytest.raises(ValueError):
-        kept_profiles.read(path)
+        published.read(path)
 
 
 def test_a_profile_is_read_as_it_was_written(tmp_path):
@@ -243,4 +242,4 @@ def test_a_profile_is_read_as_it_was_written(tmp_path):
     profile = operator_profile.OperatorProfile(
         stack="s", iterations=3, operators=operators, breaks=("a",)
     )
-    assert kept_profiles.read(operator_profile.write(profile, tmp_path)) == profile
+    assert published.read(operator_profile.write(profile, tmp_path)) == profile

@@ -6,11 +6,16 @@ import attrs
 import numpy as np
 import pytest
 
-from comparative_benchmark.backends.api import BackendContext, BackendFacts, UnsupportedError
-from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
+from comparative_benchmark.backends.api import (
+    ALLOCATED_ONLY,
+    BackendContext,
+    BackendFacts,
+    OutputRule,
+    UnsupportedError,
+)
 from comparative_benchmark.backends.resident_backend import ResidentBackend
-from comparative_benchmark.worker import sampling
-from comparative_benchmark.worker.executor import Executor
+from comparative_benchmark.engine.worker import sampling
+from comparative_benchmark.engine.worker.executor import Executor
 from openxla.benchmark.devices import HOST_CPU
 
 RUN, ALLOCATE, FREE, POISON, TAKE = 5_000_000, 1_000_000, 10**12, 10**13, 10**14

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from comparative_benchmark.parity.drift import Trace, compare, difference
+from comparative_benchmark.studies.parity.drift import Trace, compare, difference
 from openxla.benchmark.artifacts import arrays
 
 NAMES = ["embeddings", "layer.0.dense", "layer.0.norm", "layer.1.dense", "layer.1.norm", "head"]

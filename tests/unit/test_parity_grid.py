@@ -4,8 +4,8 @@ import attrs
 import pytest
 
 from comparative_benchmark.backends import api as backend_api
-from comparative_benchmark.parity import grid
-from comparative_benchmark.runs.trial import installed_competitors, parse_competitors
+from comparative_benchmark.engine.trial import installed_competitors, parse_competitors
+from comparative_benchmark.studies.parity import grid
 from openxla.benchmark import devices, testdata
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, Model, ModelFrameworkType

@@ -3,9 +3,9 @@
 import attrs
 import pytest
 
-from comparative_benchmark.parity import lanes
-from comparative_benchmark.runs.session import Limits
-from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.engine.session import Limits
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.studies.parity import lanes
 from openxla.benchmark import devices
 
 GIB = 2**30

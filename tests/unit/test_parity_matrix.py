@@ -7,11 +7,11 @@ import json
 import pytest
 from rich.console import Console
 
-from comparative_benchmark.parity import command, matrix
-from comparative_benchmark.parity.cell_result import CellResult
-from comparative_benchmark.parity.document import ParityFile, ParityFileError
 from comparative_benchmark.results.expected_failures import Ending, ExpectedFailure, judge
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.studies.parity import command, matrix
+from comparative_benchmark.studies.parity.cell_result import CellResult
+from comparative_benchmark.studies.parity.document import ParityFile, ParityFileError
 
 LABELS = ("bert-tiny-fp32-1x32xi32", "resnet-tiny-fp32-1x3x32x32xf32")
 COMPETITORS = ("jax_xla:xla", "iree:llvm-cpu-data-tiling")

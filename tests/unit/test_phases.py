@@ -2,7 +2,7 @@
 
 import pytest
 
-from comparative_benchmark.worker.phases import (
+from comparative_benchmark.engine.worker.phases import (
     PhaseClock,
     forget_peak_memory,
     give_back_memory,

@@ -10,11 +10,11 @@ import pytest
 from report_support import document, metrics, read, record
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.report import payload
-from comparative_benchmark.report.ratios import judge
-from comparative_benchmark.report.summary import summarize
-from comparative_benchmark.results import fewer_bits, over_shapes
-from comparative_benchmark.results.comparison import Verdict
+from comparative_benchmark.reporting.report import payload
+from comparative_benchmark.reporting.report.standings import judge
+from comparative_benchmark.reporting.report.summary import summarize
+from comparative_benchmark.results.comparing.comparison import Verdict
+from comparative_benchmark.results.insights import fewer_bits, over_shapes
 from comparative_benchmark.terminal.tables import problem
 
 pytestmark = pytest.mark.slow

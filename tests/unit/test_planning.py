@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from comparative_benchmark.stats.analysis import SampleError, ratio_quantile
-from comparative_benchmark.stats.planning import (
+from comparative_benchmark.analysis.stats.analysis import SampleError, ratio_quantile
+from comparative_benchmark.analysis.stats.planning import (
     CLOSE_PROCESSES,
     decidable_effect,
     outlook,
@@ -19,7 +19,7 @@ from comparative_benchmark.stats.planning import (
     sd_of_noise_floor,
     widest_sd_for_precision,
 )
-from comparative_benchmark.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
 
 RULE = SamplingRule()
 

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from comparative_benchmark.judge.plausibility import (
+from comparative_benchmark.analysis.verification.plausibility import (
     TimedBlock,
     clock_problem,
     enough_ms,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparative_benchmark.worker.protocol import (
+from comparative_benchmark.engine.worker.protocol import (
     MAX_MESSAGE_BYTES,
     Decoder,
     ProtocolError,

@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from openxla.benchmark.brought.pt2_archive import (
+from openxla.benchmark.user_models.programs.pt2_archive import (
     NotAnArchiveError,
     code_in,
     is_expression,

@@ -8,10 +8,10 @@ from artifact_support import artifact_file
 
 from comparative_benchmark.backends import api as backend_api
 from comparative_benchmark.backends.api import backends
-from comparative_benchmark.runs import programs
-from comparative_benchmark.runs.environments import Environment
-from comparative_benchmark.runs.session import SessionEnded
-from comparative_benchmark.runs.trial import parse_competitors
+from comparative_benchmark.engine import fetching
+from comparative_benchmark.engine.environments import Environment
+from comparative_benchmark.engine.session import SessionEnded
+from comparative_benchmark.engine.trial import parse_competitors
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts.fetch import FetchedModel
 from openxla.benchmark.artifacts.manifest import Manifest
@@ -86,7 +86,7 @@ def trial(make_trial):
     ],
 )
 def test_programs_are_for_the_accelerator_of_their_compiler(trial, name, device, types):
-    assert programs.types_for(trial(name, device)) == types
+    assert fetching.types_for(trial(name, device)) == types
 
 
 def fetched(*kinds):
@@ -100,7 +100,7 @@ def fetched(*kinds):
 
 
 def test_a_program_for_a_gpu_comes_with_its_weights(trial):
-    found = programs.program_of(
+    found = fetching.program_of(
         trial("iree:cuda", devices.HOST_GPU), fetched("vmfb_cuda", "irpa", "inputs"), "file:///x"
     )
     assert set(found.files) == {"vmfb_cuda", "irpa"}
@@ -116,4 +116,4 @@ def test_a_program_for_a_gpu_comes_with_its_weights(trial):
 )
 def test_a_program_that_there_is_not_is_told(trial, name, device, said):
     with pytest.raises(SessionEnded, match=said):
-        programs.program_of(trial(name, device), fetched("irpa"), "file:///x")
+        fetching.program_of(trial(name, device), fetched("irpa"), "file:///x")

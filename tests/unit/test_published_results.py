@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from comparative_benchmark.cli.command import parse
-from comparative_benchmark.runs.trial import parse_competitors
+from comparative_benchmark.engine.trial import parse_competitors
 from openxla.benchmark.comparative_suite import catalog
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from comparative_benchmark.judge import quantized_verification as quantized
-from comparative_benchmark.judge.verification import verify
-from comparative_benchmark.report import ratios
-from comparative_benchmark.report.inputs import ReportCase
-from comparative_benchmark.report.standings import contests
+from comparative_benchmark.analysis.stats.analysis import Verdict
+from comparative_benchmark.analysis.verification import error_limits as quantized
+from comparative_benchmark.analysis.verification.verification import verify
+from comparative_benchmark.engine.recording import to_result
+from comparative_benchmark.reporting.report import standings
+from comparative_benchmark.reporting.report.inputs import ReportCase
+from comparative_benchmark.reporting.report.standings import contests
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.compare import Fate, compare_to_baseline
-from comparative_benchmark.results.comparison import summarize_comparisons
-from comparative_benchmark.runs.recording import to_result
-from comparative_benchmark.stats.analysis import Verdict
+from comparative_benchmark.results.comparing.compare import Fate, compare_to_baseline
+from comparative_benchmark.results.comparing.comparison import summarize_comparisons
 from comparative_benchmark.terminal.tables import results_table
 
 RNG = np.random.default_rng(11)
@@ -197,7 +197,7 @@ def test_a_stack_is_compared_with_itself_in_fewer_bits_and_ranked_with_nobody(ma
     assert (other.competitor, other.arithmetic) == ("jax_xla:xla", "")
     assert summarize_comparisons([own, other]).passed == 1
     reported = [ReportCase(result=case.result) for case in cases]
-    (contest,) = contests(ratios.judge(reported, "tflite:native", processes=1))
+    (contest,) = contests(standings.judge(reported, "tflite:native", processes=1))
     assert [standing.competitor for standing in contest.ranked] == ["jax_xla:xla"]
     # The other way round it is no recipe's gain: coarser first.
     assert compare_to_baseline(cases[:2], "tflite:int8")[0].fate is Fate.INCOMPARABLE

@@ -7,14 +7,14 @@ import sys
 import attrs
 import pytest
 
-from comparative_benchmark.machine import conditions, others
+from comparative_benchmark.analysis.machine import conditions, other_processes
 from comparative_benchmark.terminal.quiet_machine import wait_for_quiet
 
 
 def observed(share, busiest=()):
     before = conditions.take()
     found = conditions.between(before, conditions.take(), own_cpu_ms=1.0, wall_ms=1.0, threads=1)
-    return others.Observed(
+    return other_processes.Observed(
         conditions=attrs.evolve(found, foreign_cpu_share=share), busiest=tuple(busiest)
     )
 
@@ -65,7 +65,7 @@ def test_a_process_that_spins_is_seen():
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as spinning:
         try:
             os.sched_setaffinity(spinning.pid, {min(os.sched_getaffinity(0))})
-            seen = others.observe()
+            seen = other_processes.observe()
         finally:
             spinning.kill()
     assert seen.conditions.foreign_cpu_share > 0.1

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from comparative_benchmark.judge.quantized_verification import MIN_SQNR, sqnr_db
-from comparative_benchmark.judge.verification import relative_rmse, verify
-from comparative_benchmark.recipes.rounding import Grid, Rounding
-from comparative_benchmark.runs.recipe_noise import MARGIN_DB, RecipeNoise
+from comparative_benchmark.analysis.verification.error_limits import MIN_SQNR, sqnr_db
+from comparative_benchmark.analysis.verification.verification import relative_rmse, verify
+from comparative_benchmark.backends.recipes.rounding import Grid, Rounding
+from comparative_benchmark.engine.trial import MARGIN_DB, RecipeNoise
 from openxla.benchmark.artifacts.workload_store import Due
 
 ROUNDING = Rounding(weights=Grid("int8"))

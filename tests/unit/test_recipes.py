@@ -6,11 +6,11 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from comparative_benchmark import recipes
+from comparative_benchmark.backends import recipes
 from comparative_benchmark.backends.api import UnknownBackendError
-from comparative_benchmark.recipes import RecipeError, libraries
-from comparative_benchmark.recipes.table import RECIPES
-from comparative_benchmark.runs.trial import Trial, parse_competitors
+from comparative_benchmark.backends.recipes import RecipeError, libraries
+from comparative_benchmark.backends.recipes.table import RECIPES
+from comparative_benchmark.engine.trial import Trial, parse_competitors
 from openxla.benchmark import devices, plugins
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.workloads import workload_of
@@ -53,14 +53,14 @@ def test_built_in_recipes_need_no_entry_points(registered):
 
 
 def test_entry_points_of_an_older_installation_are_skipped(registered, capsys):
-    old = "comparative_benchmark.recipes.int8wo:RECIPE"
+    old = "comparative_benchmark.backends.recipes.int8wo:RECIPE"
     assert registered(("int8wo", old), ("int8wo-old", old)) == BUILT_IN
     assert capsys.readouterr().err == ""
 
 
 def test_a_package_adds_recipes_but_replaces_none(registered, tmp_path, monkeypatch):
     (tmp_path / "further_recipes.py").write_text(
-        "from comparative_benchmark.recipes import Recipe\n"
+        "from comparative_benchmark.backends.recipes import Recipe\n"
         "RECIPE = Recipe(name='mine', description='', min_sqnr_db=lambda values: 5.0,\n"
         "                by_backend={'jax_xla': f'{__name__}:settings'})\n"
         "def settings(): return {'weight_qtype': 'int8'}\n"
@@ -78,7 +78,7 @@ def test_a_package_adds_recipes_but_replaces_none(registered, tmp_path, monkeypa
 
 def test_the_table_imports_no_framework():
     program = (
-        "import sys, comparative_benchmark.recipes.table\n"
+        "import sys, comparative_benchmark.backends.recipes.table\n"
         "frameworks = {'torch', 'torchao', 'jax', 'qwix', 'openvino', 'nncf', 'onnxruntime'}\n"
         "print(sorted(frameworks & set(sys.modules)))"
     )

@@ -6,10 +6,10 @@ import pytest
 from results_support import completed
 
 from comparative_benchmark.api import recorded_trials
+from comparative_benchmark.engine.recording import to_result
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.codec import converted, plain
 from comparative_benchmark.results.record import Definition, Status
-from comparative_benchmark.runs.recording import to_result
 from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.artifacts import user_inputs
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from comparative_benchmark.engine.recording import to_result
 from comparative_benchmark.results import codec
 from comparative_benchmark.results.record import Phase, Program, Result, Status
-from comparative_benchmark.runs.recording import to_result
 
 OPENXLA_DEFINITION = {
     "benchmark_name": "models/BERT_TINY_FP32_JAX_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT",

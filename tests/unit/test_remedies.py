@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark.backends import remedies
+from comparative_benchmark.backends import missing_packages
 from comparative_benchmark.backends.api import UnknownBackendError, backends, get_backend
 from openxla.benchmark import extras
 
@@ -38,10 +38,10 @@ def test_no_extra_has_a_name_that_pip_before_23_3_does_not_know():
 
 
 def test_an_installed_package_is_not_told_to_look_into_a_checkout(monkeypatch):
-    monkeypatch.setattr(remedies, "checkout", lambda: None)
+    monkeypatch.setattr(missing_packages, "checkout", lambda: None)
     monkeypatch.setattr(extras, "checkout", lambda: None)
     monkeypatch.setattr(extras, "_recorded", lambda: None)
-    assert remedies.setup_script("jax_xla") is None
+    assert missing_packages.setup_script("jax_xla") is None
     assert extras.install_command("jax-xla") == "pip install 'common-benchmark-suite[jax-xla]'"
 
 

@@ -5,9 +5,9 @@ import json
 import pytest
 from report_support import document, read, record, run, usual
 
-from comparative_benchmark.report import inputs
-from comparative_benchmark.report.inputs import ReportError
-from comparative_benchmark.report.samples import DIGITS, STEPS, dots_per_case, thin
+from comparative_benchmark.reporting.report import inputs
+from comparative_benchmark.reporting.report.columns import DIGITS, STEPS, dots_per_case, thin
+from comparative_benchmark.reporting.report.inputs import ReportError
 
 
 def write(path, value):

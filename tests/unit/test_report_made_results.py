@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from results_support import decoded
 
-from comparative_benchmark.report import inputs
+from comparative_benchmark.reporting.report import inputs
 from comparative_benchmark.results.codec import SCHEMA_FILE
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "_made_results.py"

@@ -9,14 +9,14 @@ import pytest
 from report_support import HOST, document, read, record, run, usual
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.report import markdown, trend_sources, trends
-from comparative_benchmark.report.inputs import ReportError
-from comparative_benchmark.report.summary import summarize
+from comparative_benchmark.reporting.report import markdown, trends
+from comparative_benchmark.reporting.report.inputs import ReportError
+from comparative_benchmark.reporting.report.summary import summarize
 from comparative_benchmark.results.codec import ResultsFileError
 
 pytest.importorskip("jinja2", reason="the page needs the extra `report`")
 
-from comparative_benchmark.report import page
+from comparative_benchmark.reporting.report import page
 
 pytestmark = pytest.mark.slow
 
@@ -152,7 +152,7 @@ def test_a_trend_joins_the_history_with_the_files_at_hand(tmp_path):
     older = document(record("w1", run_id="o", scale=1.2), runs=[run("o", day=1)])
     newer = document(record("w1", run_id="n"), runs=[run("n", day=2)])
     found = read(older, newer)
-    with trend_sources.open_trends([str(path)]) as source:
+    with trends.open_trends([str(path)]) as source:
         summary = summarize(found, against="jax_xla:xla", trends=source)
     (points,) = summary.trends.values()
     assert [point.value for point in points] == pytest.approx([1.4, 1.5, 1.2, 1.0], rel=0.01)
@@ -166,7 +166,7 @@ def test_older_results_are_a_history_and_no_part_of_the_report(tmp_path):
     records = [record("w1", run_id="o", scale=1.2), record("w2", run_id="o")]
     old.write_text(json.dumps(document(*records, runs=[run("o", day=1)])))
     found = read(document(record("w1", run_id="n"), runs=[run("n", day=2)]))
-    with trend_sources.open_trends([str(old)]) as source:
+    with trends.open_trends([str(old)]) as source:
         summary = summarize(found, against="jax_xla:xla", trends=source)
     assert len(summary.judged) == 1
     (points,) = summary.trends.values()
@@ -189,7 +189,7 @@ def test_trends_of_another_machine_are_not_taken(tmp_path):
     found = read(document(record("w1")))
     for names, count in (({}, 1), ({"machine": "A CPU"}, 1), ({"machine": "B"}, 0)):
         path = json_trends(tmp_path, point, **names)
-        with trend_sources.open_trends([str(path)]) as source:
+        with trends.open_trends([str(path)]) as source:
             summary = summarize(found, against="jax_xla:xla", trends=source)
         assert len(summary.trends) == count
 
@@ -218,7 +218,7 @@ def test_damaged_trends_are_refused_by_their_place(tmp_path, text, message):
     path = tmp_path / "trends.json"
     path.write_text(text)
     refused = pytest.raises((ReportError, ResultsFileError), match=message)
-    with refused, trend_sources.open_trends([str(path)]):
+    with refused, trends.open_trends([str(path)]):
         pass
 
 
@@ -319,9 +319,9 @@ def test_a_mistake_is_one_sentence(cbs, tmp_path, monkeypatch, arguments, messag
 
 def test_a_history_database_gives_trends(cbs, tmp_path):
     pytest.importorskip("sqlalchemy", reason="the history needs the extra `history`")
-    from comparative_benchmark.history import results_files
-    from comparative_benchmark.history.database import Database
-    from comparative_benchmark.history.importing import import_files
+    from comparative_benchmark.reporting.history import results_files
+    from comparative_benchmark.reporting.history.database import Database
+    from comparative_benchmark.reporting.history.writing import import_files
 
     old, new, location = tmp_path / "old.json", tmp_path / "new.json", tmp_path / "history.sqlite"
     host = {**HOST, "python": "3.11.7"}

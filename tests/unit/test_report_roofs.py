@@ -4,9 +4,9 @@ import attrs
 import pytest
 from report_support import HOST, document, read, record
 
-from comparative_benchmark.report import payload
-from comparative_benchmark.report.summary import summarize
-from comparative_benchmark.roofline.ceilings import Ceilings, Copy, Gemm, save_ceilings
+from comparative_benchmark.analysis.roofline.ceilings import Ceilings, Copy, Gemm, save_ceilings
+from comparative_benchmark.reporting.report import payload
+from comparative_benchmark.reporting.report.summary import summarize
 
 H100 = "NVIDIA H100 80GB HBM3"
 OF_CPU = Ceilings(

@@ -7,20 +7,20 @@ import pytest
 from report_support import HOST, document, metrics, read, record, run, usual
 from results_support import decoded
 
-from comparative_benchmark.report import fitness, ratios, standings
-from comparative_benchmark.report.environments import environment_diff
-from comparative_benchmark.report.inputs import ReportError
-from comparative_benchmark.report.summary import summarize
-from comparative_benchmark.results.codec import ResultsFileError
-from comparative_benchmark.results.compare import compare_to_baseline
-from comparative_benchmark.results.comparison import Comparison, Fate
-from comparative_benchmark.stats.analysis import (
+from comparative_benchmark.analysis.stats.analysis import (
     Interval,
     LogRatio,
     Verdict,
     ratio_quantile,
     verdict,
 )
+from comparative_benchmark.reporting.report import standings, summary
+from comparative_benchmark.reporting.report.details import environment_diff
+from comparative_benchmark.reporting.report.inputs import ReportError
+from comparative_benchmark.reporting.report.summary import summarize
+from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results.comparing.compare import compare_to_baseline
+from comparative_benchmark.results.comparing.comparison import Comparison, Fate
 
 pytestmark = pytest.mark.slow
 
@@ -140,7 +140,7 @@ def test_disturbed_cases_make_no_winner(disturbed, side):
 def test_ratios_are_those_of_the_tables():
     found = {
         (item.case.label, item.case.competitor): item.comparison
-        for item in ratios.judge(read(usual()).cases, EAGER)
+        for item in standings.judge(read(usual()).cases, EAGER)
     }
     for comparison in compare_to_baseline(read(usual()).cases, EAGER):
         key = (comparison.label, comparison.competitor)
@@ -152,7 +152,7 @@ def test_ratios_are_those_of_the_tables():
 
 def test_several_processes_find_the_same():
     cases = read(usual()).cases
-    assert ratios.judge(cases, EAGER, processes=2) == ratios.judge(cases, EAGER, processes=1)
+    assert standings.judge(cases, EAGER, processes=2) == standings.judge(cases, EAGER, processes=1)
 
 
 def test_machines_are_never_compared():
@@ -226,7 +226,7 @@ def test_drift_between_the_files_is_a_finding_of_the_machine(tmp_path):
 
 
 def levels(document_):
-    found = fitness.judge_machine(read(document_))
+    found = summary.judge_machine(read(document_))
     return found, {finding.level for finding in found.findings}
 
 
@@ -279,6 +279,6 @@ def test_environments_show_only_what_differs():
 
 
 def test_a_judged_result_holds_its_interval_without_a_baseline():
-    (item,) = ratios.judge(read(document(record(scale=3.0))).cases, EAGER)
+    (item,) = standings.judge(read(document(record(scale=3.0))).cases, EAGER)
     assert item.interval.estimate == pytest.approx(3.0, rel=0.01)
     assert item.comparison.ratio is None

@@ -13,10 +13,10 @@ from comparative_benchmark.api import recorded_trials
 from comparative_benchmark.backends import api
 from comparative_benchmark.backends.reproducing import Command, Exported
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.repro import command, writing
+from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.runs.session import SessionEnded
+from comparative_benchmark.studies.reproduce import command, writing
 from comparative_benchmark.terminal.options import UsageError
 
 SUITE = "cbs_test_plugin.suite"

@@ -8,8 +8,8 @@ import pytest
 from cbs_test_plugin.generator import create_model
 from repro_support import load_check
 
-from comparative_benchmark.judge.generation_verification import verify_free_run
-from comparative_benchmark.judge.verification import verify
+from comparative_benchmark.analysis.verification.generation_verification import verify_free_run
+from comparative_benchmark.analysis.verification.verification import verify
 from openxla.benchmark.artifacts import arrays
 
 SHAPE = (4, 33)

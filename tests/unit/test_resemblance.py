@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from test_compare import compare_to_baseline, metrics, record
 
-from comparative_benchmark.stats.analysis import Verdict
-from comparative_benchmark.stats.resemblance import FEWEST, resembles
+from comparative_benchmark.analysis.stats.analysis import Verdict
+from comparative_benchmark.analysis.stats.resemblance import FEWEST, resembles
 
 
 def series(random, coefficient, count=10):

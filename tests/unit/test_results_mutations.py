@@ -16,7 +16,7 @@ from results_support import content_of, plain_document
 
 import comparative_benchmark as cb
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.formats.names import EXPORTS
+from comparative_benchmark.reporting.formats.options import EXPORTS
 
 pytestmark = pytest.mark.slow
 
@@ -159,10 +159,10 @@ def quick(monkeypatch):
     """Nothing is measured, drawn or looked for: what reads the file is all that runs."""
     monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
     monkeypatch.setattr(cli, "hold_standard_streams", lambda: None)
-    monkeypatch.setattr("comparative_benchmark.doctor.command.examine", lambda _: [])
-    monkeypatch.setattr("comparative_benchmark.runs.runner.python_environment", list)
+    monkeypatch.setattr("comparative_benchmark.maintenance.doctor.command.examine", lambda _: [])
+    monkeypatch.setattr("comparative_benchmark.engine.runner.python_environment", list)
     monkeypatch.setattr(
-        "comparative_benchmark.runs.runner.Preparation.run", lambda *_: pytest.fail("measured")
+        "comparative_benchmark.engine.runner.Preparation.run", lambda *_: pytest.fail("measured")
     )
 
 

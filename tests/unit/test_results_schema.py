@@ -5,8 +5,9 @@ import json
 import jsonschema
 import pytest
 
-from comparative_benchmark.judge.verification import Verification
-from comparative_benchmark.machine.host import describe, python_environment
+from comparative_benchmark.analysis.machine.host import describe, python_environment
+from comparative_benchmark.analysis.verification.verification import Verification
+from comparative_benchmark.engine.recording import to_result
 from comparative_benchmark.results.codec import (
     SCHEMA_FILE,
     ResultsFileError,
@@ -16,7 +17,6 @@ from comparative_benchmark.results.codec import (
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import SCHEMA_VERSION, ExecutionEnvironment, Status
 from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.runs.recording import to_result
 
 EXAMPLE = "models/EXAMPLE_FP32_PT_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 

@@ -34,7 +34,7 @@ def test_the_overview_names_every_room_and_no_other():
 
 def test_the_overview_is_in_the_order_of_the_floors():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    [layers] = [c["layers"] for c in contracts["contracts"] if c["type"] == "layers"]
+    layers = next(c["layers"] for c in contracts["contracts"] if c["type"] == "layers")
     floor = {
         name.removeprefix(f"{HERE}."): number
         for number, layer in enumerate(layers)

@@ -7,19 +7,19 @@ from types import SimpleNamespace
 
 import pytest
 
+from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
 from comparative_benchmark.api import run_command
 from comparative_benchmark.api.measuring import Measured
-from comparative_benchmark.micro import guide, sweep
-from comparative_benchmark.micro.estimate import estimate
-from comparative_benchmark.micro.shapes import Shape
+from comparative_benchmark.engine import runner
+from comparative_benchmark.engine.resuming import going_on
+from comparative_benchmark.engine.runner import RunBudget
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.trial import Trial, parse_competitors
 from comparative_benchmark.results.record import Phase
 from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.runs import run_budget, runner
-from comparative_benchmark.runs.resuming import going_on
-from comparative_benchmark.runs.run_budget import RunBudget
-from comparative_benchmark.runs.settings import RunSettings
-from comparative_benchmark.runs.trial import Trial, parse_competitors
-from comparative_benchmark.stats.sampling_rule import SamplingRule
+from comparative_benchmark.studies.micro import guide, sweep
+from comparative_benchmark.studies.micro.estimate import estimate
+from comparative_benchmark.studies.micro.shapes import Shape
 from openxla.benchmark.comparative_suite.operator_cases import cases
 from openxla.benchmark.devices import HOST_CPU
 from openxla.benchmark.workloads import workload_of
@@ -184,7 +184,7 @@ def test_the_exit_code_says_that_not_all_was_measured(statuses, left_out, code, 
         (("/x/comparative_benchmark/__main__.py", "run"),
          "python -m comparative_benchmark run --resume"),
         (("benchmarks/dashboard/ci.py", "--resume"), "python benchmarks/dashboard/ci.py --resume"),
-        (("comparative_benchmark.runs", "-name", "x"), "resume=True"),
+        (("comparative_benchmark.engine", "-name", "x"), "resume=True"),
     ],
 )  # fmt: skip
 def test_the_command_that_goes_on_can_be_typed(command, told):
@@ -192,7 +192,7 @@ def test_the_command_that_goes_on_can_be_typed(command, told):
 
 
 def test_how_to_go_on_is_told_without_what_an_interrupt_may_have_left_half_imported():
-    code = "import sys; import comparative_benchmark.runs.resuming; print(*sys.modules)"
+    code = "import sys; import comparative_benchmark.engine.resuming; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"numpy", "attr"}.intersection(done.stdout.split())
 
@@ -239,7 +239,7 @@ def test_the_models_of_a_file_share_its_budget(monkeypatch, tmp_path):
 
 def test_a_short_run_has_no_outlook():
     budget = RunBudget(None)
-    assert budget.outlook(run_budget._WORTH_TELLING - 1) is None
+    assert budget.outlook(runner._WORTH_TELLING - 1) is None
 
 
 def test_what_a_shared_worker_imports_is_not_part_of_the_pace(finished):

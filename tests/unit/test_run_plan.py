@@ -2,9 +2,9 @@
 
 import pytest
 
+from comparative_benchmark.analysis.stats.sampling_rule import FixedCounts
 from comparative_benchmark.api.measuring import _outlook, plan_run, sampling
 from comparative_benchmark.cli.command import parse
-from comparative_benchmark.stats.sampling_rule import FixedCounts
 from comparative_benchmark.terminal.options import UsageError
 from comparative_benchmark.terminal.run_options import request_from
 

@@ -9,16 +9,16 @@ import rich.console
 from results_support import completed
 from test_compare import compare_documents, compare_to_baseline, document, metrics, record
 
-from comparative_benchmark.report.ratios import judge
-from comparative_benchmark.results.case import cases_of
-from comparative_benchmark.results.compare import summarize_comparisons
-from comparative_benchmark.results.compare_samples import process_samples
-from comparative_benchmark.stats.analysis import (
+from comparative_benchmark.analysis.stats.analysis import (
     latency_interval,
     mean_ratio,
     paired_ratio,
     unpaired_ratio,
 )
+from comparative_benchmark.reporting.report.standings import judge
+from comparative_benchmark.results.case import cases_of
+from comparative_benchmark.results.comparing.compare import summarize_comparisons
+from comparative_benchmark.results.comparing.compare_pair import process_samples
 from comparative_benchmark.terminal.compare_views import (
     latency_text,
     speedup_text,
@@ -122,5 +122,5 @@ def test_only_the_statistics_know_students_t():
             for alias in node.names
         }
         if names & {"student_quantile", "student_tail", "NormalDist", "scipy"}:
-            own.append(path.relative_to(PRODUCT).parts[0])
-    assert set(own) == {"stats"}
+            own.append(path.parent.relative_to(PRODUCT).as_posix())
+    assert set(own) == {"analysis/stats"}

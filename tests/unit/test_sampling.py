@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from comparative_benchmark.backends.api import DeviceTimer
-from comparative_benchmark.worker import sampling
-from comparative_benchmark.worker.executor import Executor
-from comparative_benchmark.worker.sampling import measure_block, with_device_times
+from comparative_benchmark.engine.worker import sampling
+from comparative_benchmark.engine.worker.executor import Executor
+from comparative_benchmark.engine.worker.sampling import measure_block, with_device_times
 from openxla.benchmark.devices import HOST_CPU
 
 

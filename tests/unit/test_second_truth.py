@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from comparative_benchmark.runs.second_truth import Changes, changes
+from comparative_benchmark.engine.judging import Changes, changes
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.artifacts.workload_store import Due
 

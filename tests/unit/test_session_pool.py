@@ -6,10 +6,10 @@ import psutil
 import pytest
 from cbs_test_plugin import BACKEND
 
-from comparative_benchmark.runs.messages import Called
-from comparative_benchmark.runs.session import SessionEnded
-from comparative_benchmark.runs.session_pool import SessionPool
-from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.engine.messages import Called
+from comparative_benchmark.engine.session import SessionEnded
+from comparative_benchmark.engine.session_pool import SessionPool
+from comparative_benchmark.engine.settings import RunSettings
 from openxla.benchmark.devices import HOST_CPU
 
 SETTINGS = RunSettings(device=HOST_CPU)

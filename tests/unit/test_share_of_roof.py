@@ -9,15 +9,15 @@ import attrs
 import pytest
 from results_support import decoded, plain_document
 
-from comparative_benchmark.results import roofs
+from comparative_benchmark.analysis.roofline import _cpu_ceilings, ceilings
+from comparative_benchmark.analysis.roofline._children import Answer
+from comparative_benchmark.analysis.roofline.ceilings import Ceilings, CeilingsError, Copy, Gemm
+from comparative_benchmark.engine.recording import to_result
+from comparative_benchmark.engine.worker import preparing
 from comparative_benchmark.results.codec import converted, encode
+from comparative_benchmark.results.insights import roofs
 from comparative_benchmark.results.record import Result
-from comparative_benchmark.roofline import _cpu_ceilings, ceilings
-from comparative_benchmark.roofline._children import Answer
-from comparative_benchmark.roofline.ceilings import Ceilings, CeilingsError, Copy, Gemm
-from comparative_benchmark.runs.recording import to_result
-from comparative_benchmark.worker import preparing
-from openxla.benchmark.artifacts.workload_cost import WorkloadCost
+from openxla.benchmark.artifacts.workload_store import WorkloadCost
 
 
 def to_record(trial, outcome):

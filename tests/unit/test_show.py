@@ -7,8 +7,8 @@ from report_support import document, record
 from results_support import decoded
 
 from comparative_benchmark.cli.command import main
-from comparative_benchmark.results.baselines import named_baseline, usual_baseline
 from comparative_benchmark.results.case import cases_of
+from comparative_benchmark.results.comparing.compare import named_baseline, usual_baseline
 
 EAGER, XLA, IREE = "pt_inductor:eager", "jax_xla:xla", "iree:llvm-cpu"
 

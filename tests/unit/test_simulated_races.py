@@ -13,18 +13,18 @@ import pytest
 from report_support import document, metrics, record
 from results_support import decoded
 
-from comparative_benchmark.results.case import cases_of
-from comparative_benchmark.results.family import Family
-from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
-from comparative_benchmark.results.record import Block
-from comparative_benchmark.runs.sufficiency import why_enough
-from comparative_benchmark.stats.analysis import (
+from comparative_benchmark.analysis.stats.analysis import (
     Verdict,
     paired_ratio,
     unpaired_ratio,
     verdict,
 )
-from comparative_benchmark.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.engine.race import why_enough
+from comparative_benchmark.results.case import cases_of
+from comparative_benchmark.results.comparing.family import Family
+from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
+from comparative_benchmark.results.record import Block
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from comparative_benchmark.stats.analysis import (
+from comparative_benchmark.analysis.stats.analysis import (
     SHARE_OF_ERROR,
     Interval,
     SampleError,
@@ -16,7 +16,7 @@ from comparative_benchmark.stats.analysis import (
     paired_ratio,
     unpaired_ratio,
 )
-from comparative_benchmark.stats.student import student_quantile, student_tail
+from comparative_benchmark.analysis.stats.student import student_quantile, student_tail
 
 LATENCY = st.floats(0.01, 1e4)
 PROCESSES = st.lists(st.lists(LATENCY, min_size=1, max_size=12), min_size=2, max_size=6)

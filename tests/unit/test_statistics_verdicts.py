@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparative_benchmark.stats.analysis import (
+from comparative_benchmark.analysis.stats.analysis import (
     Interval,
     SampleError,
     Verdict,
     paired_ratio,
     verdict,
 )
-from comparative_benchmark.stats.steadiness import (
+from comparative_benchmark.analysis.stats.steadiness import (
     noise_converged,
     relative_precision,
     steadiness,

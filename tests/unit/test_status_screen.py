@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from comparative_benchmark.runs import pulse
-from comparative_benchmark.terminal.status_screen import StatusScreen
+from comparative_benchmark.engine import session
+from comparative_benchmark.terminal.console import StatusScreen
 
 
 class Clock:
@@ -90,28 +90,28 @@ def test_a_resumed_run_counts_what_it_does_itself(pipe, clock):
 
 def test_no_listener_hears_of_a_worker_that_is_timed():
     heard = []
-    with pulse.listening(lambda *beat: heard.append(beat)):
-        pulse.beat("w", "compile", entered=True)
-        pulse.beat("w", "compile")
-        pulse.beat("w", "execute", entered=True)
+    with session.listening(lambda *beat: heard.append(beat)):
+        session.beat("w", "compile", entered=True)
+        session.beat("w", "compile")
+        session.beat("w", "execute", entered=True)
         for _ in range(5):
-            pulse.beat("w", "execute")
-    pulse.beat("w", "load")
+            session.beat("w", "execute")
+    session.beat("w", "load")
     assert heard == [("w", "compile"), ("w", "compile"), ("w", "execute")]
 
 
 _PROGRAM = """
 from rich.text import Text
-from comparative_benchmark.runs import pulse
-from comparative_benchmark.terminal.status_screen import StatusScreen
+from comparative_benchmark.engine import session
+from comparative_benchmark.terminal.console import StatusScreen
 
 screen = StatusScreen()
 with screen.following():
     screen.at("BERT", 2, 12)
-    pulse.beat("jax_xla:xla, process 2 of 3", "compile", entered=True)
-    pulse.beat("jax_xla:xla, process 2 of 3", "compile")
+    session.beat("jax_xla:xla, process 2 of 3", "compile", entered=True)
+    session.beat("jax_xla:xla, process 2 of 3", "compile")
     screen.print(Text("[ 3/12] ok"))
-    pulse.beat("x" * 500, "load", entered=True)
+    session.beat("x" * 500, "load", entered=True)
 """
 
 
@@ -146,7 +146,7 @@ def _read(descriptor):
 
 
 def test_what_says_nothing_itself_is_said_to_go_on_until_it_is_over(monkeypatch):
-    monkeypatch.setattr(pulse, "_BEATS_S", 0.01)
+    monkeypatch.setattr(session, "_BEATS_S", 0.01)
     heard, enough = [], threading.Event()
 
     def listen(whom, phase):
@@ -155,11 +155,11 @@ def test_what_says_nothing_itself_is_said_to_go_on_until_it_is_over(monkeypatch)
             enough.set()
 
     def fail():
-        with pulse.during("scipy 1.15", "installing"):
+        with session.during("scipy 1.15", "installing"):
             assert enough.wait(10)
             raise OSError("pip failed")
 
-    with pulse.listening(listen), pytest.raises(OSError, match="pip failed"):
+    with session.listening(listen), pytest.raises(OSError, match="pip failed"):
         fail()
     assert set(heard) == {("scipy 1.15", "installing")}
     assert not [t for t in threading.enumerate() if t.name.startswith("pulse")]

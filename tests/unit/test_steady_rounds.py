@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from comparative_benchmark.analysis.stats.rounds import change, why_not_steady
+from comparative_benchmark.engine.steady_rounds import judge_rounds
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block, Status
-from comparative_benchmark.runs.steady_rounds import judge_rounds
-from comparative_benchmark.stats.rounds import change, why_not_steady
 
 
 def series(seed, *, processes=3, rounds=10, noise=0.01, step=0.0, shared=None):

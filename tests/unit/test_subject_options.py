@@ -17,16 +17,16 @@ import pytest
 
 from comparative_benchmark.api import foreign, run_command
 from comparative_benchmark.api.measuring import plan_run
-from comparative_benchmark.micro import options as micro_options
-from comparative_benchmark.micro import sweep
 from comparative_benchmark.request import RunRequest
-from comparative_benchmark.terminal import run_settings, subjects
+from comparative_benchmark.studies.micro import options as micro_options
+from comparative_benchmark.studies.micro import sweep
+from comparative_benchmark.terminal import run_options, subjects
 from comparative_benchmark.terminal.options import Parser, UsageError
 from comparative_benchmark.terminal.run_options import add_run_arguments, request_from
 from comparative_benchmark.terminal.subjects import Subject
-from openxla.benchmark.brought import Wanted, definitions, found
 from openxla.benchmark.comparative_suite.catalog import NoMatchError
 from openxla.benchmark.models import architectures, checkpoints
+from openxla.benchmark.user_models import Wanted, definitions, found
 
 TORCHBENCH = Path(__file__).parents[1] / "data" / "torchbench"
 BERT = "models/BERT_TINY_FP32_PT_32XI32_BATCH4/inputs/INPUT_DATA_MODEL_DEFAULT"
@@ -155,7 +155,7 @@ def selecting_words(folder):
 @pytest.fixture(autouse=True)
 def constant_memory(monkeypatch):
     """Plans must not differ because the available memory changes."""
-    monkeypatch.setattr(run_settings, "default_limit_bytes", lambda: 8 << 30)
+    monkeypatch.setattr(run_options, "default_limit_bytes", lambda: 8 << 30)
 
 
 @pytest.fixture(scope="module")

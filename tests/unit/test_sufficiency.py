@@ -6,11 +6,10 @@ import attrs
 import numpy as np
 import pytest
 
+from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.engine.race import _spent_s, pair_rounds, undecided, why_enough
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block
-from comparative_benchmark.runs.race import _spent_s
-from comparative_benchmark.runs.sufficiency import pair_rounds, undecided, why_enough
-from comparative_benchmark.stats.sampling_rule import SamplingRule
 
 RULE = SamplingRule()
 STEADY = [1, 1.0005, 0.9995] * 2

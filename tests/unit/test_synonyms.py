@@ -6,8 +6,8 @@ import pytest
 
 from comparative_benchmark.backends.api import UnknownBackendError, backends, get_backend
 from comparative_benchmark.cli.command import main, parse
+from comparative_benchmark.engine.trial import parse_competitors
 from comparative_benchmark.request import frameworks
-from comparative_benchmark.runs.trial import parse_competitors
 from comparative_benchmark.terminal.options import find_device
 from openxla.benchmark import synonyms
 from openxla.benchmark.comparative_suite import catalog

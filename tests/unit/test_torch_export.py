@@ -2,8 +2,8 @@
 
 import pytest
 
-from comparative_benchmark.backends import torch_export
 from comparative_benchmark.backends.api import UnsupportedError
+from comparative_benchmark.backends.frameworks import torch_export
 
 
 def _refuse(error):

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from comparative_benchmark.api import auto_batch
+from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.runs.session import SessionEnded
-from comparative_benchmark.torchbench import cases, folders, installing, network
+from comparative_benchmark.sources.torchbench import cases, folders, installing, network
 from openxla.benchmark.workloads import workload_of
 
 DATA = Path(__file__).parents[1] / "data" / "torchbench"
@@ -53,7 +53,7 @@ def test_protocols_and_batch_sizes_are_read_off_the_source():
 def test_no_folder_is_imported_to_be_found():
     script = (
         "import sys; from pathlib import Path\n"
-        "from comparative_benchmark.torchbench import folders\n"
+        "from comparative_benchmark.sources.torchbench import folders\n"
         "assert folders.find([Path(sys.argv[1])])\n"
         "assert not {'torch', 'torchbenchmark'} & set(sys.modules)"
     )

@@ -9,9 +9,9 @@ import pytest
 
 from comparative_benchmark.backends.api import backends
 from comparative_benchmark.backends.training import TrainingLoop
-from comparative_benchmark.runs import training_memory
-from comparative_benchmark.runs.runner import plan
-from comparative_benchmark.runs.trial import competitors_of
+from comparative_benchmark.engine import preparation
+from comparative_benchmark.engine.runner import plan
+from comparative_benchmark.engine.trial import competitors_of
 from comparative_benchmark.terminal import options
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts.workload_store import directory_of
@@ -123,7 +123,7 @@ def sized(name, limit_gib, root, monkeypatch):
     cpu = next(device for device in devices.ALL_DEVICES if device.name == "host-cpu")
     [trial] = plan([case], competitors, cpu).trials
     limits = SimpleNamespace(memory_bytes=limit_gib * 2**30)
-    return training_memory.why_too_large(trial, SimpleNamespace(limits=limits))
+    return preparation.why_too_large(trial, SimpleNamespace(limits=limits))
 
 
 def test_what_cannot_fit_into_memory_is_refused_in_a_line(tmp_path, monkeypatch):

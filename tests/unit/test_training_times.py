@@ -4,20 +4,19 @@ from types import SimpleNamespace
 
 import pytest
 
+from comparative_benchmark.analysis.verification.verification import Verification
 from comparative_benchmark.backends.api import backends
 from comparative_benchmark.backends.training import StepParts
-from comparative_benchmark.judge.verification import Verification
+from comparative_benchmark.engine import details
+from comparative_benchmark.engine.recording import to_result, training_metrics
+from comparative_benchmark.engine.runner import plan
+from comparative_benchmark.engine.session import SessionEnded
+from comparative_benchmark.engine.trial import competitors_of
+from comparative_benchmark.engine.worker.timed_parts import measure_step
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block, Status, StepTimes
-from comparative_benchmark.runs import step_times
-from comparative_benchmark.runs.recording import to_result
-from comparative_benchmark.runs.runner import plan
-from comparative_benchmark.runs.session import SessionEnded
-from comparative_benchmark.runs.training_metrics import training_metrics
-from comparative_benchmark.runs.trial import competitors_of
-from comparative_benchmark.terminal.training_table import training_remarks, training_table
-from comparative_benchmark.worker.step_parts import measure
+from comparative_benchmark.terminal.task_tables import training_remarks, training_table
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import training_cases
 
@@ -65,7 +64,7 @@ def test_parts_run_in_the_order_of_a_step_and_are_waited_for():
         parts=[part(name) for name in ("forward", "backward", "update")],
         wait=lambda handle: log.append(f"waited for {handle}"),
     )
-    times = measure(parts, 5)
+    times = measure_step(parts, 5)
     assert times.pop("how") == "calls"
     assert {name: len(values) for name, values in times.items()} == {
         "forward_ms": 5,
@@ -130,6 +129,6 @@ def test_what_goes_wrong_with_parts_is_a_reason(status, reason):
     def call(*_, **__):
         raise SessionEnded(status, "step_parts", "no")
 
-    found, ended = step_times.take(SimpleNamespace(call=call), [1.0])
+    found, ended = details.take_step_times(SimpleNamespace(call=call), [1.0])
     assert found == reason
     assert ended.status is status

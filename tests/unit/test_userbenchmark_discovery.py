@@ -7,15 +7,19 @@ from pathlib import Path
 import pytest
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.userbenchmarks import authoring
-from comparative_benchmark.userbenchmarks.ci import CiError, read_ci
-from comparative_benchmark.userbenchmarks.discovery import (
+from comparative_benchmark.interop.userbenchmarks import authoring
+from comparative_benchmark.interop.userbenchmarks.ci import CiError, read_ci
+from comparative_benchmark.interop.userbenchmarks.discovery import (
     UserbenchmarkError,
     find,
     find_all,
     find_folder,
 )
-from comparative_benchmark.userbenchmarks.metrics import MetricsError, metrics_files, read_metrics
+from comparative_benchmark.interop.userbenchmarks.processes import (
+    MetricsError,
+    metrics_files,
+    read_metrics,
+)
 
 
 @pytest.fixture
@@ -171,7 +175,7 @@ def _versions(run_python, tmp_path, text):
     (tmp_path / "torch" / "version.py").write_text(text)
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from comparative_benchmark.userbenchmarks.authoring import get_output_json\n"
+        "from comparative_benchmark.interop.userbenchmarks.authoring import get_output_json\n"
         "environ = get_output_json('mine', {})['environ']\n"
         "print(environ['pytorch_version'], environ['pytorch_git_version'])"
     )

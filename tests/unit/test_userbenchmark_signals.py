@@ -8,10 +8,10 @@ import pytest
 from formats_support import write_results
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.formats.torchbench import document_of
-from comparative_benchmark.history import results_files
-from comparative_benchmark.userbenchmarks import evidence, several_runs, signals
-from comparative_benchmark.userbenchmarks.metrics import MetricsError
+from comparative_benchmark.interop.userbenchmarks import evidence, several_runs, signals
+from comparative_benchmark.interop.userbenchmarks.processes import MetricsError
+from comparative_benchmark.reporting.formats.torchbench import document_of
+from comparative_benchmark.reporting.history import results_files
 
 KEY = "model=a, test=eval, device=cpu, bs=1, extra_args=[], metric="
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from comparative_benchmark.analysis.machine.variables import for_worker, telling
 from comparative_benchmark.backends.api import get_backend
-from comparative_benchmark.machine.variables import for_worker, telling
-from comparative_benchmark.runs.messages import Called
-from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.engine.messages import Called
+from comparative_benchmark.engine.settings import RunSettings
 from openxla.benchmark.devices import HOST_CPU
 
 TELLING = (

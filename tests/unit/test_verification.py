@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from comparative_benchmark.judge.verification import verify
+from comparative_benchmark.analysis.verification.verification import verify
 
 RNG = np.random.default_rng(7)
 TRUTH = RNG.normal(size=(16, 64))

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from comparative_benchmark.judge.verification import sum_length, verify
+from comparative_benchmark.analysis.verification.verification import sum_length, verify
 from openxla.benchmark.artifacts import arrays
 
 EPSILON = 2.0**-23

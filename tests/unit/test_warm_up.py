@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.engine.participant import Participant
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import Block
-from comparative_benchmark.runs.participant import Participant
-from comparative_benchmark.stats.sampling_rule import SamplingRule
 
 
 class _Played(Participant):

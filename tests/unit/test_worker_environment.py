@@ -6,10 +6,10 @@ import pytest
 from tests_support import shipped
 
 from comparative_benchmark.backends.api import BACKENDS_GROUP, BackendInfo, get_backend
+from comparative_benchmark.engine.preparation import Preparation
+from comparative_benchmark.engine.session import SessionEnded
+from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.runs.preparation import Preparation
-from comparative_benchmark.runs.session import SessionEnded
-from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark.devices import HOST_CPU, HOST_GPU
 
 ON_GPU = ("pt_inductor", "jax_xla", "tf_xla", "xla_hlo", "onnxruntime", "iree")

@@ -10,8 +10,7 @@ from msgspec import to_builtins
 
 from openxla.benchmark import workloads
 from openxla.benchmark.artifacts import arrays, workload_store
-from openxla.benchmark.artifacts.workload_cost import WorkloadCost
-from openxla.benchmark.artifacts.workload_store import ArtifactError
+from openxla.benchmark.artifacts.workload_store import ArtifactError, WorkloadCost
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase
 from openxla.benchmark.workloads import workload_of

@@ -1,6 +1,6 @@
 """Latency, memory and error of verified cases through every backend that is installed."""
 
-from comparative_benchmark.userbenchmarks import suite
+from comparative_benchmark.interop.userbenchmarks import suite
 
 BM_NAME = "comparative_suite"
 

@@ -1,6 +1,6 @@
 """Compile time of verified cases, with cold and with warm caches, through every backend."""
 
-from comparative_benchmark.userbenchmarks import suite
+from comparative_benchmark.interop.userbenchmarks import suite
 
 BM_NAME = "compile_latency"
 

@@ -1,6 +1,6 @@
 """Rates of scripts that measure themselves, as milabench's benchmarks do."""
 
-from comparative_benchmark.userbenchmarks import suite
+from comparative_benchmark.interop.userbenchmarks import suite
 
 BM_NAME = "milabench"
 

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.microbenchmarks import benchmark_runner, utils  # noqa: E402
-from comparative_benchmark.micro import guide  # noqa: E402
-from comparative_benchmark.micro.config import read  # noqa: E402
+from comparative_benchmark.studies.micro import guide  # noqa: E402
+from comparative_benchmark.studies.micro.config import read  # noqa: E402
 
 GUIDE = ROOT / "benchmarks/dashboard/microbenchmark_quantization_config.yml"
 

@@ -2,3 +2,25 @@
 
 Nothing in this package knows how a measurement is taken; that is `comparative_benchmark`.
 """
+
+from openxla.benchmark import old_names
+
+old_names.install(
+    "openxla.benchmark",
+    {
+        "brought": "user_models",
+        "brought.in_jax": "user_models.python_files.in_jax",
+        "brought.in_keras": "user_models.programs.in_keras",
+        "brought.in_onnx": "user_models.onnx.in_onnx",
+        "brought.in_saved_model": "user_models.programs.in_saved_model",
+        "brought.in_stablehlo": "user_models.programs.in_stablehlo",
+        "brought.in_tensorflow": "user_models.python_files.in_tensorflow",
+        "brought.in_tflite": "user_models.programs.in_tflite",
+        "brought.in_torch": "user_models.python_files.in_torch",
+        "brought.in_torch_export": "user_models.programs.in_torch_export",
+        "brought.in_torchscript": "user_models.programs.in_torchscript",
+        "brought.in_transformers": "user_models.hugging_face.in_transformers",
+        "nearest": "text",
+        "python_files": "files",
+    },
+)

@@ -1,15 +1,40 @@
 """Files and directories that appear whole or not at all; digests and second names of files."""
 
 import hashlib
+import importlib.util
 import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 from openxla.benchmark.text import encodable, one_line
+
+
+def import_file(name: str, file: Path) -> ModuleType:
+    """Imports a file under that name; one that raises leaves nothing behind.
+
+    Raises:
+      ImportError: it is not a Python file.
+      Exception: what the file raises.
+    """
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    # There while it is executed: dataclasses and pickles look for their module.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
 
 UNFINISHED = ".unfinished-"
 _AGAIN = "download it again"

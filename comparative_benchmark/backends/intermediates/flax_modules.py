@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from comparative_benchmark.backends import jax_models
 from comparative_benchmark.backends.api import UnsupportedError
+from comparative_benchmark.backends.frameworks import jax_models
 from comparative_benchmark.backends.intermediates import Array, Note, layer_of, widened
 from openxla.benchmark.models.shared_model import as_tuple
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from comparative_benchmark.backends import torch_modules
+from comparative_benchmark.backends.frameworks import torch_modules
 from comparative_benchmark.backends.intermediates import Array, Note, layer_of, widened
 from openxla.benchmark.models import checkpoints
 from openxla.benchmark.models.pt.tensors import as_tensor

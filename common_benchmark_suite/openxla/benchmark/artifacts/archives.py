@@ -9,19 +9,24 @@ import gzip
 import io
 import os
 import shutil
+import sys
 import tarfile
 import tokenize
 import warnings
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Any, Self
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
-from openxla.benchmark.artifacts.progress import human_bytes
-from openxla.benchmark.artifacts.stores import StoreError
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts.cache import Cache
+from openxla.benchmark.artifacts.download import FetchOptions, Transfer, Wanted, download
+from openxla.benchmark.artifacts.progress import Meter, human_bytes
+from openxla.benchmark.artifacts.stores import StoreError, Stores
 from openxla.benchmark.artifacts.strict_json import check_names, why_no_object_name
 from openxla.benchmark.files import new_directory, new_file
 
@@ -233,3 +238,45 @@ def pack_directory(target: Path, directory: Path, *, level: int = COMPRESSION_LE
     files = (path for path in directory.rglob("*") if path.is_file())
     members = {path.relative_to(directory).as_posix(): path for path in files}
     pack(target, members, level=level)
+
+
+_STEMS = {"inputs_npy.tgz": "input", "outputs_npy.tgz": "output"}
+
+
+def read(
+    url: str,
+    archive: str,
+    *,
+    cache: Cache | None = None,
+    options: FetchOptions | None = None,
+    limits: Limits | None = None,
+) -> list[npt.NDArray[Any]]:
+    """Returns the arrays of an archive below a model's URL, in order.
+
+    Nothing says what its digest should be; content that was unpacked once is not unpacked again.
+
+    Args:
+      url: of the model's directory.
+      archive: `inputs_npy.tgz` or `outputs_npy.tgz`.
+      cache: where to keep it.
+      options: how to fetch; `max_bytes` bounds the archive.
+      limits: what it may become.
+
+    Raises:
+      StoreError: it cannot be had.
+      ArchiveError: it is damaged, or holds what it must not.
+    """
+    cache, options, stem = cache or Cache(), options or FetchOptions(), _STEMS[archive]
+    stores = Stores(options)
+    most = sys.maxsize if options.max_bytes is None else options.max_bytes
+    wanted = Wanted(store=stores.at(url), name=archive, sha256=None, size_bytes=most)
+    transfer = Transfer(options, stores.deadline, Meter(total_bytes=0, total_files=1))
+    sha256 = download(wanted, cache, transfer)
+    target = cache.directory / "unpacked" / sha256
+    with cache.lock(sha256):
+        if not target.is_dir():
+            unpack(cache.object_path(sha256), target, limits=limits)
+    found = arrays.load_all(target, stem)
+    if not found:
+        raise ArchiveError(f"{url}/{archive} contains no {stem}_0.npy")
+    return found

@@ -6,18 +6,50 @@ one revision always uses the same artifacts.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import attrs
 import msgspec
 from filelock import FileLock
 
 from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.artifacts import strict_json
 from openxla.benchmark.artifacts.strict_json import MalformedError, Record, Sha256, Size
+from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
 from openxla.benchmark.files import write_atomically
 from openxla.benchmark.root import locks_dir
+
+
+def with_urls(cases: Sequence[BenchmarkCase]) -> list[BenchmarkCase]:
+    """Returns cases whose models have the `artifacts_dir_url` that is locked for them.
+
+    A model that is not locked keeps the URL of its definition (see `published_urls`).
+
+    Raises:
+      DefinitionError: a lock file is damaged; the message names it.
+    """
+    if not any(locks_dir().glob("*.json")):
+        return list(cases)
+    # Only now: the libraries that read them take longer to import than all definitions.
+    from openxla.benchmark.artifacts import lock_file
+    from openxla.benchmark.artifacts.stores import StoreError
+
+    try:
+        locks = lock_file.read_all()
+    except StoreError as error:
+        raise DefinitionError(
+            f"{error}. Fix the file, restore it from version control, or remove it and lock again "
+            "with `cbs artifacts lock URL... -o FILE`"
+        ) from error
+    models = {
+        case.model.name: attrs.evolve(case.model, artifacts_dir_url=locks[case.model.name].url)
+        for case in cases
+        if case.model.name in locks
+    }
+    return [attrs.evolve(case, model=models.get(case.model.name, case.model)) for case in cases]
+
 
 LOCK_VERSION = 1
 _LOCK_TIMEOUT_S = 60.0

@@ -20,19 +20,119 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
+from attrs import validators
 
 from openxla.benchmark import files
 from openxla.benchmark.artifacts import arrays, strict_json
 from openxla.benchmark.artifacts.strict_json import MalformedError, OtherVersionError, Record
-from openxla.benchmark.artifacts.truth_check import TruthCheck
-from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.def_types import BenchmarkCase, Workload
 from openxla.benchmark.files import sha256_of
 from openxla.benchmark.root import root_dir
 from openxla.benchmark.workloads import source_digest
+
+T = TypeVar("T")
+
+
+@attrs.frozen(kw_only=True)
+class RouteDifference:
+    """An operator for which two implementations give different results.
+
+    Attributes:
+      operator: its name, e.g. `Resize`.
+      node: name of the node, or of its first output.
+      routes: the implementations; the first one's result is the one that was used.
+      error: largest difference relative to the largest magnitude; None if shapes, types or the
+        places of NaN differ.
+    """
+
+    operator: str
+    node: str
+    routes: tuple[str, ...]
+    error: float | None = None
+
+    def __str__(self) -> str:
+        size = "in shape or kind" if self.error is None else f"by {self.error:.2g} of the scale"
+        where = f"{self.operator} ({self.node})" if self.node else self.operator
+        return f"{' and '.join(self.routes)} differ {size} at {where}"
+
+
+@attrs.frozen(kw_only=True)
+class TruthCheck:
+    """Which implementations computed a truth, and whether they agree.
+
+    Attributes:
+      routes: implementations that took part.
+      in_doubt: differences without a majority. If there are any, the truth is a plain run.
+      outvoted: differences where two implementations agree against the third.
+      unchecked: operators that only one implementation could evaluate.
+    """
+
+    routes: tuple[str, ...] = ()
+    in_doubt: tuple[RouteDifference, ...] = ()
+    outvoted: tuple[RouteDifference, ...] = ()
+    unchecked: tuple[str, ...] = ()
+
+    def joined(self, other: "TruthCheck | None") -> "TruthCheck":
+        """Returns the check of two truths of one program, on two inputs."""
+        if other is None:
+            return self
+        return TruthCheck(
+            routes=_united(self.routes, other.routes),
+            in_doubt=_united(self.in_doubt, other.in_doubt),
+            outvoted=_united(self.outvoted, other.outvoted),
+            unchecked=_united(self.unchecked, other.unchecked),
+        )
+
+
+def _united(first: tuple[T, ...], second: tuple[T, ...]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
+
+
+_count = attrs.field(
+    default=None,
+    validator=validators.optional([validators.instance_of(int), validators.ge(0)]),
+)
+_text = attrs.field(default=None, validator=validators.optional(validators.instance_of(str)))
+
+
+@attrs.frozen(kw_only=True)
+class WorkloadCost:
+    """Arithmetic and compulsory traffic of one iteration, counted from the model, not measured.
+
+    Attributes:
+      flops: floating-point operations of matrix products and convolutions, a multiply-add counted
+        as two and products with padding counted, too: the usual "model FLOPs" (Chowdhery et al.
+        2022, "PaLM", appendix B). Sums, norms and activations are left out. Frameworks write these
+        in different ways, and only so do all implementations of a model have the same number.
+      bytes: weights that are read, inputs and outputs, each once, in the model's own type. Of a
+        weight that is only ever indexed (an embedding) the rows taken count, not the table. No
+        program moves less, unless weights stay in a cache from one iteration to the next.
+      flops_source, bytes_source: who counted what, or why nobody could.
+    """
+
+    flops: int | None = _count
+    flops_source: str | None = _text
+    bytes: int | None = _count
+    bytes_source: str | None = _text
+
+    @classmethod
+    def unknown(cls, reason: str) -> "WorkloadCost":
+        """Returns a cost that nobody could count."""
+        return cls(flops_source=reason, bytes_source=reason)
+
+    @classmethod
+    def counted(cls, flops: int, size_bytes: int, *, of: str) -> "WorkloadCost":
+        """Returns a cost that was counted from a form of the model, as its jaxpr."""
+        return cls(
+            flops=flops,
+            flops_source=f"{of}: matrix products and convolutions",
+            bytes=size_bytes,
+            bytes_source=f"{of}: weights read, inputs and outputs, each once",
+        )
+
 
 MANIFEST_FILE = "manifest.json"
 # 2: the reference of a model that generates goes on with the truth's tokens.

@@ -15,7 +15,7 @@ from openxla.benchmark import comparative_suite
 from openxla.benchmark.comparative_suite import layout
 from openxla.benchmark.comparative_suite.expressions import Expression
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
-from openxla.benchmark.python_files import import_file
+from openxla.benchmark.files import import_file
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

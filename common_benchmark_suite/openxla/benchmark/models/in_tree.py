@@ -7,9 +7,9 @@ from types import ModuleType
 from typing import Any
 
 from openxla.benchmark.def_types import DefinitionError
+from openxla.benchmark.files import import_file
 from openxla.benchmark.models.jax.jax_model_interface import JaxInferenceModel
 from openxla.benchmark.models.trees import MODELS, Tree
-from openxla.benchmark.python_files import import_file
 
 
 def create_model(*, tree: str, tree_module: str, tree_sha256: str, **parameters: Any) -> Any:

@@ -8,8 +8,8 @@ import attrs
 
 from openxla.benchmark.def_types import DefinitionError
 from openxla.benchmark.models.architectures.base import TensorInit
-from openxla.benchmark.nearest import choices
 from openxla.benchmark.plugins import plugins
+from openxla.benchmark.text import choices
 
 GROUP = "openxla.benchmark.operators"
 

@@ -24,7 +24,7 @@ from openxla.benchmark.def_types import (
     ModelFrameworkType,
     ModelImplementation,
 )
-from openxla.benchmark.python_files import import_file
+from openxla.benchmark.files import import_file
 from openxla.benchmark.text import one_line
 
 FILE = "benchmarks/microbenchmarks/utils.py"

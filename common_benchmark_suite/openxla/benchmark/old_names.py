@@ -1,0 +1,72 @@
+"""Import paths of earlier versions: plug-ins and stored definitions name modules by them."""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import CodeType, ModuleType
+
+
+class OldNames(MetaPathFinder, Loader):
+    """Finds modules under their former names; such a name gives the same module object.
+
+    Args:
+      table: former names of packages and modules, each with its present name.
+    """
+
+    def __init__(self, table: Mapping[str, str]) -> None:
+        self._table = table
+        self._specs: dict[str, ModuleSpec | None] = {}
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """Returns a spec that loads the module of the present name; None for other modules."""
+        found = self.present_name(fullname)
+        if found is None:
+            return None
+        spec = importlib.util.find_spec(found)
+        is_package = spec is not None and spec.submodule_search_locations is not None
+        origin = spec.origin if spec else None
+        return ModuleSpec(fullname, self, origin=origin, is_package=is_package)
+
+    def present_name(self, name: str) -> str | None:
+        """Returns the present name of a module; None if it has never had another one."""
+        parts = name.split(".")
+        for count in range(len(parts), 0, -1):
+            if (found := self._table.get(".".join(parts[:count]))) is not None:
+                return ".".join([found, *parts[count:]])
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Returns the module of the present name."""
+        module = importlib.import_module(str(self.present_name(spec.name)))
+        # The import system is about to replace it by the spec of the former name.
+        self._specs[module.__name__] = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Gives the module its own spec back; it has run already."""
+        module.__spec__ = self._specs.pop(module.__name__)
+
+    def get_code(self, name: str) -> CodeType | None:
+        """Returns the code that `python -m` runs."""
+        spec = importlib.util.find_spec(str(self.present_name(name)))
+        loader: object = spec and spec.loader
+        return loader.get_code(spec.name) if spec and hasattr(loader, "get_code") else None
+
+
+def install(package: str, table: Mapping[str, str]) -> None:
+    """Makes modules of a package importable under former names, if nothing else has the name.
+
+    Args:
+      package: the package of both names.
+      table: former names below the package, each with its present name below the package.
+    """
+    names = {f"{package}.{old}": f"{package}.{new}" for old, new in table.items()}
+    sys.meta_path.append(OldNames(names))

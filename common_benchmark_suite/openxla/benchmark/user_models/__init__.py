@@ -1,0 +1,27 @@
+"""Models that people bring: a file, a module by name, or a Hugging Face directory, as cases.
+
+What is brought is looked at here without being executed: code is parsed, weights are hashed. It is
+imported in workers only, by `in_torch`, `in_jax`, `in_tensorflow` and `in_transformers`.
+"""
+
+from openxla.benchmark.user_models.again import Recorded, command_words, named_again
+from openxla.benchmark.user_models.cases import found, found_bounded
+from openxla.benchmark.user_models.places import OwnModule, is_model, place_of
+from openxla.benchmark.user_models.saving import Definitions, definitions
+from openxla.benchmark.user_models.wanted import BroughtError, Found, Wanted
+
+__all__ = [
+    "BroughtError",
+    "Definitions",
+    "Found",
+    "OwnModule",
+    "Recorded",
+    "Wanted",
+    "command_words",
+    "definitions",
+    "found",
+    "found_bounded",
+    "is_model",
+    "named_again",
+    "place_of",
+]

@@ -1,0 +1,260 @@
+"""A LoRA adapter in PEFT's format: its configuration, and its additions to the base's weights.
+
+https://huggingface.co/docs/peft describes the files. That package is not needed: a layer's weight W
+becomes W + scale * B A, and layers that were trained as a whole are replaced.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from openxla.benchmark.files import sha256_of
+from openxla.benchmark.models.safetensors_file import SafetensorsFile
+from openxla.benchmark.user_models.refusals import refuse_substitute
+from openxla.benchmark.user_models.wanted import BroughtError
+
+ADAPTER_FILE = "adapter_config.json"
+_WEIGHTS = "adapter_model.safetensors"
+_PICKLE = "adapter_model.bin"
+_MOST_BYTES = 2**24
+_PREFIX = "base_model.model."
+# Keys that change nothing in what is added, and those that are read below.
+_NEUTRAL = frozenset(
+    {
+        *("auto_mapping", "base_model_name_or_path", "revision", "task_type", "inference_mode"),
+        *("peft_type", "peft_version", "target_modules", "exclude_modules", "lora_dropout"),
+        *("layers_to_transform", "layers_pattern", "bias", "megatron_core", "parent_library"),
+        *("runtime_config", "qalora_group_size", "eva_config", "ensure_weight_tying"),
+        *("fan_in_fan_out", "r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora"),
+        *("modules_to_save", "init_lora_weights"),
+    }
+)
+# Other ways to start change the weights of the base before training.
+_STARTS = (None, True, False, "gaussian", "eva", "orthogonal")
+# By PEFT's name of a task: transformers' class that finds the model's own.
+_TASKS: Mapping[str, str] = MappingProxyType(
+    {
+        "CAUSAL_LM": "AutoModelForCausalLM",
+        "SEQ_CLS": "AutoModelForSequenceClassification",
+        "SEQ_2_SEQ_LM": "AutoModelForSeq2SeqLM",
+        "TOKEN_CLS": "AutoModelForTokenClassification",
+        "QUESTION_ANS": "AutoModelForQuestionAnswering",
+        "FEATURE_EXTRACTION": "AutoModel",
+    }
+)
+_FACTOR = re.compile(r"(.+)\.lora_(embedding_)?(A|B)(?:\.weight)?")
+
+
+@attrs.frozen(kw_only=True)
+class Adapter:
+    """A LoRA adapter.
+
+    Attributes:
+      directory: of it.
+      config: the content of `adapter_config.json`.
+      base_name: as it names its base.
+    """
+
+    directory: Path
+    config: Mapping[str, Any]
+    base_name: str
+
+    def base(self, given: Path | None) -> Path:
+        """Returns the directory of the base.
+
+        Args:
+          given: by the user, absolute; None to go by the adapter.
+
+        Raises:
+          BroughtError: it is not here.
+        """
+        named = Path(self.base_name).expanduser() if self.base_name else None
+        found = given or (self.directory / named if named else None)
+        if found is not None and (found / "config.json").is_file():
+            return found.resolve()
+        if given is not None:
+            raise BroughtError(f"--base {given} is not a Hugging Face directory")
+        raise BroughtError(
+            f"{self.directory.name} is a LoRA adapter of {self.base_name or 'an unnamed model'}; "
+            "pass --base DIR with the directory of that model"
+        )
+
+    def model_class(self) -> str | None:
+        """Returns the name of the base's class in transformers; None to go by the base."""
+        mapping = self.config.get("auto_mapping")
+        own = mapping.get("base_model_class") if isinstance(mapping, Mapping) else None
+        return str(own) if own else _TASKS.get(str(self.config.get("task_type")))
+
+    def digest(self, base: str) -> str:
+        """Returns the sha256 of the merged model: of the base and of both files of the adapter."""
+        files = (self.directory / ADAPTER_FILE, self.directory / _WEIGHTS)
+        return hashlib.sha256("\n".join([base, *map(sha256_of, files)]).encode()).hexdigest()
+
+    def merged(self) -> "Additions":
+        """Returns what the adapter adds to and replaces in its base.
+
+        Raises:
+          BroughtError: its weights do not belong to its configuration.
+        """
+        return _additions(self)
+
+    def scale(self, layer: str, rank: int) -> float:
+        """Returns the factor of a layer's addition.
+
+        Raises:
+          BroughtError: the layer's factors are of another rank than the configuration requires.
+        """
+        try:
+            due = _of_pattern(self.config.get("rank_pattern"), layer, self.config.get("r", 8))
+            alpha = _of_pattern(
+                self.config.get("alpha_pattern"), layer, self.config.get("lora_alpha", 8)
+            )
+            if int(due) != rank:
+                raise BroughtError(
+                    f"{self.directory.name}: {layer} has factors of rank {rank}, but "
+                    f"{ADAPTER_FILE} requires {due}"
+                )
+            return float(alpha) / (rank**0.5 if self.config.get("use_rslora") else rank)
+        except (TypeError, ValueError, AttributeError, re.error, ZeroDivisionError) as error:
+            raise BroughtError(f"{self.directory / ADAPTER_FILE} is malformed: {error}") from error
+
+
+@attrs.frozen(kw_only=True)
+class Additions:
+    """The changes that an adapter makes to its base.
+
+    Attributes:
+      layers: by their names: the factors A and B, the scale, and whether it is a table of rows.
+      replaced: tensors by their names.
+    """
+
+    layers: Mapping[str, tuple[npt.NDArray[Any], npt.NDArray[Any], float, bool]]
+    replaced: Mapping[str, npt.NDArray[Any]]
+
+    def deltas(self) -> Iterator[tuple[str, npt.NDArray[np.float64]]]:
+        """Yields the name of each layer and its addition, as [outputs, inputs, ...].
+
+        The addition to a table of rows is [rows, width].
+        """
+        for name, (a, b, scale, is_table) in self.layers.items():
+            product = b.reshape(len(b), -1).astype(np.float64) @ a.reshape(len(a), -1)
+            delta = scale * product.reshape(len(b), *a.shape[1:])
+            yield name, delta.T if is_table else delta
+
+
+def read(directory: Path) -> Adapter | None:
+    """Returns the adapter in a directory; None if it has no `adapter_config.json`.
+
+    Raises:
+      BroughtError: it is malformed, or its result is not W + scale * B A.
+    """
+    path = directory / ADAPTER_FILE
+    if not path.is_file():
+        return None
+    refuse_substitute(path)
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise BroughtError(f"{path} is larger than {_MOST_BYTES} bytes")
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise BroughtError(f"{path} is not JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise BroughtError(f"{path} is not a JSON object")
+    way_out = "merge it into its base with merge_and_unload(), and pass the saved directory"
+    kind = str(config.get("peft_type"))
+    if kind.upper() != "LORA":
+        raise BroughtError(f"{path}: adapters of type {kind} are not supported; {way_out}")
+    if config.get("use_dora"):
+        raise BroughtError(f"{path}: DoRA adapters are not supported; {way_out}")
+    if unknown := sorted(key for key in config.keys() - _NEUTRAL if config[key]):
+        raise BroughtError(f"{path}: {unknown[0]} is not supported; {way_out}")
+    if config.get("init_lora_weights") not in _STARTS:
+        start = config["init_lora_weights"]
+        raise BroughtError(f"{path}: init_lora_weights {start!r} is not supported; {way_out}")
+    name = config.get("base_model_name_or_path")
+    return Adapter(directory=directory, config=config, base_name=str(name or ""))
+
+
+def check_weights(adapter: Adapter) -> None:
+    """Checks that an adapter has weights that run no code, and factors that belong together.
+
+    Raises:
+      BroughtError: it does not.
+    """
+    directory = adapter.directory
+    if not (directory / _WEIGHTS).is_file():
+        if (directory / _PICKLE).is_file():
+            raise BroughtError(
+                f"{directory / _PICKLE} is a pickle, which can run code when loaded; save the "
+                "adapter as safetensors with save_pretrained()"
+            )
+        raise BroughtError(f"{directory} has no {_WEIGHTS}")
+    refuse_substitute(directory / _WEIGHTS)
+    file = _tensors(adapter)
+    pairs: dict[str, dict[str, tuple[int, ...]]] = {}
+    for name in file:
+        if found := _FACTOR.fullmatch(name):
+            pairs.setdefault(found[1], {})[found[3]] = file.shape(name)
+    if not pairs:
+        raise BroughtError(f"{directory / _WEIGHTS} has no factors lora_A and lora_B")
+    for layer, factors in pairs.items():
+        if factors.keys() != {"A", "B"}:
+            (other,) = {"A", "B"} - factors.keys()
+            raise BroughtError(f"{directory / _WEIGHTS} lacks {layer}.lora_{other}")
+        a, b = factors["A"], factors["B"]
+        if len(a) < 2 or len(b) < 2 or a[0] != b[1] or any(size != 1 for size in b[2:]):
+            raise BroughtError(
+                f"{directory / _WEIGHTS}: {layer} has factors of {_size(a)} and {_size(b)}, which "
+                "cannot be multiplied"
+            )
+        adapter.scale(_short(layer), a[0])
+
+
+def _additions(adapter: Adapter) -> Additions:
+    file = _tensors(adapter)
+    factors: dict[str, dict[str, npt.NDArray[Any]]] = {}
+    tables = set()
+    replaced = {}
+    for name in file:
+        if found := _FACTOR.fullmatch(name):
+            layer = _short(found[1])
+            factors.setdefault(layer, {})[found[3]] = file[name]
+            if found[2]:
+                tables.add(layer)
+        else:
+            replaced[re.sub(r"\.(modules_to_save|base_layer)(?=\.)", "", _short(name))] = file[name]
+    layers = {
+        layer: (ab["A"], ab["B"], adapter.scale(layer, len(ab["A"])), layer in tables)
+        for layer, ab in factors.items()
+    }
+    return Additions(layers=layers, replaced=replaced)
+
+
+def _tensors(adapter: Adapter) -> SafetensorsFile:
+    try:
+        return SafetensorsFile(adapter.directory / _WEIGHTS)
+    except (ValueError, OSError) as error:
+        raise BroughtError(f"{adapter.directory}: {error}") from error
+
+
+def _short(name: str) -> str:
+    return name.removeprefix(_PREFIX)
+
+
+def _of_pattern(patterns: Any, layer: str, usual: Any) -> Any:
+    for pattern, value in (patterns or {}).items():
+        if re.match(rf"(.*\.)?({pattern})$", layer):
+            return value
+    return usual
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))

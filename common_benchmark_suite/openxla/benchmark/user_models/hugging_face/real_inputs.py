@@ -1,0 +1,240 @@
+"""Cases on arrays that are made of something real: a text or a picture."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openxla.benchmark.artifacts import user_inputs
+from openxla.benchmark.artifacts.arrays import save_all
+from openxla.benchmark.def_types import BenchmarkCase, Model
+from openxla.benchmark.files import new_directory, sha256_of
+from openxla.benchmark.models import architectures
+from openxla.benchmark.models.architectures.base import digest_of, element_type, integer
+from openxla.benchmark.models.architectures.directories import TOKENIZER_FILE
+from openxla.benchmark.root import root_dir
+from openxla.benchmark.user_models.wanted import BroughtError
+
+_WHOLE = "input_0.npy"
+
+
+def cases_on(
+    cases: Sequence[BenchmarkCase],
+    made_of: Sequence[str],
+    arrays: Callable[[Model], Sequence[Any]],
+) -> list[BenchmarkCase]:
+    """Returns cases on the arrays, which are made once and kept below the artifact root.
+
+    Args:
+      cases: of one model.
+      made_of: what decides the arrays besides architecture, type, batch and length.
+      arrays: makes those of a model.
+    """
+    found = []
+    for case in cases:
+        parameters = case.model.model_parameters
+        kind = [
+            case.model.model_impl.architecture,
+            *(parameters.get(key) for key in ("data_type", "batch_size", "seq_len")),
+        ]
+        target = root_dir() / "inputs" / digest_of([*made_of, *map(str, kind)])[:32]
+        if not (target / _WHOLE).is_file():
+            _write(target, arrays(case.model))
+        given = user_inputs.read(target)
+        if case.model.model_impl.architecture is None:
+            found.append(BenchmarkCase.build(model=case.model, input_data=given.data))
+        else:
+            found += user_inputs.cases_with([case], given)
+    return found
+
+
+def _write(target: Path, arrays: Sequence[Any]) -> None:
+    with new_directory(target, whole_with=_WHOLE) as directory:
+        save_all(directory, "input", arrays)
+
+
+def on_text(
+    cases: Sequence[BenchmarkCase], directory: Path, config: Mapping[str, Any], file: Path
+) -> list[BenchmarkCase]:
+    """Returns the cases of a directory on windows of a text, a different one for each row.
+
+    Raises:
+      BroughtError: there is no tokenizer or no text, or the model takes none.
+    """
+    tokenizer = directory / TOKENIZER_FILE
+    if not tokenizer.is_file():
+        raise BroughtError(
+            f"--text: {directory} has no {TOKENIZER_FILE}; save the model's tokenizer there with "
+            "save_pretrained()"
+        )
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BroughtError(f"--text {file} cannot be read as UTF-8 text: {error}") from error
+    return cases_on(
+        cases,
+        [text, sha256_of(tokenizer)],
+        lambda model: _arrays(text, model, directory, config),
+    )
+
+
+def _arrays(text: str, model: Model, directory: Path, config: Mapping[str, Any]) -> Sequence[Any]:
+    from openxla.benchmark.models import preprocessing
+
+    parameters = model.model_parameters
+    try:
+        if name := model.model_impl.architecture:
+            arrays = _of_architecture(text, name, parameters, directory)
+        elif config.get("is_encoder_decoder"):
+            raise BroughtError(
+                f"--text: {directory.name} has an encoder and a decoder, which need separate "
+                "texts; pass --inputs"
+            )
+        else:
+            arrays = preprocessing.token_batch(
+                text,
+                directory / TOKENIZER_FILE,
+                batch_size=integer(parameters, "batch_size"),
+                seq_len=integer(parameters, "seq_len"),
+            )
+    except BroughtError:
+        raise
+    except Exception as error:  # tokenizers raises what Rust says, of no class of its own
+        raise BroughtError(f"--text: {directory / TOKENIZER_FILE}: {error}") from error
+    highest, vocabulary = int(arrays[0].max()), int(config["vocab_size"])
+    if highest >= vocabulary:
+        raise BroughtError(
+            f"--text: {TOKENIZER_FILE} produced token {highest}, but the model has only "
+            f"{vocabulary}; save the model's own tokenizer there"
+        )
+    return arrays
+
+
+def _of_architecture(
+    text: str, name: str, parameters: Mapping[str, Any], directory: Path
+) -> Sequence[Any]:
+    architecture = architectures.get(name)
+    complete = architecture.complete(parameters)
+    if not isinstance(architecture.default_inputs(complete), str):
+        raise BroughtError(f"--text: {directory.name} does not accept text")
+    return architecture.preprocess(text, complete, directory)
+
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from PIL.Image import Image
+
+_PROCESSOR_FILE = "preprocessor_config.json"
+_BILINEAR = 2  # Pillow's number, which the file has
+_CHANNELS = 3
+_WHOLE_FROM = 384  # pictures of ConvNeXT that are not cropped
+
+
+def on_image(
+    cases: Sequence[BenchmarkCase], directory: Path, config: Mapping[str, Any], file: Path
+) -> list[BenchmarkCase]:
+    """Returns the cases of a directory on a picture, shifted a little further for each row.
+
+    Raises:
+      BroughtError: there is no image processor or no picture, or the model takes none.
+    """
+    if "vocab_size" in config or config.get("num_channels", _CHANNELS) != _CHANNELS:
+        raise BroughtError(f"--image: {directory.name} does not accept RGB images")
+    processor = directory / _PROCESSOR_FILE
+    if not processor.is_file():
+        raise BroughtError(
+            f"--image: {directory} has no {_PROCESSOR_FILE}; save the model's image processor "
+            "there with save_pretrained()"
+        )
+    height, width = _pair(config.get("image_size") or 224)
+    picture = _opened(file)
+    try:
+        pixels = _prepared(picture, json.loads(processor.read_text(encoding="utf-8")))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise BroughtError(f"--image: {processor} is not supported: {error}") from error
+    if pixels.shape[1:] != (height, width):
+        made = "x".join(map(str, pixels.shape[1:]))
+        raise BroughtError(
+            f"--image: {processor} produces {made} images, but the model takes {height}x{width}; "
+            "save the model's own image processor there"
+        )
+
+    def arrays(model: Model) -> Sequence[Any]:
+        from openxla.benchmark.models.preprocessing import numpy_dtype, shifted_rows
+
+        parameters = model.model_parameters
+        dtype = numpy_dtype(element_type(parameters["data_type"]))
+        return [shifted_rows(pixels, integer(parameters, "batch_size")).astype(dtype)]
+
+    return cases_on(cases, [sha256_of(file), sha256_of(processor), f"{height}x{width}"], arrays)
+
+
+def _opened(file: Path) -> "Image":
+    """Returns a picture in red, green and blue.
+
+    Raises:
+      BroughtError: the file cannot be read, is no picture, or would be of enormous size.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(file) as picture:
+            return picture.convert("RGB")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise BroughtError(f"--image {file} cannot be read as an image: {error}") from error
+
+
+def _prepared(picture: "Image", says: Mapping[str, Any]) -> "npt.NDArray[np.float32]":
+    """Returns float32[3, height, width]: resized, cropped, scaled and normalised, as is said.
+
+    A step that is left out is as transformers' processors have it, which write their defaults: done
+    but for the crop. `crop_pct` is ConvNeXT's and ResNet's, `include_top` EfficientNet's.
+    """
+    import numpy as np
+    from PIL import Image
+
+    size, crop = says["size"], says.get("do_center_crop", False) and says["crop_size"]
+    if says.get("rescale_offset", False):
+        raise ValueError("rescale_offset is not implemented")
+    if "crop_pct" in says:
+        edge = int(size["shortest_edge"])
+        whole = edge >= _WHOLE_FROM
+        size = edge if whole else {"shortest_edge": int(edge / says["crop_pct"])}
+        crop = not whole and edge
+    if says.get("do_resize", True):
+        resample = Image.Resampling(says.get("resample", _BILINEAR))
+        picture = picture.resize(_resized(picture.size, size), resample)
+    if crop:
+        height, width = _pair(crop)
+        left, top = (picture.width - width) // 2, (picture.height - height) // 2
+        picture = picture.crop((left, top, left + width, top + height))
+    pixels = np.asarray(picture, np.float32)
+    if says.get("do_rescale", True):
+        pixels = pixels * np.float32(says.get("rescale_factor", 1 / 255))
+    if says.get("do_normalize", True):
+        mean, stddev = (np.array(says[key], np.float32) for key in ("image_mean", "image_std"))
+        pixels = (pixels - mean) / stddev
+        if says.get("include_top", False):
+            pixels = pixels / stddev  # as the network was trained
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1), np.float32)
+
+
+def _resized(size: tuple[int, int], wanted: Any) -> tuple[int, int]:
+    """Returns width and height to resize to: those named, or such that the shorter side is."""
+    if isinstance(wanted, Mapping) and "shortest_edge" in wanted:
+        width, height = size
+        factor = int(wanted["shortest_edge"]) / min(size)
+        return max(1, int(width * factor)), max(1, int(height * factor))
+    height, width = _pair(wanted)
+    return width, height
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    """Returns height and width of what a configuration calls a size."""
+    if isinstance(size, Mapping):
+        return int(size["height"]), int(size["width"])
+    if isinstance(size, Sequence):
+        height, width = size
+        return int(height), int(width)
+    return int(size), int(size)

@@ -1,0 +1,163 @@
+"""In a worker: the inputs of a brought model, and whether it can be run on them."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from openxla.benchmark import testdata
+from openxla.benchmark.def_types import DefinitionError, Parameters
+from openxla.benchmark.models.architectures.base import element_type
+from openxla.benchmark.models.model_interfaces import InferenceModel
+from openxla.benchmark.models.preprocessing import element_type_of, numpy_dtype
+from openxla.benchmark.models.shared_model import as_tuple
+from openxla.benchmark.user_models import specs
+from openxla.benchmark.user_models.python_files import call_form
+from openxla.benchmark.user_models.python_files.call_form import CallForm, Trees
+from openxla.benchmark.user_models.python_files.loading import Brought, told
+from openxla.benchmark.user_models.wanted import BroughtError
+
+Array = npt.NDArray[Any]
+# Two runs of one model in one process: more than sums in another order can do.
+_MOST_APART = 1e-2
+
+
+class BroughtModel(InferenceModel):
+    """What a brought model is in any framework; subclasses hold it and define `forward`.
+
+    Attributes:
+      model_parameters: of the case.
+      trees: the framework's library for nested structures.
+      form: how the model is called; None for positional arguments alone.
+      example: the arrays in what the file's `example_inputs()` returns; None without.
+      file: of the user, for messages.
+    """
+
+    model_parameters: Parameters
+    trees: Trees
+    form: CallForm | None = None
+    example: Sequence[Any] | None = None
+    file: Path | None = None
+
+    def take_example(self, brought: Brought) -> None:
+        """Takes inputs, and the form of the call, from a file or from named inputs of the case.
+
+        Raises:
+          BroughtError: see `call_form.split`.
+        """
+        self.file = brought.place.file
+        given = brought.example_inputs()
+        if given is not None:
+            form, self.example = self.split(given)
+            self.form = None if form.is_plain else form
+        if names := specs.names(str(self.model_parameters.get("inputs", ""))):
+            self.form = call_form.by_keyword(names, self.trees)
+
+    def split(self, example: Any) -> tuple[CallForm, list[Any]]:
+        """Returns the form of a call, and its arrays; see `call_form.split`."""
+        return call_form.split(example, call_form.signature_of(self.called()), self.trees)
+
+    def called(self) -> Any:
+        """Returns what is called on the user's arguments, for its signature."""
+        raise NotImplementedError
+
+    def call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+        """Calls a function on arrays, in the form that the file uses if they fit it."""
+        if self.form is None or len(inputs) != len(self.form.names):
+            return function(*inputs)
+        return self.form.call(function, inputs)
+
+    def generate_default_inputs(self) -> Any:
+        """Returns the inputs that the case names, or the file's own."""
+        written = str(self.model_parameters.get("inputs", ""))
+        if written:
+            given = [specs.parse(text) for text in written.split("; ")]
+            arrays = {spec.name or i: spec.array(i) for i, spec in enumerate(given)}
+            if self.form is None or not given[0].name:
+                return list(arrays.values())
+            return [arrays[name] for name in self.form.names]
+        if self.example is None:
+            raise BroughtError(
+                "the model has no inputs; add example_inputs() to its file, or pass --input"
+            )
+        return self.example
+
+    def generate_inputs(self, input_data: str) -> Any:
+        """Returns the raw input; there is one, whatever it is called."""
+        if input_data in (testdata.INPUT_DATA_SHORT.name, testdata.INPUT_DATA_LONG.name):
+            raise DefinitionError(f"your own models have no input data {input_data}")
+        return self.generate_default_inputs()
+
+    def preprocess(self, raw_input: Any) -> tuple[Array, ...]:
+        """Returns arrays; numbers of 32 bits in the model's own type."""
+        own = numpy_dtype(element_type(self.model_parameters["data_type"]))
+        arrays = [self.as_array(value) for value in as_tuple(raw_input)]
+        return tuple(a.astype(own) if a.dtype == np.float32 else a for a in arrays)
+
+    def as_array(self, value: Any) -> Array:
+        """Returns one of the user's values as an array."""
+        return np.asarray(value)
+
+    def try_out(self, *inputs: Array) -> None:
+        """Runs the model twice on its inputs, before anything is made by it.
+
+        Raises:
+          BroughtError: it raises, changes its inputs, gives nothing, or gives something else when
+            it is run again.
+        """
+        self.run_twice(inputs)
+
+    def run_twice(self, inputs: Sequence[Array]) -> None:
+        """Runs the model twice on its inputs; see `try_out`."""
+        forms = ", ".join(map(form_of, inputs))
+        if self.form is not None and len(inputs) == len(self.form.names):
+            named = zip(self.form.names, inputs, strict=True)
+            forms = ", ".join(f"{name} {form_of(value)}" for name, value in named)
+        kept = [value.copy() for value in inputs]
+        try:
+            first, second = (self.outputs_of(inputs, seed=seed) for seed in (1, 2))
+        except Exception as error:
+            raise BroughtError(
+                f"the model cannot run on {forms}: {told(error, self.file)}"
+            ) from error
+        if any(old.tobytes() != new.tobytes() for old, new in zip(kept, inputs, strict=True)):
+            raise BroughtError("the model changes its inputs; let it work on copies")
+        if not first:
+            raise BroughtError("the model returns no array")
+        if any(map(_apart, first, second)):
+            raise BroughtError(
+                "the model returns different outputs for the same inputs: it draws random numbers "
+                "(is dropout still on?) or keeps state"
+            )
+
+    def outputs_of(self, inputs: Sequence[Array], *, seed: int) -> list[Array]:
+        """Returns the outputs of a run after which random numbers would differ by the seed."""
+        raise NotImplementedError
+
+
+def form_of(value: Array) -> str:
+    """Returns type and sizes as a user writes them, e.g. `f32[1,3]`."""
+    return f"{element_type_of(value.dtype)}[{','.join(map(str, value.shape))}]"
+
+
+def follows_interface(model: Any) -> bool:
+    """Tells whether an object makes its own inputs, as an `InferenceModel` does."""
+    names = ("generate_default_inputs", "preprocess", "forward")
+    return all(callable(getattr(model, name, None)) for name in names)
+
+
+def with_inputs(model: Any, parameters: Parameters, wrap: Callable[[Any], BroughtModel]) -> Any:
+    """Returns the model wrapped, or as it is where it makes its own inputs and none were given."""
+    if follows_interface(model) and not parameters.get("inputs"):
+        return model
+    return wrap(model)
+
+
+def _apart(one: Array, other: Array) -> bool:
+    if one.shape != other.shape or (one.dtype.kind not in "fciub" and one.dtype.name != "bfloat16"):
+        return True
+    left, right = (np.asarray(value, np.float64) for value in (one, other))
+    scale = np.abs(left).max(initial=0.0)
+    return bool(np.abs(left - right).max(initial=0.0) > _MOST_APART * scale)

@@ -1,0 +1,1 @@
+"""ONNX files, and their float64 evaluation."""

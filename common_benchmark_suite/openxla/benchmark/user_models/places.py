@@ -1,0 +1,252 @@
+"""From the text that names a model to the place where it is."""
+
+import contextlib
+import importlib.machinery
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import attrs
+
+from openxla.benchmark import bounded
+from openxla.benchmark.models.architectures.directories import CONFIG_FILE
+from openxla.benchmark.text import did_you_mean
+from openxla.benchmark.user_models.hugging_face.adapters import ADAPTER_FILE
+from openxla.benchmark.user_models.hugging_face.hub import PREFIX
+from openxla.benchmark.user_models.hugging_face.sentence_pipeline import MODULES_FILE
+from openxla.benchmark.user_models.programs.programs import KINDS, SAVED_MODEL, ProgramFile
+from openxla.benchmark.user_models.programs.torchscript_archive import (
+    is_torch_export,
+    is_torchscript,
+)
+from openxla.benchmark.user_models.python_files.outline import dotted_name
+from openxla.benchmark.user_models.refusals import (
+    NOTEBOOK,
+    PICKLES,
+    SENTENCES,
+    refusal_of,
+    refuse_substitute,
+)
+from openxla.benchmark.user_models.wanted import BroughtError
+
+_MODULE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
+# By which a directory with a configuration holds a network's weights.
+_HUGGING_FACE = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin*")
+_FORMS = (
+    "PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a Hugging Face directory, an exported "
+    f"program or a folder of them ({', '.join(KINDS)}, TorchScript)"
+)
+
+
+@attrs.frozen(kw_only=True)
+class OwnModule:
+    """A Python file.
+
+    Attributes:
+      file: absolute.
+      module: its dotted name; empty for a file by its path.
+      callable: what of it is meant; empty where nobody said.
+      dotted: the name to import it by, also if it was given by its path; empty for a script.
+    """
+
+    file: Path
+    module: str
+    callable: str
+    dotted: str = attrs.field()
+
+    @dotted.default
+    def _default_dotted(self) -> str:
+        return self.module or dotted_name(self.file)
+
+    @property
+    def root(self) -> Path:
+        """The folder that its imports start from."""
+        depth = self.dotted.count(".") + (self.file.name == "__init__.py") * bool(self.dotted)
+        return self.file.parents[depth]
+
+    @property
+    def package(self) -> str:
+        """The top-level package that it is in; empty for a script."""
+        return self.dotted.partition(".")[0]
+
+    def named(self, name: str, folder: Path) -> str:
+        """Returns the text that names one of its callables, to be typed in a folder."""
+        if self.module:
+            return f"{self.module}:{name}"
+        file = self.file.relative_to(folder) if self.file.is_relative_to(folder) else self.file
+        return shlex.quote(f"{file}:{name}" if name else str(file))
+
+    def __str__(self) -> str:
+        stem = self.module or self.file.name
+        return f"{stem}:{self.callable}" if self.callable else stem
+
+
+@attrs.frozen(kw_only=True)
+class ProgramFolder:
+    """A folder of exported programs, each of which is a model.
+
+    Attributes:
+      path: of the folder.
+      files: the programs in it, by name.
+    """
+
+    path: Path
+    files: tuple[Path, ...]
+
+
+def is_model(text: str, folder: Path | None = None) -> bool:
+    """Tells whether a text names a model that is brought, not cases of the catalogue.
+
+    Args:
+      text: as the user typed it.
+      folder: where relative paths start; None for the current one.
+    """
+    if text.startswith(PREFIX):
+        return True
+    path, _, name = _parted(text)
+    known = (".py", *KINDS, *PICKLES, *SENTENCES, NOTEBOOK)
+    looks_so = text.lower().endswith(known) or (bool(path.endswith(".py")) and bool(name))
+    return looks_so or bool(_MODULE.fullmatch(text)) or (folder or Path()).joinpath(text).is_dir()
+
+
+def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | ProgramFolder | Path:
+    """Returns the Python file, the exported program or programs, or the directory of a text.
+
+    Args:
+      text: as the user typed it.
+      folder: where relative paths start.
+
+    Raises:
+      BroughtError: there is no such thing, or it is one that cannot be measured.
+    """
+    if not text:
+        raise BroughtError(f"no model given; expected {_FORMS}")
+    path = folder / Path(text).expanduser()
+    if path.is_dir():
+        return _directory(path)
+    before, colon, name = _parted(text)
+    if colon and before.endswith(".py"):
+        if not all(part.isidentifier() for part in name.split(".")):
+            word = re.search(r"[\w.]+", name)
+            meant = f"; did you mean {before}:{word[0]}?" if word else ""
+            raise BroughtError(f"{text!r}: {name!r} is not the name of a callable{meant}")
+        return _file(folder / Path(before).expanduser(), name)
+    if path.suffix == ".py":
+        return _file(path, "")
+    if found := _MODULE.fullmatch(text):
+        return OwnModule(file=_module_file(found[1], folder), module=found[1], callable=found[2])
+    if path.suffix.lower() in KINDS:
+        return _program(text, path)
+    if path.suffix.lower() in PICKLES and path.is_file():
+        return _torch_program(text, path)
+    if path.is_file():
+        refuse_substitute(path, text)
+    if refusal := refusal_of(text, path):
+        raise BroughtError(refusal)
+    if text.startswith("models/"):
+        raise BroughtError(
+            f"{text!r} is not a file or directory; select cases of the suite with -name"
+        )
+    if path.exists():
+        raise BroughtError(f"{text} is not a model; expected {_FORMS}")
+    raise BroughtError(f"no such file or directory: {text}{_near(path)} (expected {_FORMS})")
+
+
+def _parted(text: str) -> tuple[str, str, str]:
+    """Returns the file and the callable that a text names."""
+    before, colon, name = text.partition(".py:")
+    return (f"{before}.py", ":", name) if colon else text.rpartition(":")
+
+
+def folder_of_programs(path: Path) -> ProgramFolder | None:
+    """Returns the programs in a folder that is nothing else; None without one."""
+    # Names may be too long, and folders unreadable: `place_of` refuses what is not found here.
+    with contextlib.suppress(OSError):
+        has_config = (path / CONFIG_FILE).is_file()
+        if any((path / name).is_file() for name in (MODULES_FILE, ADAPTER_FILE)):
+            return None
+        if not path.is_dir() or (path / "saved_model.pb").is_file():
+            return None
+        if has_config and any(any(path.glob(name)) for name in _HUGGING_FACE):
+            return None
+        names = sorted(entry.name for entry in os.scandir(path) if entry.is_file())
+        # An exporter writes the configuration next to the ONNX files.
+        ends = (".onnx",) if has_config else tuple(KINDS)
+        found = tuple(path / name for name in names if name.lower().endswith(ends))
+        return ProgramFolder(path=path, files=found) if found else None
+    return None
+
+
+def _directory(path: Path) -> Path | ProgramFile | ProgramFolder:
+    if (path / "saved_model.pb").is_file():
+        for file in (path / "saved_model.pb", *sorted(path.glob("variables/*"))):
+            refuse_substitute(file)
+        return ProgramFile(path=path.absolute(), kind=SAVED_MODEL)
+    if programs := folder_of_programs(path):
+        return programs
+    if refusal := refusal_of(str(path), path):
+        raise BroughtError(refusal)
+    if not any((path / name).is_file() for name in (CONFIG_FILE, MODULES_FILE, ADAPTER_FILE)):
+        raise BroughtError(
+            f"{path} has neither {CONFIG_FILE} (Hugging Face) nor saved_model.pb; expected {_FORMS}"
+        )
+    return path.resolve()
+
+
+def _file(path: Path, name: str) -> OwnModule:
+    if not path.is_file():
+        raise BroughtError(f"no such file: {path}{_near(path)}")
+    if path.stat().st_size:
+        refuse_substitute(path)
+    return OwnModule(file=path.resolve(), module="", callable=name)
+
+
+def _program(text: str, path: Path) -> ProgramFile:
+    if not path.is_file():
+        raise BroughtError(f"no such file: {path}{_near(path)}")
+    refuse_substitute(path, text)
+    return ProgramFile(path=path.absolute(), kind=KINDS[path.suffix.lower()])
+
+
+def _torch_program(text: str, path: Path) -> ProgramFile:
+    """Returns the program in a file that PyTorch may have written, by what the archive holds."""
+    refuse_substitute(path, text)
+    try:
+        suffix = bounded.call(_torch_suffix, text, path)
+    except bounded.TooCostlyError as error:
+        raise BroughtError(f"{text} cannot be read: {error}") from error
+    return ProgramFile(path=path.absolute(), kind=KINDS[suffix])
+
+
+def _torch_suffix(text: str, path: Path) -> str:
+    """Returns how the name of a file should end, by its content."""
+    if is_torchscript(path):
+        return ".torchscript"
+    if is_torch_export(path):
+        return ".pt2"
+    raise BroughtError(str(refusal_of(text, path)))
+
+
+def _module_file(name: str, folder: Path) -> Path:
+    """Returns the file of a module; no package on the way is imported."""
+    search: list[str] | None = [str(folder), *sys.path]
+    done: list[str] = []
+    for part in name.split("."):
+        done.append(part)
+        spec = importlib.machinery.PathFinder.find_spec(".".join(done), search)
+        if spec is None:
+            raise BroughtError(f"no module {'.'.join(done)!r} on Python's module search path")
+        search = list(spec.submodule_search_locations or [])
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        raise BroughtError(f"{name!r} is not a module in a Python file")
+    return Path(spec.origin).absolute()
+
+
+def _near(path: Path) -> str:
+    try:
+        there = [entry.name for entry in os.scandir(path.parent)]
+    except OSError:
+        return ""
+    return did_you_mean(path.name, there)

@@ -1,0 +1,223 @@
+"""In a worker: a SavedModel of TensorFlow that was brought."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2, types_pb2
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+from openxla.benchmark.artifacts.workload_store import TruthCheck
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.user_models.cross_check import checked
+from openxla.benchmark.user_models.inputs import Array
+from openxla.benchmark.user_models.programs.program_model import (
+    NotWidenedError,
+    ProgramModel,
+    in_place_of_truth,
+    rounded,
+)
+from openxla.benchmark.user_models.programs.signature import (
+    Argument,
+    Signature,
+    element_type_or_refuse,
+)
+from openxla.benchmark.user_models.python_files.loading import told
+from openxla.benchmark.user_models.wanted import BroughtError
+
+TYPES = {
+    tf.float64: "f64",
+    tf.float32: "f32",
+    tf.float16: "f16",
+    tf.bfloat16: "bf16",
+    tf.int8: "i8",
+    tf.int32: "i32",
+    tf.int64: "i64",
+    tf.bool: "i1",
+    tf.uint8: "u8",
+}
+_NARROW = frozenset({types_pb2.DT_FLOAT, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16})
+_USUAL = "serving_default"
+
+
+class TensorFlowProgram(ProgramModel):
+    """A program that TensorFlow runs; subclasses define `forward` and `in_float64`."""
+
+    def in_float64(self, inputs: Sequence[Array]) -> Callable[..., Any]:
+        """Returns a function that computes the program in float64.
+
+        Args:
+          inputs: in float64, that the function will take one by one.
+
+        Raises:
+          NotWidenedError: a part of the program keeps a narrower type.
+        """
+        raise NotImplementedError
+
+    def try_out(self, *inputs: Array) -> None:
+        """Checks the inputs, and that nothing is drawn, changed or kept.
+
+        Raises:
+          BroughtError: the program takes others, or cannot be judged.
+        """
+        super().try_out(*inputs)
+        self.run_twice(inputs)
+
+    def outputs_of(self, inputs: Sequence[Array], *, seed: int) -> list[Array]:
+        """Returns the outputs of a run."""
+        tf.random.set_seed(seed)
+        return arrays_of(self.forward(*inputs))
+
+    def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
+        """See `ProgramModel`; by TensorFlow on the CPU, operation by operation."""
+        with tf.device("CPU:0"):
+            own = arrays_of(self.forward(*inputs))
+            self.without_float64, truth = None, None
+            try:
+                wide = [v.astype(np.float64) if v.dtype.kind == "f" else v for v in inputs]
+                function = self.in_float64(wide)
+                truth = arrays_of(function(*wide))
+                if any(v.dtype.kind == "f" and v.dtype != np.float64 for v in truth):
+                    raise NotWidenedError("an operation returns a narrower type")
+                self.note_check(_check(function, wide, truth))
+            except Exception as error:
+                why = str(error) if isinstance(error, NotWidenedError) else told(error)
+                self.without_float64 = f"the program has no float64 run: {why}"
+            if truth is None or self.without_float64 is not None:
+                return in_place_of_truth(own), arrays_of(self.forward(*rounded(inputs)))
+        return truth, own
+
+
+class SavedModelProgram(TensorFlowProgram):
+    """The signature of a SavedModel; outputs are sorted by their names, as inputs are.
+
+    Attributes:
+      model: what TensorFlow loaded, which holds the variables.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(parameters)
+        try:
+            self.model = tf.saved_model.load(str(self.path))
+            signatures = dict(self.model.signatures)
+        except Exception as error:
+            raise BroughtError(f"{self.path} is not a valid SavedModel: {told(error)}") from None
+        if _USUAL not in signatures and len(signatures) != 1:
+            raise BroughtError(
+                f"{self.path} has {len(signatures)} signatures, and none is named {_USUAL}; save "
+                "it with tf.saved_model.save(..., signatures=FUNCTION)"
+            )
+        self._function = signatures.get(_USUAL) or next(iter(signatures.values()))
+        self._specs = dict(sorted(self._function.structured_input_signature[1].items()))
+        self.check_types(spec.dtype.as_numpy_dtype for spec in self._specs.values())
+
+    def signature(self) -> Signature:
+        """Returns what it takes."""
+        where = self.path.name
+        for name, spec in self._specs.items():
+            if spec.shape.rank is None:
+                raise BroughtError(f"{where}: input {name!r} has an unknown rank")
+        return Signature(
+            where=where,
+            arguments=tuple(
+                Argument(
+                    name=name,
+                    element_type=element_type_or_refuse(name, TYPES.get(spec.dtype), where),
+                    sizes=tuple(spec.shape.as_list()),
+                )
+                for name, spec in self._specs.items()
+            ),
+        )
+
+    @property
+    def variables(self) -> tuple[Any, ...]:
+        """What the signature reads besides its inputs; exporters have to know."""
+        return tuple(self._function.variables)
+
+    def forward(self, *inputs: Any) -> Any:
+        """Runs the signature."""
+        return _call(self._function, self._specs, inputs)
+
+    def in_float64(self, inputs: Sequence[Array]) -> Callable[..., Any]:
+        """See `TensorFlowProgram`."""
+        function = _in_float64(self._function)
+        return lambda *values: _call(function, self._specs, values)
+
+
+def create_model(**parameters: Any) -> SavedModelProgram:
+    """Returns the program of a folder.
+
+    Raises:
+      BroughtError: it is not whole, or has no signature that could be meant.
+    """
+    return SavedModelProgram(parameters)
+
+
+def _check(
+    function: Callable[..., Any], wide: Sequence[Array], truth: Sequence[Array]
+) -> TruthCheck:
+    """Returns how TensorFlow's kernels compare with XLA's, if XLA takes the program."""
+    second = None
+    with contextlib.suppress(tf.errors.OpError, ValueError, TypeError):
+        compiled = tf.function(function, jit_compile=True, autograph=False)
+        second = arrays_of(compiled(*map(tf.convert_to_tensor, wide)))
+    routes = ("TensorFlow", "TensorFlow by XLA")
+    return checked(truth, second, routes=routes, where="the program")
+
+
+def _call(function: Callable[..., Any], specs: Any, inputs: Sequence[Any]) -> Any:
+    tensors = map(tf.convert_to_tensor, inputs)
+    outputs = tuple(tf.nest.flatten(function(**dict(zip(specs, tensors, strict=True)))))
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def arrays_of(outputs: Any) -> list[Array]:
+    """Returns the leaves of what a program returns, as arrays."""
+    return [np.asarray(value) for value in tf.nest.flatten(outputs)]
+
+
+def _in_float64(function: Any) -> Callable[..., Any]:
+    """Returns a function that computes a signature in float64.
+
+    Its variables become constants of a graph, and all types of the graph wide.
+    """
+    frozen = convert_variables_to_constants_v2(function)
+    graph = frozen.graph.as_graph_def()
+    nodes = [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
+    for node in nodes:
+        for value in node.attr.values():
+            _widen(value)
+    for inner in graph.library.function:
+        for argument in (*inner.signature.input_arg, *inner.signature.output_arg):
+            if argument.type in _NARROW:
+                argument.type = types_pb2.DT_DOUBLE
+    wrapped = _wrapped(
+        graph, [tensor.name for tensor in frozen.inputs], [t.name for t in frozen.outputs]
+    )
+
+    # A graph takes what a signature calls by name in the order of these names.
+    return lambda **arguments: wrapped(*(value for _, value in sorted(arguments.items())))
+
+
+def _wrapped(graph: graph_pb2.GraphDef, takes: list[str], gives: list[str]) -> Any:
+    imported = tf.compat.v1.wrap_function(
+        lambda: tf.graph_util.import_graph_def(graph, name=""), []
+    )
+    found = imported.graph
+    return imported.prune(
+        [found.as_graph_element(name) for name in takes],
+        [found.as_graph_element(name) for name in gives],
+    )
+
+
+def _widen(value: Any) -> None:
+    if value.type in _NARROW:
+        value.type = types_pb2.DT_DOUBLE
+    for place, kind in enumerate(value.list.type):
+        if kind in _NARROW:
+            value.list.type[place] = types_pb2.DT_DOUBLE
+    if value.HasField("tensor") and value.tensor.dtype in _NARROW:
+        wide = tf.make_ndarray(value.tensor).astype(np.float64)
+        value.tensor.CopyFrom(tf.make_tensor_proto(wide, shape=wide.shape))

@@ -1,0 +1,98 @@
+"""In a worker: a TFLite file that was brought."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models.preprocessing import element_type_of
+from openxla.benchmark.models.tflite.program import Program
+from openxla.benchmark.user_models.inputs import Array
+from openxla.benchmark.user_models.programs.program_model import (
+    ProgramModel,
+    in_place_of_truth,
+    rounded,
+)
+from openxla.benchmark.user_models.programs.signature import (
+    Argument,
+    Signature,
+    element_type_or_refuse,
+)
+from openxla.benchmark.user_models.python_files.loading import told
+from openxla.benchmark.user_models.wanted import BroughtError
+
+_KNOWN = ("f64", "f32", "f16", "bf16", "i8", "i32", "i64", "i1", "u8")
+_WHY = "TFLite has no float64 kernels; its reference kernels were used"
+
+
+class TfLiteFile(ProgramModel):
+    """A file whose sizes are fixed; judged by LiteRT's reference kernels.
+
+    Attributes:
+      tflite_file: where it is, for the runtimes that take it.
+      input_names, output_names: of its tensors, in the order in which they are fed and fetched.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(parameters)
+        self.tflite_file: Path = self.path
+        try:
+            program = Program(self.path, threads=1, xnnpack=False)
+        except (ValueError, RuntimeError) as error:
+            raise BroughtError(f"{self.path} is not a valid TFLite file: {told(error)}") from None
+
+        self._details = program.input_forms()
+        self.input_names = [name for name, _, _ in self._details]
+        self.output_names = program.output_names()
+
+    def signature(self) -> Signature:
+        """Returns what it takes."""
+        where = self.path.name
+        arguments = []
+        for name, shape, dtype in self._details:
+            kind = element_type_of(dtype)
+            found = element_type_or_refuse(name, kind if kind in _KNOWN else None, where)
+            arguments.append(Argument(name=name, element_type=found, sizes=shape))
+        return Signature(where=where, arguments=tuple(arguments))
+
+    def forward(self, *inputs: Any) -> Any:
+        """Runs it by LiteRT's reference kernels."""
+        return tuple(self._run(inputs, OpResolverType.BUILTIN_REF))
+
+    def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
+        """See `ProgramModel`: a TFLite file is of its types, and cannot be widened.
+
+        Where tensors are integers, a rounding that goes the other way moves a result by a step:
+        there another set of LiteRT's kernels says how far that goes.
+        """
+        own = self._run(inputs, OpResolverType.BUILTIN_REF)
+        self.without_float64 = _WHY
+        if self._is_quantized():
+            optimised = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+            return in_place_of_truth(own), self._run(inputs, optimised)
+        return in_place_of_truth(own), self._run(rounded(inputs), OpResolverType.BUILTIN_REF)
+
+    def _is_quantized(self) -> bool:
+        details = Interpreter(model_path=str(self.path)).get_tensor_details()
+        return any(np.dtype(item["dtype"]) in (np.int8, np.uint8) for item in details)
+
+    def _run(self, inputs: Sequence[Any], kernels: OpResolverType) -> list[Array]:
+        try:
+            program = Program(self.path, threads=1, resolver=kernels)
+            program.set_inputs([np.asarray(value) for value in inputs])
+            program.invoke()
+        except (ValueError, RuntimeError) as error:
+            raise BroughtError(f"{self.path.name} cannot run: {told(error)}") from error
+        return program.outputs()
+
+
+def create_model(**parameters: Any) -> TfLiteFile:
+    """Returns the program of a file.
+
+    Raises:
+      BroughtError: it is not whole.
+    """
+    return TfLiteFile(parameters)

@@ -1,0 +1,136 @@
+"""The configuration in a file that Keras saved, read without Keras, and the code in it."""
+
+import importlib.util
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from openxla.benchmark import bounded
+from openxla.benchmark.user_models.wanted import BroughtError
+
+_MAGIC = b"\x89HDF\r\n\x1a\n"
+_CONFIG = "config.json"
+_MOST_BYTES = 2**26
+# Layers that hold code, or load it from elsewhere.
+_CODE = ("Lambda", "__lambda__", "TorchModuleWrapper", "TFSMLayer", "JaxLayer", "FlaxLayer")
+_OWN_MODULES = ("keras", "builtins", "tf_keras", "numpy")
+
+
+def check(path: Path, *, allow_code: bool) -> None:
+    """Refuses files that are not whole, hold weights alone, or code; see `_read`.
+
+    Raises:
+      BroughtError: the model cannot be made from the file; the message names the layer.
+    """
+    config = _read(path)
+    if config is None:  # only a worker can read it
+        return
+    for layer, name in _objects(config):
+        label = f"the layer {name!r}" if name else "the model"
+        if layer["class_name"] in _CODE and not allow_code:
+            raise BroughtError(
+                f"{path.name}: {label} is a {layer['class_name']}, which is code; pass "
+                "--allow-code if you trust the file"
+            )
+        module = layer.get("module", "keras")
+        if module is None or (module.partition(".")[0] not in _OWN_MODULES and not allow_code):
+            where = f" of {module}" if module else ""
+            raise BroughtError(
+                f"{path.name}: {label} is of the class {layer['class_name']}{where}, which is not "
+                "in the file; pass a PATH.py that defines the class and has a function that "
+                f"returns keras.saving.load_model({str(path)!r})"
+            )
+
+
+def is_hdf5(path: Path) -> bool:
+    """Tells whether a file is HDF5, by its first bytes."""
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """Returns the configuration of the model; None if that takes a package that is not here.
+
+    Raises:
+      BroughtError: the file is not whole, or holds no model.
+    """
+    try:
+        if not is_hdf5(path):
+            return _parsed(path, _from_zip(path))
+        if path.suffix.lower() == ".keras":
+            raise BroughtError(f"{path} is HDF5; rename it to end in .h5")
+        if importlib.util.find_spec("h5py") is None:
+            return None
+        # A crash of the HDF5 library then ends that process only.
+        return _parsed(path, bounded.call(_from_hdf5, path))
+    except bounded.TooCostlyError as error:
+        raise BroughtError(f"{path} cannot be read: {error}") from error
+    except OSError as error:
+        raise BroughtError(f"{path} cannot be read: {error}") from error
+
+
+def _from_zip(path: Path) -> str | bytes:
+    if path.suffix.lower() != ".keras":
+        raise BroughtError(f"{path} is not HDF5, as Keras's {path.suffix} files are")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if _CONFIG not in archive.namelist():
+                raise BroughtError(f"{path} is a zip archive without {_CONFIG}, not a Keras model")
+            if archive.getinfo(_CONFIG).file_size > _MOST_BYTES:
+                raise BroughtError(f"{path}: {_CONFIG} is larger than {_MOST_BYTES} bytes")
+            if (broken := archive.testzip()) is not None:
+                raise BroughtError(f"{path} is damaged: {broken} is not as it was saved")
+            return archive.read(_CONFIG)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise BroughtError(
+            f"{path} is not a whole Keras file ({error}); save or download it again"
+        ) from error
+
+
+def _from_hdf5(path: Path) -> str | bytes:
+    import h5py  # only the bounded process loads the library
+
+    try:
+        with h5py.File(path, "r") as file:
+            found = file.attrs.get("model_config")
+            is_of_keras = "layer_names" in file.attrs or {"layers", "vars"} <= set(file)
+    except OSError as error:
+        raise BroughtError(
+            f"{path} is not a whole HDF5 file ({error}); save or download it again"
+        ) from error
+    if found is None:
+        holds = "only weights" if is_of_keras else "no Keras model"
+        raise BroughtError(
+            f"{path} holds {holds}: it has no model_config; pass the file that makes the model, "
+            "PATH.py:CALLABLE, or save the whole model with model.save"
+        )
+    return bytes(found) if isinstance(found, bytes) else str(found)
+
+
+def _parsed(path: Path, text: str | bytes) -> dict[str, Any]:
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BroughtError(f"{path}: its configuration is not JSON: {error}") from error
+    if not isinstance(config, dict) or "class_name" not in config:
+        raise BroughtError(f"{path} is not a Keras model: its configuration names no class")
+    return config
+
+
+def _objects(config: Any) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yields all objects of a configuration, and the name of the layer that each is or is in."""
+    waiting = [(config, "")]
+    while waiting:
+        item, name = waiting.pop()
+        if isinstance(item, dict):
+            inner = item.get("config")
+            if isinstance(inner, dict) and isinstance(inner.get("name"), str):
+                # A data type's policy has a name, too.
+                name = name if item.get("class_name") == "DTypePolicy" else inner["name"]
+            if isinstance(item.get("class_name"), str):
+                yield item, name
+            waiting += [(value, name) for value in reversed(item.values())]
+        elif isinstance(item, list):
+            waiting += [(value, name) for value in reversed(item)]

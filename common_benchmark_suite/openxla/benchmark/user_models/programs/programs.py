@@ -1,0 +1,236 @@
+"""Cases of an exported program: a file, or a folder, of which nothing is executed here."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from openxla.benchmark import testdata
+from openxla.benchmark.artifacts.user_inputs import UserInputs
+from openxla.benchmark.def_types import (
+    BenchmarkCase,
+    Model,
+    ModelFrameworkType,
+    ModelImplementation,
+    ModelTestData,
+)
+from openxla.benchmark.files import sha256_of
+from openxla.benchmark.user_models.onnx import onnx_file
+from openxla.benchmark.user_models.programs import keras_file, torchscript_archive
+from openxla.benchmark.user_models.programs.signature import NamedInputs, Signature
+from openxla.benchmark.user_models.specs import InputSpec, parse, recorded
+from openxla.benchmark.user_models.wanted import BroughtError, Variant, Wanted, model_name, variants
+
+_ROOM = "openxla.benchmark.user_models.programs"
+
+
+@attrs.frozen(kw_only=True)
+class Kind:
+    """One form of exported programs.
+
+    Attributes:
+      name: for people.
+      framework: by which backends say that they take it.
+      module: that makes it in a worker.
+    """
+
+    name: str
+    framework: ModelFrameworkType
+    module: str
+
+
+ONNX = Kind(
+    name="ONNX",
+    framework=ModelFrameworkType.ONNX,
+    module="openxla.benchmark.user_models.onnx.in_onnx",
+)
+STABLEHLO = Kind(
+    name="StableHLO",
+    framework=ModelFrameworkType.STABLEHLO,
+    module=f"{_ROOM}.in_stablehlo",
+)
+JAX_EXPORT = Kind(
+    name="jax.export", framework=ModelFrameworkType.JAX, module=f"{_ROOM}.in_stablehlo"
+)
+TORCH_EXPORT = Kind(
+    name="torch.export",
+    framework=ModelFrameworkType.PYTORCH,
+    module=f"{_ROOM}.in_torch_export",
+)
+SAVED_MODEL = Kind(
+    name="SavedModel", framework=ModelFrameworkType.TF_V2, module=f"{_ROOM}.in_saved_model"
+)
+TORCHSCRIPT = Kind(
+    name="TorchScript",
+    framework=ModelFrameworkType.PYTORCH,
+    module=f"{_ROOM}.in_torchscript",
+)
+KERAS = Kind(name="Keras", framework=ModelFrameworkType.TF_V2, module=f"{_ROOM}.in_keras")
+TFLITE = Kind(name="TFLite", framework=ModelFrameworkType.TFLITE, module=f"{_ROOM}.in_tflite")
+# By the end of a file's name.
+KINDS: Mapping[str, Kind] = {
+    ".onnx": ONNX,
+    ".mlir": STABLEHLO,
+    ".mlirbc": STABLEHLO,
+    ".jax_export": JAX_EXPORT,
+    ".pt2": TORCH_EXPORT,
+    ".tflite": TFLITE,
+    ".keras": KERAS,
+    ".h5": KERAS,
+    ".hdf5": KERAS,
+    ".torchscript": TORCHSCRIPT,
+}
+ALL_KINDS = (*KINDS.values(), SAVED_MODEL)
+# Those whose files can hold code.
+_WITH_CODE = (TORCH_EXPORT, TORCHSCRIPT, KERAS)
+
+
+@attrs.frozen(kw_only=True)
+class ProgramFile:
+    """An exported program.
+
+    Attributes:
+      path: absolute; of a folder, the folder.
+      kind: its form.
+    """
+
+    path: Path
+    kind: Kind
+
+
+@attrs.frozen(kw_only=True)
+class _Outline:
+    """What is known of a program without a framework; signature and type None if nothing is."""
+
+    digest: str
+    signature: Signature | NamedInputs | None = None
+    data_type: str | None = None
+
+
+def digest_of(path: Path, kind: Kind) -> str:
+    """Returns the sha256 of a program: of all files that it consists of.
+
+    Raises:
+      BroughtError: it is not whole.
+    """
+    if kind is ONNX:
+        return onnx_file.digest_of(path, onnx_file.read(path).data_files)
+    return _digest(path)
+
+
+def cases(program: ProgramFile, wanted: Wanted, given: UserInputs | None) -> list[BenchmarkCase]:
+    """Returns the cases of a program, for each batch and length.
+
+    Raises:
+      BroughtError: it is not whole, or takes other inputs.
+    """
+    if wanted.task is not None:
+        raise BroughtError("--task requires a Hugging Face directory")
+    if wanted.base is not None:
+        raise BroughtError("--base requires a LoRA adapter's directory")
+    if wanted.allow_code and program.kind not in _WITH_CODE:
+        raise BroughtError(f"--allow-code: loading a {program.kind.name} program runs no code")
+    found = _outline(program.path, program.kind, wanted)
+    own = found.data_type or "fp32"
+    if other := [name for name in wanted.data_types if found.data_type not in (None, name)]:
+        raise BroughtError(
+            f"--dtype {other[0]}: {program.path.name} computes in {own}, and exported programs "
+            "run unmodified"
+        )
+    return [_case(program, found, wanted, given, item) for item in variants(wanted, own)]
+
+
+def _outline(path: Path, kind: Kind, wanted: Wanted) -> _Outline:
+    if kind is ONNX:
+        file = onnx_file.read(path)
+        return _Outline(
+            digest=onnx_file.digest_of(path, file.data_files),
+            signature=file.signature,
+            data_type=file.data_type,
+        )
+    if kind is TORCHSCRIPT:
+        script = torchscript_archive.read(path)
+        torchscript_archive.refuse_code(path.name, script.code, allowed=wanted.allow_code)
+        return _Outline(digest=_digest(path), signature=script.takes)
+    if kind is KERAS:
+        keras_file.check(path, allow_code=wanted.allow_code)
+    return _Outline(digest=_digest(path))
+
+
+def _digest(path: Path) -> str:
+    if path.is_dir():
+        files = sorted(item for item in path.rglob("*") if item.is_file())
+        lines = [f"{item.relative_to(path)} {sha256_of(item)}" for item in files]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    try:
+        return sha256_of(path)
+    except OSError as error:
+        raise BroughtError(f"{path} cannot be read: {error}") from error
+
+
+def _case(
+    program: ProgramFile,
+    found: _Outline,
+    wanted: Wanted,
+    given: UserInputs | None,
+    variant: Variant,
+) -> BenchmarkCase:
+    path, kind = program.path, program.kind
+    parameters: dict[str, str | int | bool] = {
+        "source": str(path),
+        "program": kind.name,
+        "source_sha256": found.digest,
+        "data_type": variant.data_type,
+    }
+    if wanted.allow_code:
+        parameters["pickled"] = True
+    inputs = _inputs(found.signature, wanted, variant) if given is None else ()
+    if given is not None and found.signature is not None:
+        found.signature.check(
+            [InputSpec(element_type=spec.dtype, sizes=spec.shape) for spec in given.specs]
+        )
+    if inputs:
+        written = [parse(text) for text in wanted.inputs]
+        parameters |= recorded(written or inputs, inputs)
+    if variant.batch_size is not None:
+        parameters["batch_size"] = variant.batch_size
+    if variant.seq_len is not None:
+        parameters["seq_len"] = variant.seq_len
+    implementation = ModelImplementation(
+        name=f"{path.stem.replace(' ', '_')}.{kind.name}".replace("/", "_"),
+        tags=["brought", "program"],
+        framework_type=kind.framework,
+        module_path=kind.module,
+        own_process=True,
+    )
+    model = Model(
+        name=model_name([path.stem], kind.framework, variant),
+        model_impl=implementation,
+        model_parameters=parameters,
+    )
+    return BenchmarkCase.build(model=model, input_data=_input_data(inputs, wanted, given))
+
+
+def _inputs(
+    signature: Signature | NamedInputs | None, wanted: Wanted, variant: Variant
+) -> tuple[InputSpec, ...]:
+    """Returns the inputs, all sizes numbers; none where only a worker can tell them."""
+    if signature is not None:
+        return signature.inputs(wanted.inputs, variant.batch_size, variant.seq_len)
+    written = [parse(text) for text in wanted.inputs]
+    return tuple(spec.filled(variant.batch_size or 1, variant.seq_len) for spec in written)
+
+
+def _input_data(
+    inputs: tuple[InputSpec, ...], wanted: Wanted, given: UserInputs | None
+) -> ModelTestData:
+    if given is not None:
+        return given.data
+    if not wanted.inputs:
+        return testdata.INPUT_DATA_MODEL_DEFAULT
+    return ModelTestData(
+        name="_".join(str(spec.spec).upper() for spec in inputs),
+        source_url="",
+        source_info="Random numbers described by --input.",
+    )

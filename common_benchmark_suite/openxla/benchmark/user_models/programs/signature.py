@@ -1,0 +1,210 @@
+"""What an exported program takes, by its own word, and the inputs that it is given."""
+
+from collections.abc import Sequence
+
+import attrs
+
+from openxla.benchmark.user_models.specs import BATCH, SEQ, InputSpec, check_names, parse
+from openxla.benchmark.user_models.wanted import BroughtError
+
+# How exporters call sizes that may change.
+_BATCH_NAMES = ("n", "b", "bs", "bsz")
+_SEQ_NAMES = ("s", "t", "tokens")
+_FEW = 2
+
+
+@attrs.frozen(kw_only=True)
+class Argument:
+    """One input of a program.
+
+    Attributes:
+      name: as the program calls it.
+      element_type: e.g. `f32`.
+      sizes: numbers; names of sizes that may change, None for one without a name.
+      below: integers in it are to be smaller, as they look up rows of a table; None if not known.
+    """
+
+    name: str
+    element_type: str
+    sizes: tuple[int | str | None, ...]
+    below: int | None = None
+
+    def __str__(self) -> str:
+        sizes = ",".join("?" if size is None else str(size) for size in self.sizes)
+        return f"{self.name} {self.element_type}[{sizes}]"
+
+
+@attrs.frozen(kw_only=True)
+class Signature:
+    """The inputs of a program, in order.
+
+    Attributes:
+      where: names the program in messages.
+      arguments: its inputs.
+    """
+
+    where: str
+    arguments: tuple[Argument, ...]
+
+    def inputs(
+        self, written: Sequence[str], batch: int | None, seq: int | None
+    ) -> tuple[InputSpec, ...]:
+        """Returns what the program is run on, all sizes numbers.
+
+        Args:
+          written: by the user, one for each argument; empty for what the program says.
+          batch: size of dimensions of that name; None for 1.
+          seq: size of those; None where nobody says.
+
+        Raises:
+          BroughtError: the program takes others, or it cannot be told how large an input is.
+        """
+        if written:
+            given = self._in_order([parse(text) for text in written])
+            self.check(given)
+        else:
+            given = [self._usual(argument) for argument in self.arguments]
+        used = {size for spec in given for size in spec.sizes}
+        for option, name, value in (("--batch", BATCH, batch), ("--seq-len", SEQ, seq)):
+            if value is not None and name not in used:
+                raise BroughtError(f"{option}: no input has a size {name!r}: {self}")
+        if seq is None and not written and SEQ in used:
+            raise BroughtError(f"{self}; set {SEQ!r} with --seq-len")
+        filled = tuple(spec.filled(batch or 1, seq) for spec in given)
+        self.check(filled)
+        return filled
+
+    def _in_order(self, given: list[InputSpec]) -> list[InputSpec]:
+        """Returns inputs in the order of the arguments; names are not needed any more."""
+        check_names(given)
+        named = {spec.name: attrs.evolve(spec, name="") for spec in given if spec.name}
+        if not named:
+            return given
+        if unknown := [name for name in named if name not in {a.name for a in self.arguments}]:
+            raise BroughtError(f"--input {unknown[0]}=...: no such input: {self}")
+        if missing := [a.name for a in self.arguments if a.name not in named]:
+            raise BroughtError(f"--input: {missing[0]} is missing: {self}")
+        return [named[argument.name] for argument in self.arguments]
+
+    def __str__(self) -> str:
+        return f"{self.where} takes {', '.join(map(str, self.arguments)) or 'nothing'}"
+
+    def check(self, given: Sequence[InputSpec]) -> None:
+        """Raises BroughtError where inputs are not those of the program; names fit any size."""
+        if len(given) != len(self.arguments):
+            raise BroughtError(f"{self}; pass --input once for each, got {len(given)}")
+        sizes: dict[str, int] = {}
+        for spec, argument in zip(given, self.arguments, strict=True):
+            if spec.element_type != argument.element_type:
+                raise BroughtError(f"--input {spec} has the wrong type: {self}")
+            if len(spec.sizes) != len(argument.sizes):
+                raise BroughtError(f"--input {spec} has the wrong number of sizes: {self}")
+            for size, due in zip(spec.sizes, argument.sizes, strict=True):
+                if not isinstance(size, int) or due is None:
+                    continue
+                known = sizes.setdefault(due, size) if isinstance(due, str) else due
+                if size != known:
+                    name = f"{due!r} to be " if isinstance(due, str) else ""
+                    raise BroughtError(
+                        f"--input {spec}: expected {name}{known}, got {size}: {self}"
+                    )
+
+    def _usual(self, argument: Argument) -> InputSpec:
+        """Returns the input that an argument gets where nobody says more."""
+        sizes = tuple(
+            size if isinstance(size, int) else self._role(argument, size, axis)
+            for axis, size in enumerate(argument.sizes)
+        )
+        spec = InputSpec(element_type=argument.element_type, sizes=sizes)
+        if argument.element_type[0] not in "iu" or argument.element_type == "i1":
+            return spec
+        if "mask" in argument.name.lower():
+            return attrs.evolve(spec, value="1")
+        # Without a range 0 and 1: these are rows of any table.
+        return attrs.evolve(spec, below=argument.below or _FEW)
+
+    def _role(self, argument: Argument, size: str | None, axis: int) -> str:
+        """Returns which of the sizes that users can set a size is."""
+        name = (size or "").lower()
+        if "batch" in name or name in _BATCH_NAMES:
+            return BATCH
+        if "seq" in name or "len" in name or name in _SEQ_NAMES:
+            return SEQ
+        if axis == 0:
+            return BATCH
+        written = ",".join("..." if not isinstance(s, int) else str(s) for s in argument.sizes)
+        raise BroughtError(
+            f"{self}; give the size of {argument.name} with --input "
+            f"'{argument.element_type}[{written}]'"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class NamedInputs:
+    """The inputs of a program that records only their names.
+
+    Attributes:
+      where: names the program in messages.
+      names: its inputs that are tensors, in order.
+      required: how many of them have no default.
+      shape: of the first input, if the program records it.
+      are_inside: whether the program contains arrays as its inputs.
+    """
+
+    where: str
+    names: tuple[str, ...]
+    required: int
+    shape: tuple[int, ...] | None = None
+    are_inside: bool = False
+
+    def inputs(
+        self, written: Sequence[str], batch: int | None, seq: int | None
+    ) -> tuple[InputSpec, ...]:
+        """Returns the inputs; none if the program runs on the arrays inside it.
+
+        Raises:
+          BroughtError: no inputs are given, or too few or too many.
+        """
+        given = self._in_order([parse(text) for text in written])
+        if not written and self.shape is not None:
+            given = [InputSpec(element_type="f32", sizes=self.shape)]
+        if given or not self.are_inside:
+            self.check(given)
+        used = {size for spec in given for size in spec.sizes}
+        for option, name, value in (("--batch", BATCH, batch), ("--seq-len", SEQ, seq)):
+            if value is not None and name not in used:
+                raise BroughtError(f"{option}: no --input has a size {name!r}: {self}")
+        return tuple(spec.filled(batch or 1, seq) for spec in given)
+
+    def _in_order(self, given: list[InputSpec]) -> list[InputSpec]:
+        """Returns inputs in the order of the arguments, without names."""
+        check_names(given)
+        named = {spec.name: attrs.evolve(spec, name="") for spec in given if spec.name}
+        if not named:
+            return given
+        if unknown := [name for name in named if name not in self.names]:
+            raise BroughtError(f"--input {unknown[0]}=...: no such input: {self}")
+        first = self.names[: len(named)]
+        if missing := [name for name in first if name not in named]:
+            raise BroughtError(f"--input: {missing[0]} is missing: {self}")
+        return [named[name] for name in first]
+
+    def __str__(self) -> str:
+        named = [*self.names[: self.required], *(f"[{n}]" for n in self.names[self.required :])]
+        return f"{self.where} takes {', '.join(named) or 'nothing'}"
+
+    def check(self, given: Sequence[InputSpec]) -> None:
+        """Raises BroughtError where inputs are too few or too many."""
+        if not self.required <= len(given) <= len(self.names):
+            example = f"e.g. --input 'f32[{BATCH},3,224,224]'"
+            raise BroughtError(
+                f"{self}, without types and sizes; pass --input once for each, {example}, got "
+                f"{len(given)}"
+            )
+
+
+def element_type_or_refuse(name: str, element_type: str | None, where: str) -> str:
+    """Returns the type of an input; raises BroughtError where the suite has no such numbers."""
+    if element_type is None:
+        raise BroughtError(f"{where}: input {name!r} has an unsupported type")
+    return element_type

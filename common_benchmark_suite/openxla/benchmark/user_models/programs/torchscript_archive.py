@@ -1,0 +1,280 @@
+"""Reads the inputs of a TorchScript archive, and finds code that does more than compute.
+
+An archive is a zip: weights, `data.pkl` with the module's attributes, `constants.pkl`, and below
+`code/` the source of TorchScript, whose syntax is a part of Python's. Only that source is parsed
+here. Nothing is executed or unpickled: of pickles only the names are read.
+
+A TorchScript interpreter has no `import`, `open` or `exec`. It runs registered operators, and some
+of these read or write files. An archive whose source calls one of them, an operator of another
+library, or an object of a C++ class, holds code in the sense of `--allow-code`.
+"""
+
+import ast
+import json
+import pickletools
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from openxla.benchmark.user_models.programs.signature import NamedInputs
+from openxla.benchmark.user_models.wanted import BroughtError
+
+_MOST_SOURCE_BYTES = 2**26
+# Pickled number at the beginning of what PyTorch wrote before it used archives.
+_OLD_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
+_MOST_PICKLE_BYTES = 2**26
+BUNDLED = "get_all_bundled_inputs"
+# Operators that read, write or load files.
+_FILES = frozenset({"from_file", "save", "load", "load_library", "import_module"})
+# Namespaces below `ops` whose operators only compute.
+_NAMESPACES = frozenset(
+    {"aten", "prim", "prims", "quantized", "torchvision", "mkldnn", "_quantized"}
+)
+# C++ classes that hold packed weights alone.
+_CLASSES = re.compile(r"__torch__\.torch\.classes\.(?!(quantized|xnnpack|mkldnn)\.)[\w.]+")
+_DOTS_OF_A_CLASS = 3
+# Names in a pickle of `torch.save` that holds weights alone.
+_PLAIN = re.compile(
+    r"torch(\._utils|\.storage|\.nn\.parameter|\.serialization)? \w+|collections (OrderedDict"
+    r"|defaultdict)|numpy(\.\w+)* \w+|_codecs encode|builtins (dict|set|list|tuple|bytearray)"
+    r"|__builtin__ (dict|set|list|tuple|bytearray)|argparse Namespace|pathlib \w+|datetime \w+"
+)
+
+
+@attrs.frozen(kw_only=True)
+class TorchScriptFile:
+    """The outline of an archive.
+
+    Attributes:
+      takes: the inputs of `forward`.
+      code: the first thing that can do more than compute; None without one.
+    """
+
+    takes: NamedInputs
+    code: str | None
+
+
+def is_torchscript(path: Path) -> bool:
+    """Tells whether a file is a TorchScript archive, by the names of its entries."""
+    names = {name.partition("/")[2] for name in _names(path)}
+    return "constants.pkl" in names and any(name.startswith("code/") for name in names)
+
+
+def refuse_code(where: str, code: str | None, *, allowed: bool) -> None:
+    """Raises BroughtError for an archive whose code can do more than compute, unless allowed."""
+    if code is not None and not allowed:
+        raise BroughtError(
+            f"{where} contains {code}, which can read or write files; pass --allow-code if you "
+            "trust it"
+        )
+
+
+def is_torch_export(path: Path) -> bool:
+    """Tells whether a file is an archive of `torch.export.save`, whatever its name."""
+    names = {name.partition("/")[2] or name for name in _names(path)}
+    return bool(names & {"archive_format", "serialized_exported_program.json"})
+
+
+def read(path: Path) -> TorchScriptFile:
+    """Returns the outline of an archive.
+
+    Raises:
+      BroughtError: it is not whole, or `forward` takes what cannot be given.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            if len({name.casefold() for name in names}) < len(names):
+                raise BroughtError(
+                    f"{path} is not a TorchScript archive: two entries have one name"
+                )
+            sources = [name for name in names if "/code/" in name and name.endswith(".py")]
+            if sum(archive.getinfo(name).file_size for name in sources) > _MOST_SOURCE_BYTES:
+                raise BroughtError(f"{path} has more than {_MOST_SOURCE_BYTES} bytes of source")
+            trees = {name: ast.parse(_as_python(archive.read(name))) for name in sources}
+            pickles = [name for name in names if name.endswith(("/data.pkl", "/constants.pkl"))]
+            held = {name: list(_globals(_read(archive, name))) for name in pickles}
+            shape = _shape(archive, names)
+        network = next(
+            (names[0] for name, names in held.items() if "/data.pkl" in name and names), ""
+        )
+        network = _as_python(network.encode()).decode().replace(" ", ".")
+        takes, code = _takes(path.name, trees, network, shape), _code_in(trees, held)
+    except BroughtError:
+        raise
+    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, EOFError) as error:
+        raise BroughtError(f"{path} is not a whole TorchScript archive: {error}") from error
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise BroughtError(f"{path} has source that is not TorchScript: {error}") from error
+    return TorchScriptFile(takes=takes, code=code)
+
+
+def pickled_objects(path: Path) -> list[str] | None:
+    """Returns the classes in a file of `torch.save` that are not weights; None for another file.
+
+    The pickle's instructions are read, not executed.
+    """
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                name = next(n for n in archive.namelist() if n.endswith("data.pkl"))
+                content = _read(archive, name)
+        else:
+            with path.open("rb") as file:
+                content = file.read(_MOST_PICKLE_BYTES)
+            if not content.startswith(b"\x80"):
+                return None
+            # Older files hold a magic number, a protocol and sizes before the object.
+            for _ in range(3 if content.startswith(_OLD_MAGIC) else 0):
+                content = content[_end_of_pickle(content) :]
+        names = dict.fromkeys(_globals(content))
+    except (StopIteration, OSError, ValueError, zipfile.BadZipFile, RuntimeError, IndexError):
+        return None
+    return [name.replace(" ", ".") for name in names if not _PLAIN.fullmatch(name)]
+
+
+def _as_python(source: bytes) -> bytes:
+    """Returns source whose types have names that Python accepts: `<string>.Net` is one of them."""
+    return re.sub(rb"<(\w+)>", rb"_\1_", source)
+
+
+def _names(path: Path) -> Sequence[str]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError):
+        return ()
+
+
+def _read(archive: zipfile.ZipFile, name: str) -> bytes:
+    if archive.getinfo(name).file_size > _MOST_PICKLE_BYTES:
+        raise ValueError(f"{name} is larger than {_MOST_PICKLE_BYTES} bytes")
+    return archive.read(name)
+
+
+def _end_of_pickle(content: bytes) -> int:
+    *_, (_, _, place) = pickletools.genops(content)
+    return (place or 0) + 1
+
+
+def _globals(content: bytes) -> Iterator[str]:
+    """Yields the names that a pickle looks up, as `module name`."""
+    texts: list[str] = []
+    memo: dict[int, str] = {}
+    last: str | None = None
+    for opcode, argument, _ in pickletools.genops(content):
+        if opcode.name == "GLOBAL":
+            yield str(argument)
+        elif opcode.name == "STACK_GLOBAL":
+            yield " ".join(texts[-2:])
+        elif "PUT" in opcode.name and last is not None and isinstance(argument, int):
+            memo[argument] = last
+        elif opcode.name == "MEMOIZE" and last is not None:
+            memo[len(memo)] = last
+        last = None
+        if isinstance(argument, str) and "UNICODE" in opcode.name:
+            last = argument
+        elif "GET" in opcode.name and argument in memo:
+            last = memo[argument]
+        if last is not None:
+            texts = [*texts[-1:], last]
+
+
+def _shape(archive: zipfile.ZipFile, names: Sequence[str]) -> tuple[int, ...] | None:
+    """Returns the sizes of the input that an exporter recorded, if it did."""
+    entry = next((name for name in names if name.endswith("/extra/config.txt")), None)
+    if entry is None or archive.getinfo(entry).file_size > _MOST_SOURCE_BYTES:
+        return None
+    try:
+        found = json.loads(archive.read(entry)).get("shape")
+    except (ValueError, AttributeError):
+        return None
+    is_shape = isinstance(found, list) and all(isinstance(n, int) and n > 0 for n in found)
+    return tuple(found) if is_shape and found else None
+
+
+def _takes(
+    where: str, trees: dict[str, ast.Module], network: str, shape: tuple[int, ...] | None
+) -> NamedInputs:
+    """Returns the inputs of the class that the archive is a module of."""
+    forward: ast.FunctionDef | None = None
+    methods: set[str] = set()
+    for name, tree in trees.items():
+        entry = _as_python(name.partition("/code/")[2].encode()).decode()
+        module = entry.removesuffix(".py").replace("/", ".")
+        for item in tree.body:
+            if isinstance(item, ast.ClassDef) and f"{module}.{item.name}" == network:
+                functions = [part for part in item.body if isinstance(part, ast.FunctionDef)]
+                methods = {function.name for function in functions}
+                forward = next((f for f in functions if f.name == "forward"), None)
+    if forward is None:
+        raise BroughtError(f"{where} has no method `forward` of {network or 'a module'}")
+    arguments = forward.args.args[1:]
+    required = len(arguments) - len(forward.args.defaults)
+    tensors: list[str] = []
+    for place, argument in enumerate(arguments):
+        kind = ast.unparse(argument.annotation) if argument.annotation else "Tensor"
+        if kind not in ("Tensor", "Optional[Tensor]"):
+            if place < required:
+                raise BroughtError(
+                    f"{where}: input {argument.arg!r} of `forward` is a {kind}, and only tensors "
+                    "can be given; save a module that takes tensors"
+                )
+            break
+        tensors.append(argument.arg)
+    return NamedInputs(
+        where=where,
+        names=tuple(tensors),
+        required=min(required, len(tensors)),
+        shape=shape if required == 1 else None,
+        are_inside=BUNDLED in methods,
+    )
+
+
+def _code_in(trees: dict[str, ast.Module], held: dict[str, list[str]]) -> str | None:
+    for name, names in held.items():
+        for found in names:
+            if _CLASSES.fullmatch(found.replace(" ", ".")):
+                return f"an object of the C++ class {found.replace(' ', '.')} ({name})"
+    for name, tree in trees.items():
+        for node in ast.walk(tree):
+            if code := _code_at(node):
+                return f"{code} ({name})"
+        # A namespace that is given another name could not be followed.
+        bases = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id in ("torch", "ops") and id(node) not in bases:
+                return f"another name of `{node.id}` ({name})"
+    return None
+
+
+def _code_at(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Attribute):
+        text = ast.unparse(node).removeprefix("torch.ops.")
+        base, _, name = ast.unparse(node).removeprefix("torch.").rpartition(".")
+        if base == "ops" and name not in _NAMESPACES:
+            return f"an operator of another library, {text}"
+        if base == "" and name == "classes":
+            return "an object of a C++ class"
+        if _CLASSES.fullmatch(text) and text.count(".") > _DOTS_OF_A_CLASS:
+            return f"an object of the C++ class {text}"
+    # A method of a tensor is an operator, too: `x.save(path)`.
+    if isinstance(node, ast.Call):
+        called = node.func
+        if isinstance(called, ast.Attribute) and called.attr in _FILES:
+            return f"a call of {ast.unparse(called)}"
+        if isinstance(called, ast.Name) and called.id == "getattr" and len(node.args) > 1:
+            base, attribute = map(ast.unparse, node.args[:2])
+            if base.partition(".")[0] in ("torch", "ops") or attribute.strip("'\"") in _FILES:
+                return f"a call of {ast.unparse(node)}"
+    return None
+
+
+def reason_in(error: BaseException) -> str:
+    """Returns the reason in an error of TorchScript's interpreter, whose text is a traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = [line for line in lines if re.match(r"[\w.:]*(Error|Exception|Exit)\b.*: ", line)]
+    return said[-1] if said else (lines[0] if lines else type(error).__name__)

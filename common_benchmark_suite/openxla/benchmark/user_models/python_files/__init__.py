@@ -1,0 +1,1 @@
+"""Python files that make a model."""

@@ -1,0 +1,202 @@
+"""In a worker: a model of JAX that was brought.
+
+What the callable returns may be a `flax.nnx` module; a pair of a pure function `f(params, *inputs)`
+(or a `flax.linen` module) and its parameters; or a function of the inputs alone.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models.architectures.base import element_type
+from openxla.benchmark.models.preprocessing import numpy_dtype
+from openxla.benchmark.models.shared_model import as_tuple
+from openxla.benchmark.training.in_jax import TrainableModel
+from openxla.benchmark.user_models import inputs
+from openxla.benchmark.user_models.inputs import Array, BroughtModel
+from openxla.benchmark.user_models.python_files.call_form import flatten
+from openxla.benchmark.user_models.python_files.loading import Brought
+from openxla.benchmark.user_models.python_files.training import OwnTrainingModel
+from openxla.benchmark.user_models.wanted import BroughtError
+
+_NUMBERS = (jax.Array, np.ndarray, np.generic, int, float, complex)
+
+
+class JaxTrees:
+    """`jax.tree_util`, in which libraries register their own containers."""
+
+    def flatten(
+        self, tree: Any, is_leaf: Callable[[Any], bool]
+    ) -> tuple[list[tuple[Sequence[Any], Any]], Any]:
+        """See `Trees`."""
+        found: Any = jax.tree_util.tree_flatten_with_path(tree, is_leaf)
+        return found  # type: ignore[no-any-return]
+
+    def unflatten(self, leaves: list[Any], structure: Any) -> Any:
+        """See `Trees`."""
+        return jax.tree_util.tree_unflatten(structure, leaves)
+
+    def register(self, dataclass: type) -> None:
+        """See `Trees`."""
+        jax.tree_util.register_dataclass(dataclass)
+
+
+class JaxModel(BroughtModel):
+    """A pure function and its weights; outputs are the arrays in what it returns.
+
+    Attributes:
+      params: a tree of arrays, in the model's type.
+
+    Args:
+      function: takes the weights, then the user's arguments.
+      params: the weights.
+      parameters: of the case.
+      called: has the signature of the user's arguments.
+    """
+
+    trees = JaxTrees()
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        params: Any,
+        parameters: Parameters,
+        called: Callable[..., Any],
+    ) -> None:
+        self.model_parameters = parameters
+        self._called = called
+        dtype = numpy_dtype(element_type(parameters["data_type"]))
+        self.params = jax.tree.map(lambda leaf: _in_type(leaf, dtype), params)
+        self._function = function
+
+    def apply(self, params: Any, *inputs: Any) -> Any:
+        """Runs the model with the given weights; pure, to be jitted."""
+        output = self.call(partial(self._function, params), inputs)
+        leaves = [leaf for _, leaf in flatten(output, self.trees)[0]]
+        arrays = tuple(leaf for leaf in leaves if isinstance(leaf, _NUMBERS))
+        return arrays[0] if len(arrays) == 1 else arrays
+
+    def forward(self, *inputs: Any) -> Any:
+        """Runs the model with its own weights."""
+        return self.apply(self.params, *map(jnp.asarray, inputs))
+
+    def called(self) -> Any:
+        """Returns what takes the user's arguments."""
+        return self._called
+
+    def outputs_of(self, inputs: Sequence[Array], *, seed: int) -> list[Array]:
+        """Returns the outputs of a run; JAX draws by keys that the model holds, not by a seed."""
+        return [np.asarray(leaf) for leaf in as_tuple(self.forward(*inputs))]
+
+
+class JaxTrainingModel(OwnTrainingModel, TrainableModel):
+    """A model whose parameters are trained by the loss of its file.
+
+    `params` are all its arrays by name. The loss gets an nnx module, or a function of the inputs.
+    """
+
+    trees = JaxTrees()
+
+    def __init__(self, made: Any, brought: Brought, parameters: Parameters) -> None:
+        self.take_loss(brought, parameters)
+        trained, rest, self._model_of = _trainable(made, brought)
+        flat, self._structure = jax.tree_util.tree_flatten_with_path((trained, rest))
+        names = [jax.tree_util.keystr(path[1:]) or "params" for path, _ in flat]
+        self._names = [f"{name} {path[0].idx}" for name, (path, _) in zip(names, flat, strict=True)]
+        leaves = [_in_type(leaf, np.dtype(np.float32)) for _, leaf in flat]
+        self.params = dict(zip(self._names, leaves, strict=True))
+        self.paths = {name: (name,) for name in self._names}
+        self.trained = [
+            name
+            for name, leaf in self.params.items()
+            if name.endswith(" 0") and jnp.issubdtype(leaf.dtype, jnp.floating)
+        ]
+        self.judged = self.trained
+        self.network = self.masters = self
+        if not self.trained:
+            raise BroughtError(f"{brought.place} has no parameters to train")
+
+    def loss(self, weights: Mapping[str, Any], params: Any, *batch: Any) -> Any:
+        """See `TrainableModel`."""
+        leaves = [{**params, **weights}[name] for name in self._names]
+        trained, rest = jax.tree_util.tree_unflatten(self._structure, leaves)
+        return self.file_loss.of(self._model_of(trained, rest), batch)
+
+    def outputs_of(self, inputs: Sequence[Array], *, seed: int) -> list[Array]:
+        """Returns the outputs of the steps."""
+        return [np.asarray(leaf) for leaf in as_tuple(self.forward(*inputs))]
+
+
+def create_model(**parameters: Any) -> Any:
+    """Returns the model of a file.
+
+    Raises:
+      BroughtError: it cannot be made, or is nothing that can be run in JAX.
+    """
+    brought = Brought(parameters, lambda _: None)
+    made = brought.make(of_inputs=True)
+    if "train" in parameters:
+        return JaxTrainingModel(made, brought, parameters)
+
+    def wrapped(model: Any) -> JaxModel:
+        function, params, called = _split(model, brought)
+        result = JaxModel(function, params, parameters, called)
+        result.take_example(brought)
+        return result
+
+    return inputs.with_inputs(made, parameters, wrapped)
+
+
+def _split(made: Any, brought: Brought) -> tuple[Callable[..., Any], Any, Callable[..., Any]]:
+    """Returns a pure function of weights and inputs, the weights, and a function of the inputs."""
+    if isinstance(made, tuple) and len(made) == 2:
+        function, params = made
+        if hasattr(function, "apply"):
+            return function.apply, params, function
+        if callable(function):
+            return function, params, partial(function, params)
+    elif nnx := _nnx_of(made):
+        made.eval()  # dropout and batch norms as in inference
+        # The state of its generators is not a weight, and inference draws nothing.
+        graph, keys, state = nnx.split(made, nnx.RngState, ...)
+        return (
+            lambda weights, *args, **keywords: nnx.merge(graph, keys, weights)(*args, **keywords),
+            state,
+            made,
+        )
+    elif callable(made):
+        return (lambda _, *args, **keywords: made(*args, **keywords)), (), made
+    raise BroughtError(
+        f"{brought.place} returned a {type(made).__name__}; return a flax.nnx module, a pair of a "
+        "pure function f(params, *inputs) and its params, or a function of the inputs"
+    )
+
+
+def _trainable(made: Any, brought: Brought) -> tuple[Any, Any, Callable[[Any, Any], Any]]:
+    """Returns parameters, other arrays, and a function that makes the model of both."""
+    if nnx := _nnx_of(made):
+        made.eval()
+        graph, keys, params, rest = nnx.split(made, nnx.RngState, nnx.Param, ...)
+        return params, rest, lambda params, rest: nnx.merge(graph, keys, params, rest)
+    function, params, _ = _split(made, brought)
+    return params, (), lambda params, _: partial(function, params)
+
+
+def _nnx_of(made: Any) -> Any:
+    """Returns flax.nnx where a model is one of its modules; else None."""
+    try:
+        from flax import nnx
+    except ModuleNotFoundError:
+        return None
+    return nnx if isinstance(made, nnx.Module) else None
+
+
+def _in_type(leaf: Any, dtype: np.dtype[Any]) -> Any:
+    """Returns an array in the model's type if it is of float32; others are as they are."""
+    array = leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf)
+    return array.astype(dtype) if array.dtype == jnp.float32 else array

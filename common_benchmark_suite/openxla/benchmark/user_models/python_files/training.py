@@ -1,0 +1,88 @@
+"""In a worker: a model that was brought, trained by the loss of its file."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.training.models import TrainableModel
+from openxla.benchmark.training.optimizers import STEPS, optimizer_of
+from openxla.benchmark.user_models.inputs import BroughtModel, form_of
+from openxla.benchmark.user_models.python_files.call_form import CallForm
+from openxla.benchmark.user_models.python_files.loading import Brought
+from openxla.benchmark.user_models.wanted import BroughtError
+
+# A gradient that is 0 but for rounding changes a weight by less than this share of the learning
+# rate. AdamW divides by the size of the gradient, so rounding makes longer steps there.
+_ROUNDING = {"adamw": 1e-3, "sgd": 1e-7}
+
+
+@attrs.frozen
+class FileLoss:
+    """`loss(model, *inputs)` of a user's file, and the form of its inputs."""
+
+    function: Callable[..., Any]
+    form: CallForm | None = None
+
+    def of(self, model: Any, batch: Sequence[Any]) -> Any:
+        """Returns the loss of a batch.
+
+        Raises:
+          BroughtError: it is not one number.
+        """
+        called = functools.partial(self.function, model)
+        value = called(*batch) if self.form is None else self.form.call(called, batch)
+        shape = getattr(value, "shape", None)
+        if shape is None or tuple(shape):
+            found = type(value).__name__ if shape is None else f"sizes {list(shape)}"
+            raise BroughtError(f"loss(model, *inputs) returned {found}, expected one number")
+        return value
+
+
+class OwnTrainingModel(BroughtModel, TrainableModel):
+    """Takes training steps with `loss(model, *inputs)` of the user's file.
+
+    Inputs: those of `example_batch()`, each with a leading axis of `STEPS` batches. Outputs: see
+    `TrainingArchitecture`. Dropout is off and statistics of batches are frozen, as in the suite's
+    own training cases.
+    """
+
+    file_loss: FileLoss
+
+    def take_loss(self, brought: Brought, parameters: Parameters, loss: Any = None) -> None:
+        """Takes loss, optimizer and batches from a file.
+
+        Args:
+          brought: the file.
+          parameters: of the case.
+          loss: to use if the file has none.
+
+        Raises:
+          BroughtError: there is none, or the batches have different forms.
+        """
+        self.model_parameters = parameters
+        self.file = brought.place.file
+        found = brought.function("loss") or loss
+        if found is None:
+            raise BroughtError(f"{self.file.name} has no loss(model, *inputs)")
+        self.file_loss = FileLoss(found)
+        self.optimizer = optimizer_of(parameters)
+        self.unchanged = _ROUNDING[self.optimizer.name] * self.optimizer.learning_rate
+        batches = [self.split(batch) for batch in brought.example_batches(STEPS)]
+        if not batches[0][0].is_plain:
+            self.file_loss = FileLoss(found, batches[0][0])
+        arrays = [[self.as_array(value) for value in values] for _, values in batches]
+        forms = [", ".join(map(form_of, values)) for values in arrays]
+        if different := next((form for form in forms if form != forms[0]), None):
+            raise BroughtError(
+                f"example_batch() returns {forms[0]} first and {different} then; return batches "
+                "of one shape"
+            )
+        self.example = [np.stack(values) for values in zip(*arrays, strict=True)]
+
+    def called(self) -> Any:
+        """Returns the loss as a function of the batch."""
+        return functools.partial(self.file_loss.function, None)

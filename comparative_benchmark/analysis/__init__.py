@@ -1,0 +1,1 @@
+"""Statistics, verification, and facts about the machine: pure functions and readings."""

@@ -1,0 +1,384 @@
+"""What the machine did to a block while it was measured: two snapshots and what lies between.
+
+Linux only tells ticks of 10 ms, so each answer comes with the error that this means, and a block
+that is too short for an answer gets `None`. `together` adds up blocks: a series of short ones can
+be judged where each alone cannot.
+"""
+
+import math
+import os
+import resource
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+
+from comparative_benchmark.analysis.machine import gpu_clocks, gpu_contention
+from comparative_benchmark.analysis.machine.gpu_clocks import GpuClocks
+from comparative_benchmark.analysis.machine.gpu_contention import Ends, Finding
+
+ROOT = Path("/")
+
+# In units of one CPU, as a block is done when its slowest thread is: what others take from one CPU
+# delays it, however many CPUs stand idle. What takes 5 % of the time touches few of the iterations,
+# which a median survives; an idle Linux system takes 1-3 %, a busy process 50-100 %.
+FOREIGN_CPU_LIMIT = 0.05
+# A stolen CPU stops a thread just as a foreign process does.
+STEAL_CPU_LIMIT = 0.05
+# The difference of two counts of whole ticks is off by a triangular distribution of (-1, 1) ticks.
+_TICK_ERROR = 1 / math.sqrt(6)
+# Two standard errors: 95 % of the blocks are judged right at the limit, nearly all away from it.
+_ERRORS = 2.0
+# Reading a frequency interrupts that CPU, and a mean needs no more.
+_SAMPLED_CPUS = 8
+
+_TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
+_N = TypeVar("_N", int, float)
+
+
+@attrs.frozen
+class Ticks:
+    """Ticks of one CPU since the start of the system; waiting for a disk is idle."""
+
+    busy: int
+    steal: int
+    idle: int
+
+
+@attrs.frozen(kw_only=True)
+class Snapshot:
+    """Counters at one moment; `None` and empty where the system does not tell.
+
+    Attributes:
+      time_ns, cpu_ns: clock, and CPU time of this process with all its threads, at that moment.
+      cpus: ticks of each CPU of the affinity mask.
+      load1: load average of one minute.
+      voluntary_switches, involuntary_switches: of all threads (`/proc/self/status` has those of
+        the first thread alone).
+      mhz: current frequency of some CPUs of the mask.
+      thermal_throttles: how often these CPUs and their packages were slowed by heat.
+      cgroup_throttles, cgroup_throttled_ms: how often and how long a CPU quota of this container,
+        or of one around it, stopped CPUs.
+      gpus: clocks of the GPUs, where they were asked for, and who uses ours.
+    """
+
+    time_ns: int
+    cpu_ns: int
+    cpus: Mapping[int, Ticks]
+    load1: float | None
+    voluntary_switches: int
+    involuntary_switches: int
+    mhz: tuple[float, ...]
+    thermal_throttles: int | None
+    cgroup_throttles: int | None
+    cgroup_throttled_ms: float | None
+    gpus: tuple[GpuClocks, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Totals:
+    """What blocks add up to.
+
+    Attributes:
+      own_cpu_ms, wall_ms: of the blocks themselves.
+      window_ms: time between their snapshots, a little more than the blocks.
+      capacity_ms, spare_ms: CPU time that the mask had in it, and that the threads left to others.
+      foreign_ms, steal_ms: CPU time that others took; below zero where the ticks fell so.
+      error_ms: one standard error of these two.
+      throttled_ms, thermal_throttles, involuntary_switches: see `Snapshot`.
+    """
+
+    own_cpu_ms: float
+    wall_ms: float
+    window_ms: float
+    capacity_ms: float
+    spare_ms: float
+    foreign_ms: float | None
+    steal_ms: float | None
+    error_ms: float
+    throttled_ms: float | None
+    thermal_throttles: int | None
+    involuntary_switches: int
+
+
+@attrs.frozen(kw_only=True)
+class Conditions:
+    """What held during a block, or during several.
+
+    Attributes:
+      cpu_wall_ratio: CPU time of the process over wall time; n threads that never wait give n.
+      foreign_cpu_share, steal_share: CPU time that other processes, or other virtual machines,
+        took, over the time that the CPUs of the mask had (0..1).
+      throttled_ms: CPU time that a quota took.
+      mean_mhz, start_mhz, end_mhz: mean frequency of some CPUs of the mask, at both ends and at
+        each; None in most virtual machines.
+      gpus_at_start, gpus_at_end: clocks of the GPUs, and who uses ours; empty where none is used.
+      contended: others took more than a limit, or the GPU was slowed down; None where the system
+        does not tell, or ticks are too coarse to say.
+      reasons: why it is contended, or why that is not known.
+      totals: what `together` adds up.
+    """
+
+    cpu_wall_ratio: float | None
+    foreign_cpu_share: float | None
+    steal_share: float | None
+    throttled_ms: float | None
+    load1: float | None
+    involuntary_switches: int
+    mean_mhz: float | None
+    contended: bool | None
+    reasons: tuple[str, ...]
+    totals: Totals
+    start_mhz: float | None = None
+    end_mhz: float | None = None
+    gpus_at_start: tuple[GpuClocks, ...] = ()
+    gpus_at_end: tuple[GpuClocks, ...] = ()
+
+
+def take(root: Path = ROOT, *, gpu: bool = False) -> Snapshot:
+    """Returns the counters now; costs well under 1 ms (`python -m` this module prints it).
+
+    Args:
+      root: stands for `/`.
+      gpu: whether GPUs are used, so that the driver is asked for their clocks and users.
+    """
+    mask = frozenset(os.sched_getaffinity(0))
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    heat = [_number(path) for path in _files(root, mask, "thermal_throttle/*_throttle_count")]
+    throttles, throttled_ms = _cgroup_throttling(root)
+    load = _read(root / "proc/loadavg").split()
+    # The kernel gives kHz; frequencies come first, as reading them takes longest.
+    gpus = gpu_clocks.read() or (gpu_clocks.UNKNOWN,) if gpu else ()
+    mhz = tuple(_number(path) / 1e3 for path in _files(root, mask, "cpufreq/scaling_cur_freq"))
+    return Snapshot(
+        cpus=_ticks(_read(root / "proc/stat"), mask),
+        time_ns=time.perf_counter_ns(),
+        cpu_ns=time.process_time_ns(),
+        load1=float(load[0]) if load else None,
+        voluntary_switches=usage.ru_nvcsw,
+        involuntary_switches=usage.ru_nivcsw,
+        mhz=tuple(value for value in mhz if value > 0),
+        thermal_throttles=int(sum(heat)) if heat else None,
+        cgroup_throttles=throttles,
+        cgroup_throttled_ms=throttled_ms,
+        gpus=gpus,
+    )
+
+
+def between(
+    before: Snapshot, after: Snapshot, *, own_cpu_ms: float, wall_ms: float, threads: int
+) -> Conditions:
+    """Returns what held between two snapshots of the measuring process.
+
+    It cannot see what others do to shared caches, to memory bandwidth, and to a hyper-thread whose
+    sibling is outside the mask. Children of the process count as others.
+
+    Args:
+      before: counters; what others took is judged over the time between the two.
+      after: counters later.
+      own_cpu_ms: CPU time of the block itself.
+      wall_ms: wall time of the block itself.
+      threads: how many CPUs the workload can use; others may have the rest of the mask.
+    """
+    cpus = before.cpus.keys() & after.cpus.keys()
+    window_ms = (after.time_ns - before.time_ns) / 1e6
+    busy = sum(after.cpus[cpu].busy - before.cpus[cpu].busy for cpu in cpus)
+    steal = sum(after.cpus[cpu].steal - before.cpus[cpu].steal for cpu in cpus)
+    totals = Totals(
+        own_cpu_ms=own_cpu_ms,
+        wall_ms=wall_ms,
+        window_ms=window_ms,
+        capacity_ms=window_ms * len(cpus),
+        spare_ms=window_ms * max(len(cpus) - threads, 0),
+        foreign_ms=busy * _TICK_MS - (after.cpu_ns - before.cpu_ns) / 1e6 if cpus else None,
+        steal_ms=steal * _TICK_MS if cpus else None,
+        error_ms=_TICK_ERROR * _TICK_MS * math.sqrt(len(cpus)),
+        throttled_ms=_difference(before.cgroup_throttled_ms, after.cgroup_throttled_ms),
+        thermal_throttles=_difference(before.thermal_throttles, after.thermal_throttles),
+        involuntary_switches=after.involuntary_switches - before.involuntary_switches,
+    )
+    return attrs.evolve(
+        _judge(
+            totals,
+            after.load1,
+            _mean([*before.mhz, *after.mhz]),
+            gpu_contention.of_block(Ends(before.gpus, after.gpus)),
+        ),
+        start_mhz=_mean(before.mhz),
+        end_mhz=_mean(after.mhz),
+        gpus_at_start=before.gpus,
+        gpus_at_end=after.gpus,
+    )
+
+
+def together(blocks: Iterable[Conditions]) -> Conditions | None:
+    """Returns what held over all blocks; None for no block.
+
+    The errors of blocks are independent: theirs grows with the square root of the number of blocks,
+    the time to be judged with the number. Load and frequency are plain means; clocks at the start
+    and the end are those of single blocks only. Of a GPU, blocks are counted: in a few of them it
+    may be disturbed.
+    """
+    every = list(blocks)
+    if not every:
+        return None
+    rows = [attrs.asdict(block.totals) for block in every]
+    sums = {name: _sum([row[name] for row in rows]) for name in rows[0]}
+    sums["error_ms"] = math.hypot(*(row["error_ms"] for row in rows))
+    return _judge(
+        Totals(**sums),
+        _mean([block.load1 for block in every]),
+        _mean([block.mean_mhz for block in every]),
+        gpu_contention.of_blocks(Ends(b.gpus_at_start, b.gpus_at_end) for b in every),
+    )
+
+
+def cgroup_directories(root: Path = ROOT) -> Iterator[Path]:
+    """Yields the CPU controller's directory of this process, then those around it.
+
+    Version 1 has a line `4:cpu,cpuacct:/path`, version 2 a line `0::/path`; a container often sees
+    its own directory as the root, and its path not at all.
+    """
+    mount = root / "sys/fs/cgroup"
+    rows = [line.split(":", 2) for line in _read(root / "proc/self/cgroup").splitlines()]
+    paths = {controllers: path for _, controllers, path in (row for row in rows if len(row) == 3)}
+    found = next((names for names in paths if "cpu" in names.split(",")), "")
+    top = mount / found if (mount / found).is_dir() else mount / "cpu"
+    inside = Path(paths.get(found, "/").lstrip("/"))
+    for relative in (inside, *inside.parents):
+        if (top / relative / "cpu.stat").is_file():
+            yield top / relative
+
+
+def _judge(
+    totals: Totals, load1: float | None, mean_mhz: float | None, gpu: Sequence[Finding]
+) -> Conditions:
+    foreign_ms, steal_ms = totals.foreign_ms, totals.steal_ms
+    taken_ms = None if foreign_ms is None else foreign_ms - totals.spare_ms
+    findings = [
+        _over(taken_ms, FOREIGN_CPU_LIMIT, totals, "other processes"),
+        _over(steal_ms, STEAL_CPU_LIMIT, totals, "other virtual machines (steal)"),
+        (bool(totals.throttled_ms), f"the CPU quota stopped CPUs for {totals.throttled_ms} ms"),
+        (bool(totals.thermal_throttles), f"heat slowed down CPUs {totals.thermal_throttles} times"),
+        *gpu,
+    ]
+    answers = [answer for answer, _ in findings]
+    contended = True if True in answers else None if None in answers else False
+    return Conditions(
+        cpu_wall_ratio=totals.own_cpu_ms / totals.wall_ms if totals.wall_ms > 0 else None,
+        foreign_cpu_share=_share(foreign_ms, totals.capacity_ms),
+        steal_share=_share(steal_ms, totals.capacity_ms),
+        throttled_ms=totals.throttled_ms,
+        load1=load1,
+        involuntary_switches=totals.involuntary_switches,
+        mean_mhz=mean_mhz,
+        contended=contended,
+        reasons=tuple(text for answer, text in findings if answer is not False),
+        totals=totals,
+    )
+
+
+def _over(
+    taken_ms: float | None, limit: float, totals: Totals, who: str
+) -> tuple[bool | None, str]:
+    """Returns whether more was taken than the limit, None where the error spans it; and says so."""
+    if taken_ms is None or totals.window_ms <= 0:
+        return None, f"CPU use of {who} is unknown: /proc/stat does not report it"
+    error_ms, limit_ms = _ERRORS * totals.error_ms, limit * totals.window_ms
+    amount = f"{max(taken_ms, 0) / totals.window_ms:.2f} of a CPU (limit {limit})"
+    if taken_ms - error_ms > limit_ms:
+        return True, f"{who} used {amount}"
+    if taken_ms + error_ms <= limit_ms:
+        return False, ""
+    return None, (
+        f"CPU use of {who} is unknown: {amount} in {totals.window_ms:.0f} ms, "
+        f"with an error of {error_ms:.0f} ms"
+    )
+
+
+def _ticks(text: str, mask: frozenset[int]) -> dict[int, Ticks]:
+    """Returns the ticks of the CPUs of the mask from the text of /proc/stat."""
+    found = {}
+    for line in text.splitlines():
+        name, *values = line.split()
+        if not name.startswith("cpu"):
+            break
+        cpu = int(name[3:] or -1)
+        if cpu in mask and len(values) >= 8:
+            user, nice, system, idle, iowait, irq, softirq, steal = map(int, values[:8])
+            found[cpu] = Ticks(user + nice + system + irq + softirq, steal, idle + iowait)
+    return found
+
+
+def _cgroup_throttling(root: Path) -> tuple[int | None, float | None]:
+    """Returns how often and how many ms quotas stopped CPUs, of all groups around the process."""
+    times, throttled_ms = [], []
+    for directory in cgroup_directories(root):
+        fields = dict(line.split()[:2] for line in _read(directory / "cpu.stat").splitlines())
+        if "nr_throttled" not in fields:
+            continue  # the root of version 2 has no quota
+        times.append(int(fields["nr_throttled"]))
+        # Version 2 counts microseconds, version 1 nanoseconds.
+        version_2 = int(fields.get("throttled_usec", 0)) / 1e3
+        throttled_ms.append(version_2 + int(fields.get("throttled_time", 0)) / 1e6)
+    return (sum(times), sum(throttled_ms)) if times else (None, None)
+
+
+@lru_cache(maxsize=8)
+def _files(root: Path, cpus: frozenset[int], pattern: str) -> tuple[Path, ...]:
+    """Returns the files of some CPUs that match; searched once, read at each snapshot."""
+    some = sorted(cpus)[:_SAMPLED_CPUS]
+    return tuple(
+        path
+        for cpu in some
+        for path in sorted((root / f"sys/devices/system/cpu/cpu{cpu}").glob(pattern))
+    )
+
+
+def _number(path: Path) -> int:
+    text = _read(path).strip()
+    return int(text) if text.isdigit() else 0
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _share(part: float | None, whole: float) -> float | None:
+    return None if part is None or whole <= 0 else min(max(part / whole, 0.0), 1.0)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _sum(values: Iterable[Any]) -> Any:
+    """Returns the sum, None where one is missing."""
+    every = list(values)
+    return None if None in every else sum(every)
+
+
+def _difference(before: _N | None, after: _N | None) -> _N | None:
+    return None if before is None or after is None else after - before
+
+
+def _print_cost() -> None:
+    take()
+    costs_us = []
+    for _ in range(200):
+        started = time.perf_counter_ns()
+        take()
+        costs_us.append((time.perf_counter_ns() - started) / 1e3)
+    costs_us.sort()
+    print(f"a snapshot takes {costs_us[100]:.0f} us (median), {costs_us[-1]:.0f} us at most")
+
+
+if __name__ == "__main__":
+    _print_cost()

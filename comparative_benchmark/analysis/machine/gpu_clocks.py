@@ -1,0 +1,226 @@
+"""NVIDIA GPUs at one moment: clocks, what holds them back, and who else uses ours."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.analysis.machine import nvml
+
+PROC = Path("/proc")
+# Every worker, and whatever it starts, has it in its environment.
+SESSION_VARIABLE = "CBS_SESSION"
+
+
+def foreign(pids: Sequence[int] | None, proc: Path = PROC) -> tuple[int, ...] | None:
+    """Returns the processes that do not belong to the run of this worker.
+
+    Workers of the same run are stopped while another is measured, but keep their contexts.
+
+    Args:
+      pids: all that have a context, this process among them; None where nobody told.
+      proc: stands for `/proc`.
+
+    Returns:
+      None where it is not known of any that it is foreign, nor of all that they are not.
+    """
+    if pids is None or os.getpid() not in pids:
+        return None
+    ours = {pid: _is_ours(pid, proc) for pid in pids}
+    found = tuple(pid for pid, answer in ours.items() if answer is False)
+    return None if not found and None in ours.values() else found
+
+
+def _is_ours(pid: int, proc: Path) -> bool | None:
+    """Tells whether a process is this one, or of a worker whose parent is ours."""
+    if pid == os.getpid():
+        return True
+    started = _started(pid, proc)
+    return None if started is None else _look(pid, started, os.getppid(), proc)
+
+
+@lru_cache(maxsize=256)
+def _look(pid: int, _started: str, parent: int, proc: Path) -> bool | None:
+    """Looks at a process once; its start tells it from a later one of the same number."""
+    try:
+        environment = (proc / str(pid) / "environ").read_bytes()
+    except PermissionError:
+        # Workers run as we do.
+        return False if _owner(pid, proc) not in (None, os.getuid()) else None
+    except OSError:
+        return None
+    if not environment:  # a process that is just ending, or one of the kernel
+        return None
+    mark = f"{SESSION_VARIABLE}=".encode()
+    if not any(variable.startswith(mark) for variable in environment.split(b"\0")):
+        return False
+    above = list(_ancestors(pid, proc))
+    if parent in above:
+        return True
+    # Marked, and of another run; or left behind by a worker, whose run nobody can tell any more.
+    return False if above and above[0] > 1 else None
+
+
+def _ancestors(pid: int, proc: Path) -> Iterator[int]:
+    """Yields the parent, its parent, and so on, to the first process."""
+    while pid > 1 and (fields := _status(pid, proc)):
+        pid = int(fields[1])
+        yield pid
+
+
+def _started(pid: int, proc: Path) -> str | None:
+    fields = _status(pid, proc)
+    return fields[19] if fields else None
+
+
+def _status(pid: int, proc: Path) -> list[str] | None:
+    """Returns the fields after the name, which may hold spaces and brackets: state, parent, ..."""
+    try:
+        text = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()
+
+
+def _owner(pid: int, proc: Path) -> int | None:
+    try:
+        return (proc / str(pid)).stat().st_uid
+    except OSError:
+        return None
+
+
+# nvmlClocksEventReasons; what is not here is harmless: an idle GPU, or clocks that a user has set.
+SLOWDOWNS: Mapping[int, str] = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "heat (software)",
+    0x40: "heat (hardware)",
+    0x80: "power brake",
+    0x100: "display clocks",
+}
+
+
+@attrs.frozen(kw_only=True)
+class GpuClocks:
+    """One GPU at one moment; None where the driver does not tell.
+
+    Attributes:
+      index: as nvidia-smi counts, which `CUDA_VISIBLE_DEVICES` does not change.
+      sm_mhz: clock of the multiprocessors.
+      held_back_by: why it is not higher; empty for no reason of note.
+      used: whether it is the first that CUDA shows to this process. What follows is told of that
+        GPU only, and of the part that is used where it is divided.
+      mig: whether it is divided.
+      memory_used_bytes, memory_total_bytes: by anyone, and all of it.
+      busy_percent: of the second before, some kernel was running.
+      foreign_pids: processes with a context that do not belong to this run.
+    """
+
+    index: int
+    sm_mhz: int | None
+    held_back_by: tuple[str, ...] | None
+    used: bool | None = None
+    mig: bool | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    busy_percent: int | None = None
+    foreign_pids: tuple[int, ...] | None = None
+
+
+# What is known of the GPU that is used where nothing is.
+UNKNOWN = GpuClocks(index=0, sm_mhz=None, held_back_by=None)
+
+
+def slowdowns(bits: int) -> tuple[str, ...]:
+    """Returns the names of the reasons in a mask that slow a GPU down."""
+    return tuple(name for bit, name in SLOWDOWNS.items() if bits & bit)
+
+
+def read(library: Any = None) -> tuple[GpuClocks, ...]:
+    """Returns the clocks of all GPUs; none where there is no NVML."""
+    source = library or nvml.library()
+    if source is None:
+        return ()
+    visible, order = (
+        os.environ.get(f"CUDA_{name}") for name in ("VISIBLE_DEVICES", "DEVICE_ORDER")
+    )
+    return tuple(_read(source, gpu) for gpu in _found(source, visible, order))
+
+
+def used(gpus: Sequence[GpuClocks]) -> GpuClocks | None:
+    """Returns the GPU that is used; None where that is not known."""
+    return next((gpu for gpu in gpus if gpu.used), None)
+
+
+@attrs.frozen(kw_only=True)
+class _Gpu:
+    """What does not change about a GPU.
+
+    Attributes:
+      handle: of the whole; clocks are asked of it.
+      part: of what is used of it; None where it is not used, or nobody knows.
+    """
+
+    index: int
+    handle: Any
+    used: bool | None
+    mig: bool | None
+    part: Any
+
+
+def _read(source: Any, gpu: _Gpu) -> GpuClocks:
+    if gpu.handle is None:
+        return attrs.evolve(UNKNOWN, index=gpu.index, used=gpu.used)
+    reasons = nvml.clock_reasons(source, gpu.handle)
+    found = GpuClocks(
+        index=gpu.index,
+        sm_mhz=nvml.sm_mhz(source, gpu.handle),
+        held_back_by=None if reasons is None else slowdowns(reasons),
+        used=gpu.used,
+    )
+    if gpu.part is None:
+        return found
+    memory = nvml.memory(source, gpu.part)
+    return attrs.evolve(
+        found,
+        mig=gpu.mig,
+        memory_used_bytes=memory[0] if memory else None,
+        memory_total_bytes=memory[1] if memory else None,
+        busy_percent=nvml.busy_percent(source, gpu.part),
+        foreign_pids=foreign(nvml.processes(source, gpu.part)),
+    )
+
+
+@lru_cache(maxsize=4)
+def _found(source: Any, visible: str | None, order: str | None) -> tuple[_Gpu, ...]:
+    """Returns all GPUs, asked for once: handles stay valid."""
+    handles = [nvml.device(source, index) for index in range(nvml.count(source))]
+    uuids = [nvml.uuid(source, handle) for handle in handles]
+    first = "0" if visible is None else visible.split(",")[0].strip()
+    chosen = index = None
+    if first.startswith("MIG-"):
+        chosen = nvml.device_of_uuid(source, first)
+        if chosen is not None and (whole := nvml.whole(source, chosen)) is not None:
+            first = nvml.uuid(source, whole) or ""
+    if first.startswith("GPU-"):
+        matches = [i for i, uuid in enumerate(uuids) if uuid and uuid.startswith(first)]
+        index = matches[0] if len(matches) == 1 else None
+    elif first.isdecimal() and int(first) < len(handles):
+        # CUDA puts the fastest first: its numbers are NVML's where all are alike, or if told so.
+        names = {nvml.name(source, handle) for handle in handles}
+        alike = len(names) == 1 and None not in names
+        if len(handles) == 1 or alike or order == "PCI_BUS_ID":
+            index = int(first)
+    gpus = []
+    for number, handle in enumerate(handles):
+        is_used = None if index is None else number == index
+        mig = nvml.has_parts(source, handle) if is_used else None
+        part = handle if is_used else None
+        if is_used and mig:
+            part = chosen or nvml.part(source, handle, 0)
+        gpus.append(_Gpu(index=number, handle=handle, used=is_used, mig=mig, part=part))
+    return tuple(gpus)

@@ -1,0 +1,107 @@
+"""Facts about this machine that a result must carry to be believed."""
+
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+
+from comparative_benchmark.backends import host_settings as processors
+
+# What decided how many threads a backend may use.
+PHYSICAL_CORES, USABLE_CPUS, ASKED = "physical cores", "usable CPUs", "--threads"
+
+
+class Threads(NamedTuple):
+    """How many threads each backend may use, and the rule that said so."""
+
+    number: int
+    rule: str
+
+
+def usable_cpus() -> int:
+    """Returns how many CPUs this process may run on."""
+    return len(processors.usable_cpus())
+
+
+def default_threads(cpus: Sequence[int] = (), root: Path = Path("/")) -> Threads:
+    """Returns one thread for each core, as PyTorch and ONNX Runtime choose by themselves.
+
+    One for each CPU where the system does not tell which CPUs are threads of one core.
+
+    Args:
+      cpus: that workers are pinned to; empty for all that this process may use.
+      root: where `sys` is.
+    """
+    available = cpus or processors.usable_cpus()
+    by_core = processors.cores(available, root)
+    if by_core is None:
+        return Threads(len(available), USABLE_CPUS)
+    return Threads(len(by_core), PHYSICAL_CORES)
+
+
+def describe(
+    *, threads: int, cpus: Sequence[int] = (), threads_from: str | None = None
+) -> dict[str, Any]:
+    """Returns CPU model, counts, memory, load and system as JSON values."""
+    return {
+        "cpu_model": _cpu_model(),
+        "architecture": platform.machine(),
+        "logical_cpus": psutil.cpu_count(),
+        "physical_cpus": psutil.cpu_count(logical=False),
+        "usable_cpus": usable_cpus(),
+        "pinned_cpus": list(cpus),
+        "threads": threads,
+        "threads_from": threads_from,
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "memory_bytes": psutil.virtual_memory().total,
+        "memory_available_bytes": psutil.virtual_memory().available,
+        "load_average": list(os.getloadavg()),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "hostname": platform.node(),
+    }
+
+
+def python_environment() -> list[dict[str, str]]:
+    """Returns the installed packages, as `pip list --format json` does."""
+    # If two have one name, the first on the path is imported.
+    found = {dist.metadata["Name"]: dist.version for dist in reversed(list(distributions()))}
+    return [{"name": name, "version": found[name]} for name in sorted(found, key=str.lower)]
+
+
+def git_revision() -> str | None:
+    """Returns the revision of the checkout that this file is in, `-dirty` if it was changed."""
+    command = [
+        "git",
+        "-C",
+        str(Path(__file__).parent),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+def _cpu_model() -> str | None:
+    text = _read("/proc/cpuinfo") or ""
+    for line in text.splitlines():
+        if line.lower().startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or None
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return None

@@ -1,0 +1,190 @@
+"""Other processes: their CPU time, their memory, and daemons that outlive workers."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import psutil
+
+from comparative_benchmark.analysis.machine import conditions
+from comparative_benchmark.backends.host_settings import free_bytes
+
+OBSERVED_S = 1.0
+# Share of one CPU; see `conditions` for why 5 %.
+_BUSY_LIMIT = 0.05
+
+
+@attrs.frozen(kw_only=True)
+class Observed:
+    """CPU use of other processes during a second in which this process slept.
+
+    Attributes:
+      busiest: pid, name and share of one CPU of the busiest processes, also of those elsewhere.
+    """
+
+    cpus: tuple[int, ...] = ()
+    conditions: conditions.Conditions
+    busiest: tuple[tuple[int, str, float], ...]
+
+    @property
+    def rows(self) -> list[str]:
+        """The busiest processes for a person, e.g. `cc1plus (pid 42) 98% of a CPU`."""
+        return [f"{name} (pid {pid}) {used:.0%} of a CPU" for pid, name, used in self.busiest]
+
+
+def observe(root: Path = conditions.ROOT, seconds: float = OBSERVED_S) -> Observed:
+    """Sleeps, and returns what others did meanwhile."""
+    earlier, before = _cpu_times(), conditions.take(root)
+    time.sleep(seconds)
+    after, later = conditions.take(root), _cpu_times()
+    seconds = (after.time_ns - before.time_ns) / 1e9
+    used = [
+        (pid, name, (total - earlier.get(pid, ("", 0.0))[1]) / seconds)
+        for pid, (name, total) in later.items()
+        if pid != os.getpid()
+    ]
+    used.sort(key=lambda row: -row[2])
+    return Observed(
+        # No thread of ours works: all CPUs are to be free.
+        conditions=conditions.between(
+            before,
+            after,
+            own_cpu_ms=(after.cpu_ns - before.cpu_ns) / 1e6,
+            wall_ms=seconds * 1e3,
+            threads=len(before.cpus),
+        ),
+        cpus=tuple(sorted(before.cpus)),
+        busiest=tuple(row for row in used[:3] if row[2] > _BUSY_LIMIT),
+    )
+
+
+def _cpu_times() -> dict[int, tuple[str, float]]:
+    """Returns name and CPU seconds of each process that can be seen."""
+    found = {}
+    for process in psutil.process_iter(["name", "cpu_times"]):
+        times = process.info["cpu_times"]
+        if times is not None:
+            found[process.pid] = (process.info["name"] or "?", times.user + times.system)
+    return found
+
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# Left to the parent and the system: the kernel's own killer is coarse and must not be needed.
+_RESERVE_BYTES = 1 << 30
+
+
+def default_limit_bytes() -> int:
+    """Returns what a worker may use: memory available now, container included, less 1 GiB."""
+    return max(free_bytes() - _RESERVE_BYTES, _RESERVE_BYTES)
+
+
+def resident_bytes(pid: int) -> int:
+    """Returns the resident memory of a process and its descendants; 0 for one that is gone."""
+    total = 0
+    waiting = [pid]
+    while waiting:
+        current = waiting.pop()
+        try:
+            pages = int(Path(f"/proc/{current}/statm").read_text(encoding="ascii").split()[1])
+            children = Path(f"/proc/{current}/task/{current}/children").read_text(encoding="ascii")
+        except (OSError, IndexError, ValueError):
+            continue
+        total += pages * _PAGE_BYTES
+        waiting += map(int, children.split())
+    return total
+
+
+def oom_kill_count() -> int:
+    """Returns how many processes the kernel has killed for want of memory since it started."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
+def kill_marked(variable: str, value: str) -> None:
+    """Kills every process whose environment holds `variable=value`.
+
+    It finds descendants that left the process group (daemons, `setsid`), which no signal to the
+    group reaches.
+    """
+    mark = f"{variable}={value}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+_PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
+_MOST_ROUNDS = 100
+
+# Whether this process adopts orphans.
+_adopting = False
+# Process groups of workers that are running.
+_workers: set[int] = set()
+_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def adopting() -> Iterator[None]:
+    """Adopts orphans during a command; not in a notebook, whose orphans may be others'."""
+    global _adopting  # noqa: PLW0603  # it is a property of the process
+    with contextlib.suppress(OSError, AttributeError):
+        _adopting = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0
+    try:
+        yield
+    finally:
+        if _adopting:
+            _adopting = False
+            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 0)
+
+
+def start_worker(*arguments: Any, **keywords: Any) -> "subprocess.Popen[bytes]":
+    """Starts a worker in a new process group, so that Ctrl-C does not reach it.
+
+    Takes the arguments of `subprocess.Popen`.
+    """
+    with _lock:
+        worker = subprocess.Popen(*arguments, process_group=0, **keywords)
+        _workers.add(worker.pid)
+    return worker
+
+
+def worker_ended(pid: int) -> None:
+    """Ends the orphans of a worker that has ended, and what they started."""
+    with _lock:
+        _workers.discard(pid)
+        # An orphan that is ended hands its own children on.
+        for _ in range(_MOST_ROUNDS if _adopting else 0):
+            orphans = [pid for pid in _children() if _is_orphan(pid)]
+            if not orphans:
+                return
+            for orphan in orphans:
+                with contextlib.suppress(OSError):
+                    os.kill(orphan, signal.SIGKILL)
+                    os.waitpid(orphan, 0)
+
+
+def _children() -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                found += map(int, (task / "children").read_text(encoding="ascii").split())
+    return found
+
+
+def _is_orphan(pid: int) -> bool:
+    """Returns whether another process started a child: our own are workers, or of our group."""
+    with contextlib.suppress(OSError):
+        return os.getpgid(pid) not in {os.getpgid(0), *_workers}
+    return False

@@ -1,0 +1,118 @@
+"""One process of `cbs doctor --ceilings`: the best rate of a matrix product in one library.
+
+`python -m comparative_benchmark.analysis.roofline._gemm LIBRARY DATA_TYPE THREADS` prints one line
+of JSON.
+"""
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+# Small ones stay in the caches, large ones hide the cost of a call; the best counts.
+_SIZES = (512, 1024, 2048, 4096)
+# Repeated for so long that a busy machine has quiet moments, too.
+_BUDGET_S, _LEAST_REPEATS = 0.6, 3
+# A product that is expected to take longer is not tried: some data types have no unit in the CPU.
+_LONGEST_S = 1.0
+_TORCH_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
+
+
+def main(library: str, data_type: str, threads: int) -> None:
+    """Measures and prints the best of all sizes and repeats."""
+    limit_threads(threads)
+    module = importlib.import_module(library)
+    make = {"numpy": _numpy, "torch": _torch, "jax": _jax, "onnxruntime": _onnxruntime}[library]
+    best, best_size, fastest_s = 0.0, 0, 0.0
+    for size in _SIZES:
+        if fastest_s * 8 > _LONGEST_S:
+            break
+        multiply = make(module, data_type, size)
+        multiply()  # compiles, packs, starts threads
+        fastest_s = fastest(multiply)
+        gflops = 2 * size**3 / fastest_s / 1e9
+        if gflops > best:
+            best, best_size = gflops, size
+    answer = {"version": module.__version__, "size": best_size, "gflops": best}
+    print(json.dumps(answer))
+
+
+def limit_threads(threads: int) -> None:
+    """Leaves this process so many CPUs and threads; must come before any library."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if threads > len(cpus):
+        raise SystemExit(f"{threads} threads need as many CPUs, but only {len(cpus)} are available")
+    os.sched_setaffinity(0, cpus[:threads])
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = str(threads)
+    os.environ["JAX_PLATFORMS"] = "cpu"
+
+
+def fastest(call: Callable[[], Any]) -> float:
+    """Returns the seconds of the fastest of several calls."""
+    seconds: list[float] = []
+    while len(seconds) < _LEAST_REPEATS or sum(seconds) < _BUDGET_S:
+        started = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
+
+
+def _numpy(numpy: Any, data_type: str, size: int) -> Callable[[], Any]:
+    if data_type != "fp32":
+        raise SystemExit(f"numpy cannot compute {data_type} products with BLAS")
+    left, right = (numpy.full((size, size), 0.5, numpy.float32) for _ in range(2))
+    result = numpy.empty((size, size), numpy.float32)
+    return lambda: numpy.matmul(left, right, out=result)
+
+
+def _torch(torch: Any, data_type: str, size: int) -> Callable[[], Any]:
+    dtype = getattr(torch, _TORCH_TYPES[data_type])
+    if data_type == "int8":
+        factors = [torch.full((size, size), 3, dtype=dtype) for _ in range(2)]
+        return lambda: torch._int_mm(*factors)  # noqa: SLF001  # what torchao's recipes call
+    left, right, result = (torch.full((size, size), 0.5, dtype=dtype) for _ in range(3))
+    return lambda: torch.mm(left, right, out=result)
+
+
+def _jax(jax: Any, data_type: str, size: int) -> Callable[[], Any]:
+    dtype = getattr(jax.numpy, _TORCH_TYPES[data_type])
+    is_int8 = data_type == "int8"
+    sums = jax.numpy.int32 if is_int8 else None
+    left, right = (jax.numpy.full((size, size), 3 if is_int8 else 0.5, dtype) for _ in range(2))
+    multiply = jax.jit(lambda a, b: jax.lax.dot(a, b, preferred_element_type=sums))
+    return lambda: multiply(left, right).block_until_ready()
+
+
+def _onnxruntime(onnxruntime: Any, _: str, size: int) -> Callable[[], Any]:
+    """Returns a `MatMulInteger` of unsigned and signed numbers, the second one held packed."""
+    if not importlib.util.find_spec("onnx"):
+        raise SystemExit("onnx, which writes the program, is not installed")
+    import numpy as np
+    from onnx import TensorProto, helper
+
+    weight = helper.make_tensor(
+        "b", TensorProto.INT8, (size, size), np.full((size, size), 3, np.int8).tobytes(), raw=True
+    )
+    given, result = (
+        helper.make_tensor_value_info(name, element_type, (size, size))
+        for name, element_type in (("a", TensorProto.UINT8), ("c", TensorProto.INT32))
+    )
+    product = helper.make_node("MatMulInteger", ["a", "b"], ["c"])
+    graph = helper.make_graph([product], "product", [given], [result], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=9)
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = int(os.environ["OMP_NUM_THREADS"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), settings, providers=["CPUExecutionProvider"]
+    )
+    feed = {"a": np.full((size, size), 3, np.uint8)}
+    return lambda: session.run(None, feed)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,214 @@
+"""One process of `cbs doctor --ceilings -device host-gpu`: one rate of a GPU through one library.
+
+`python -m comparative_benchmark.analysis.roofline._gpu_rates LIBRARY RATE`, RATE being copy, fp32,
+tf32, bf16, fp16, fp8 or int8, prints a line of JSON whenever it has found a better rate, so that a
+killed process has not measured in vain. `{"no_device": "why"}`: the library cannot be used here.
+"""
+
+import argparse
+import importlib
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from comparative_benchmark.analysis.roofline._gpu_jax import Jax
+from comparative_benchmark.analysis.roofline._gpu_library import (
+    ITEM_BYTES,
+    Library,
+    NoDeviceError,
+    Product,
+    UnmeasurableError,
+    first_line,
+    is_out_of_memory,
+)
+from comparative_benchmark.analysis.roofline._gpu_timing import Timing, time_calls
+from comparative_benchmark.analysis.roofline._gpu_torch import Torch
+
+SIZES = (512, 1024, 2048, 4096, 8192, 16384)
+# The rate grows with the size until power limits it: the best is among the largest.
+_SIZES_TRIED = 3
+# A product that is expected to take longer is not tried.
+_LONGEST_S = 1.0
+_COPY_BYTES = 2 * 2**30
+_CACHE_MULTIPLE = 4
+_CHECKED_SIZE, _CHECKED_ROWS = 1024, 8
+# Relative error of a product: about 1e-6 in fp32, 3e-4 in TF32.
+_TF32_ERROR = 3e-5
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measures and prints.
+
+    Raises:
+      SystemExit: it could not be measured; the message says why.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        library = open_library(options.library, options.device)
+    except NoDeviceError as error:
+        print(json.dumps({"no_device": str(error)}))
+        return
+    try:
+        if options.what == "copy":
+            measure_copy(library, options.buffer_bytes)
+        else:
+            measure_product(library, options.what, options.sizes, until=options.until)
+    except UnmeasurableError as error:
+        raise SystemExit(str(error)) from error
+
+
+def open_library(name: str, device: str) -> Library:
+    """Imports a library and returns it with the device.
+
+    Raises:
+      NoDeviceError: it cannot be imported, or has no such device.
+    """
+    # JAX would take most of the memory at once, which leaves none to others.
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    try:
+        module = importlib.import_module(name)
+    except (ImportError, OSError) as error:  # OSError: a library of CUDA that cannot be loaded
+        raise NoDeviceError(f"cannot be imported: {first_line(error)}") from error
+    return Torch(module, device) if name == "torch" else Jax(module, device)
+
+
+def measure_product(
+    library: Library, data_type: str, sizes: Sequence[int], *, until: float = math.inf
+) -> None:
+    """Prints the rate of the fastest size, among the largest that fit into the memory.
+
+    Args:
+      library: to multiply by.
+      data_type: of the matrices.
+      sizes: of which some are tried, in ascending order.
+      until: on the clock of `time.monotonic`; no further size is begun after it.
+
+    Raises:
+      UnmeasurableError: there is no such product, or not enough memory for any size.
+    """
+    if data_type in ("fp32", "tf32"):
+        _check_precision(library, data_type, min(_CHECKED_SIZE, *sizes))
+    best, measured, took_s = 0.0, 0, 0.0
+    for size in sizes_to_try(sizes, data_type, library.free_bytes()):
+        expected_s = took_s * (size / measured) ** 3 if measured else 0.0
+        if measured and (size < measured or expected_s > _LONGEST_S or time.monotonic() > until):
+            break
+        timing = _unless_out_of_memory(partial(_time_product, library, data_type, size))
+        library.release()
+        if timing is None:
+            continue
+        measured, took_s = size, timing.seconds
+        gflops = 2 * size**3 / timing.seconds / 1e9
+        if gflops > best:
+            best = gflops
+            _print(library, timing, size=size, gflops=gflops)
+    if not measured:
+        raise UnmeasurableError(f"not enough memory: {library.free_bytes() / 2**20:.0f} MiB free")
+
+
+def sizes_to_try(sizes: Sequence[int], data_type: str, free_bytes: int) -> list[int]:
+    """Returns the largest sizes that fit, ascending, then the smaller ones for want of memory.
+
+    They fit into half of what is free: libraries need workspaces, and others memory.
+    """
+    # Two matrices and a result; those of fp8 are made from bf16, and so is its result.
+    item_bytes = max(ITEM_BYTES[data_type], 2)
+    fitting = [size for size in sizes if 3 * size**2 * item_bytes <= free_bytes / 2] or [sizes[0]]
+    return fitting[-_SIZES_TRIED:] + fitting[-_SIZES_TRIED - 1 :: -1]
+
+
+def measure_copy(library: Library, buffer_bytes: int = _COPY_BYTES) -> None:
+    """Prints the bandwidth of a copy within the device's memory: bytes read plus bytes written.
+
+    It is not the bandwidth of reading, which a kernel that only reads may take further.
+
+    Raises:
+      UnmeasurableError: the memory has no room for buffers that the cache cannot hold.
+    """
+    size = min(buffer_bytes, library.free_bytes() // 4) // 4 * 4
+    smallest = max(_CACHE_MULTIPLE * library.cache_bytes(), 4)
+    while size >= smallest:
+        timing = _unless_out_of_memory(partial(_time_copy, library, size))
+        if timing is None:
+            library.release()
+            size = size // 8 * 4
+            continue
+        _print(library, timing, buffer_bytes=size, gb_per_s=2 * size / timing.seconds / 1e9)
+        return
+    free = f"only {library.free_bytes() / 2**20:.0f} MiB free"
+    raise UnmeasurableError(f"{free}: buffers that fit would stay in the cache")
+
+
+def _time_product(library: Library, data_type: str, size: int) -> Timing:
+    """Returns how long a product takes, and lets go of its matrices."""
+    return time_calls(library.product(data_type, size).call, library.wait)
+
+
+def _time_copy(library: Library, size_bytes: int) -> Timing:
+    """Returns how long a copy takes, and lets go of its buffers."""
+    return time_calls(library.copy(size_bytes), library.wait)
+
+
+def _unless_out_of_memory(measure: Callable[[], Timing]) -> Timing | None:
+    """Returns None where the memory was full; by then, no frame holds on to a part of it."""
+    try:
+        return measure()
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        return None
+
+
+def _check_precision(library: Library, data_type: str, size: int) -> None:
+    """Raises `UnmeasurableError` where a product is not computed in the type that was asked for.
+
+    Variables such as `NVIDIA_TF32_OVERRIDE` overrule what a program asks for, and a ceiling of fp32
+    that TF32 units reached would be several times too high.
+    """
+    error = relative_error(library, library.product(data_type, size))
+    if data_type == "fp32" and error > _TF32_ERROR:
+        raise UnmeasurableError(
+            f"products have an error of {error:.0e}: TF32 is on; check NVIDIA_TF32_OVERRIDE"
+        )
+    if data_type == "tf32" and error <= _TF32_ERROR and library.device_name != "cpu":
+        raise UnmeasurableError(
+            f"products have an error of {error:.0e}: TF32 is off; check NVIDIA_TF32_OVERRIDE"
+        )
+
+
+def relative_error(library: Library, product: Product) -> float:
+    """Returns the RMS error of some rows of a product over their RMS, against float64."""
+    exact = library.to_host(product.left[:_CHECKED_ROWS]) @ library.to_host(product.right)
+    found = library.to_host(product.call()[:_CHECKED_ROWS])
+    return float(np.linalg.norm(found - exact) / np.linalg.norm(exact))
+
+
+def _print(library: Library, timing: Timing, **rate: float) -> None:
+    answer = {
+        "device_name": library.device_name,
+        "version": library.version,
+        "sm_mhz": timing.sm_mhz,
+        "held_back_by": timing.held_back_by,
+        **rate,
+    }
+    print(json.dumps(answer), flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("library", choices=["torch", "jax"])
+    parser.add_argument("what", choices=["copy", *ITEM_BYTES])
+    parser.add_argument("--device", choices=["gpu", "cpu"], default="gpu")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--buffer-bytes", type=int, default=_COPY_BYTES)
+    parser.add_argument("--until", type=float, default=math.inf)
+    return parser
+
+
+if __name__ == "__main__":
+    main()

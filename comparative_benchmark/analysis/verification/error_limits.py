@@ -1,0 +1,238 @@
+"""How far from the truth an output may be: what right programs need, and coarser ones exceed.
+
+The measure is the error that a plain, op-by-op run in the same type makes (as PyTorch's Inductor
+tests do, `torch._dynamo.utils.same`). A compiler may add in another order and round less often; it
+may not compute in a coarser type. The factors lie between the two, measured on the tiny models
+(`benchmarks/separation.py`, docs/concepts/separation.md).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+# A few neighbours miss some of the elements next to a tie: flips that none of them shows may be
+# this share of the elements that do change among them.
+_MISSED_SHARE = 0.1
+
+
+def integer_problem(
+    output: Array, truth: Array, reference: Array, neighbours: Sequence[Array] = ()
+) -> str | None:
+    """Returns what is wrong with an output of integers or booleans; None if nothing is.
+
+    Args:
+      output: of the candidate; all arrays have its shape.
+      truth: of the float64 run.
+      reference: of the run in the model's own type; it has the type of the output.
+      neighbours: float64 outputs on slightly different weights and inputs, if there are any.
+    """
+    different = output != reference
+    if not (count := int(np.count_nonzero(different))):
+        return None
+    others = [
+        truth.astype(reference.dtype),
+        *(value.astype(reference.dtype) for value in neighbours),
+    ]
+    explained = np.zeros_like(different)
+    unstable = np.zeros_like(different)
+    for other in others:
+        explained |= output == other
+        unstable |= reference != other
+    unexplained = int(np.count_nonzero(different & ~explained))
+    if unexplained <= _MISSED_SHARE * int(np.count_nonzero(unstable)):
+        return None
+    at_ties = count - unexplained
+    ties = f", {at_ties} of them at near-ties of the float64 run" if at_ties else ""
+    return f"{count} of {output.size} integers differ{ties}"
+
+
+MIN_SQNR = "min_sqnr_db"
+
+# By precision, in dB; see docs/design/0010-tflite.md for what was measured.
+MIN_SQNR_DB: Mapping[str, float] = MappingProxyType(
+    {"fp16-weights": 50.0, "dynamic-range": 20.0, "int8": 15.0}
+)
+# Noise spreads over an output, a wrong element stands out: none may be off by more than this many
+# times the root mean square error that would just have passed.
+MAX_ELEMENT_FACTOR = 8.0
+
+
+def parameters_for(
+    precision: str | None, data_type: str | None, given: Mapping[str, float]
+) -> dict[str, float]:
+    """Returns the verify parameters of a case for a program of a precision.
+
+    Args:
+      precision: what the compiler quantises to; None where it keeps the model's type.
+      data_type: of the workload; a precision of its own for a case that is a quantised file.
+      given: verify parameters of the case. Tolerances of an unquantised case are not for what a
+        compiler makes of it by quantising: of these only `min_sqnr_db` holds.
+    """
+    effective = precision or data_type or ""
+    if effective not in MIN_SQNR_DB:
+        return dict(given)
+    minimum = {MIN_SQNR: MIN_SQNR_DB[effective]}
+    if effective != data_type:
+        return {**minimum, **{name: given[name] for name in (MIN_SQNR,) if name in given}}
+    return {**minimum, **given}
+
+
+def sqnr_db(relative_rmse: float) -> float:
+    """Returns the ratio for an error relative to the truth's root mean square; infinity for 0."""
+    return -20 * math.log10(relative_rmse) if relative_rmse > 0 else math.inf
+
+
+def largest_error(minimum_db: float, scale: float) -> float:
+    """Returns how far off a single element may be, in the output's own unit.
+
+    Args:
+      minimum_db: least SQNR that passes.
+      scale: root mean square of the truth.
+    """
+    return float(MAX_ELEMENT_FACTOR * scale * 10 ** (-minimum_db / 20))
+
+
+# Spacing of numbers near one.
+EPSILONS = {
+    "f64": 2.0**-52,
+    "f32": 2.0**-23,
+    "f16": 2.0**-10,
+    "bf16": 2.0**-7,
+    "complex64": 2.0**-23,
+    "complex128": 2.0**-52,
+}
+# Below it numbers lose digits, and some runtimes flush them to zero.
+SMALLEST_NORMAL = {"f64": 2.0**-1022, "f32": 2.0**-126, "f16": 2.0**-14, "bf16": 2.0**-126}
+# How much further from the truth than the reference a candidate may be. The next coarser type is
+# some 3 times as far (int8 beside bf16), 5 times (bf16 beside fp16), 80 times (TF32 beside fp32).
+RMSE_FACTORS = {"f16": 2.5, "bf16": 1.9}
+_RMSE_FACTOR = 6.0
+# Root mean squares of few elements scatter: an estimate's relative deviation is about 1/sqrt(2 N).
+_SCATTER = 2.0
+# At least so many spacings near one, relative to the spread, for a reference that is right by luck.
+# Rounding a result to its type costs 0.2.
+_FLOORS_IN_EPSILONS = {"f16": 0.5, "bf16": 0.5}
+_FLOOR_IN_EPSILONS = 2.0
+# A sum of n terms one after the other is off by about eps * sqrt(n) (Higham 1993, "The accuracy of
+# floating point summation"); PyTorch takes some sums in double, and its error then shows nothing of
+# this. ONNX Runtime's and OpenVINO's cumulative sums of 100,000 numbers are off by half of this.
+_LONG_SUM = 0.25
+# Programs that sum in float32 whatever they store.
+_SUMMED_IN = {"f16": "f32", "bf16": "f32"}
+# An allowed error beyond this share of the spread would accept almost anything.
+LARGEST_SHARE_OF_SPREAD = 0.1
+# Relative to `noise`, where few numbers leave the reference's error to chance.
+_NOISE_FACTOR = 10.0
+# No single element may be further off than the allowed factor, and this much more, times the
+# reference's worst, or this many times its root mean square if that is more: rounding is spread
+# like noise, a wrong element stands out. Of right runs the worst is 4 to 11 times the root mean
+# square.
+_ELEMENT_FACTOR = 1.25
+_ELEMENTS_IN_RMSE = 8.0
+# Nor need it be nearer than so many spacings of numbers as large as itself: outputs such as
+# gradients have elements far outside the spread, whose rounding alone is more than the above (seen:
+# 1.5 spacings).
+_ELEMENT_IN_EPSILONS = 2.5
+# Errors go either way: the mean of all is at most this share of what the root mean square may be
+# (of right runs 0.1), more where there are few.
+_BIAS_SHARE = 0.25
+_BIAS_SCATTER = 4.0
+
+
+@attrs.frozen(kw_only=True)
+class ErrorLimits:
+    """What would just pass, in the unit of the output.
+
+    Attributes:
+      rmse: root mean square of the error.
+      needed: what right programs may need; larger than `rmse` if that would accept almost anything.
+        Errors between the two cannot be judged.
+      element: error of a single element, of those that are no outliers.
+      relative_element: error of a single element, relative to what it is due to be; the larger of
+        the two counts.
+      bias: mean of the error.
+    """
+
+    rmse: float
+    needed: float
+    element: float
+    bias: float
+    relative_element: float = 0.0
+
+
+def factor_of(element_type: str, parameters: Mapping[str, float]) -> float:
+    """Returns how many times the reference's error is allowed."""
+    return parameters.get("rmse_factor", RMSE_FACTORS.get(element_type, _RMSE_FACTOR))
+
+
+def floor_of(element_type: str, parameters: Mapping[str, float]) -> float:
+    """Returns the error that is always allowed, relative to the spread."""
+    spacings = _FLOORS_IN_EPSILONS.get(element_type, _FLOOR_IN_EPSILONS)
+    return parameters.get("rmse_floor", spacings * EPSILONS.get(element_type, 0.0))
+
+
+def long_sum_of(element_type: str, length: int, parameters: Mapping[str, float]) -> float:
+    """Returns the error that a sum of `length` numbers may have, relative to their scale."""
+    if "rmse_floor" in parameters or length < 2:
+        return 0.0
+    epsilon = EPSILONS.get(_SUMMED_IN.get(element_type, element_type), 0.0)
+    return _LONG_SUM * epsilon * math.sqrt(length)
+
+
+def error_limits(
+    element_type: str,
+    *,
+    rmse: float,
+    largest: float,
+    spread: float,
+    size: int,
+    parameters: Mapping[str, float],
+    scale: float = 0.0,
+    longest_sum: int = 1,
+    noise: float = 0.0,
+) -> ErrorLimits:
+    """Returns the limits of an output.
+
+    Args:
+      element_type: in which the model computes, e.g. `bf16`.
+      rmse: root mean square error of the reference.
+      largest: its largest error of an element.
+      spread: standard deviation of the truth's elements; 0 if they are constant.
+      size: how many elements there are.
+      parameters: `rmse_factor` and `rmse_floor` (relative to the spread) replace the numbers above.
+      scale: root mean square of the truth; counts if the elements are few or constant, or if sums
+        are long.
+      longest_sum: over how many numbers an element may be summed.
+      noise: root mean square by which rounding of weights and inputs moves the truth; 0 if unknown.
+    """
+    scattered = factor_of(element_type, parameters) * (1 + _SCATTER / math.sqrt(size))
+    # The spread of few numbers may be small by chance.
+    width = max(spread, scale / math.sqrt(size)) if spread else scale
+    floor = width * floor_of(element_type, parameters)
+    long_sum = scale * long_sum_of(element_type, longest_sum, parameters)
+    needed = max(scattered * rmse, floor, long_sum, _NOISE_FACTOR * noise)
+    # Equal elements have equal errors.
+    bias_share = max(_BIAS_SHARE, _BIAS_SCATTER / math.sqrt(size)) if spread else 1.0
+    capped = spread > 0 and not {"rmse_factor", "rmse_floor"} & set(parameters)
+    mean = math.sqrt(max(scale**2 - spread**2, 0.0))
+    shared = _ELEMENT_IN_EPSILONS * EPSILONS.get(_SUMMED_IN.get(element_type, element_type), 0.0)
+    allowed = min(needed, LARGEST_SHARE_OF_SPREAD * spread) if capped else needed
+    return ErrorLimits(
+        rmse=allowed,
+        needed=needed,
+        element=max(
+            _ELEMENT_FACTOR * scattered * max(largest, _ELEMENTS_IN_RMSE * rmse),
+            _ELEMENTS_IN_RMSE * max(floor, long_sum, _NOISE_FACTOR * noise),
+        ),
+        relative_element=_ELEMENT_IN_EPSILONS * EPSILONS.get(element_type, 0.0),
+        # Errors of a sum that is taken in another order may all have one sign. The same holds for
+        # a factor that elements share, as the sum of a softmax's row.
+        bias=max(needed * bias_share, long_sum, shared * mean),
+    )

@@ -1,0 +1,383 @@
+"""Is generated text right? Judged step by step, along the tokens that the truth takes.
+
+A choice between two nearly equal logits may go the other way by rounding alone, and then all that
+follows is another text. So three questions are asked, each of which can be answered:
+
+1. `verify_free_run`: a run that goes on with its own tokens has the truth's logits as long as it
+   has the truth's tokens, and leaves these only at a near-tie.
+2. `verify_forced_run`, where it has left them: fed with the truth's tokens (teacher forcing), the
+   model has the truth's logits at every step.
+3. `verify_same_run`, then, too: fed with the free run's own tokens, it has the free run's logits,
+   so that what 2 says of the fed program holds for the free one behind its near-tie.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from comparative_benchmark.analysis.verification.error_limits import (
+    MIN_SQNR,
+    error_limits,
+    factor_of,
+    largest_error,
+)
+from comparative_benchmark.analysis.verification.verification import (
+    MAX_REFERENCE_ERROR,
+    MIN_RELATIVE_SPREAD,
+    Divergence,
+    Verification,
+    failed,
+    finite_problem,
+    form_problem,
+    open_array,
+    undecided,
+)
+from openxla.benchmark.models.architectures.base import DATA_TYPES
+from openxla.benchmark.models.generation import LOGITS, TOKENS
+
+Array = npt.NDArray[Any]
+# How much further off a step may be than all steps together: all its logits come of one vector, so
+# its error scatters like that of one number. Of right runs in fp32, fp16 and bf16, 4 to 32 steps
+# each, the worst step is 1.04 to 1.92 times as far off as all steps (`benchmarks/step_errors.py`).
+MAX_STEP_FACTOR = 2.0
+_NO_PARAMETERS: Mapping[str, float] = MappingProxyType({})
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Limits:
+    """How far off logits may be, in their own unit.
+
+    Attributes:
+      scale: root mean square of the truth's logits.
+      reference_rmse: error of the reference over all steps.
+      rmse: allowed over all steps.
+      step_rmse: allowed at a step, float64[batch, steps]: twice what is allowed over all steps,
+        more where the reference itself is further off. A margin up to twice this is a near-tie: it
+        is the difference of two logits.
+      element: allowed for a single logit.
+      bias: allowed for the mean error over all steps.
+      absolute, relative: further tolerances, together as in `numpy.allclose`; None if not given.
+    """
+
+    scale: float
+    reference_rmse: float
+    rmse: float
+    step_rmse: npt.NDArray[np.float64]
+    element: float
+    bias: float
+    absolute: float | None = None
+    relative: float | None = None
+
+    def doubled(self) -> "Limits":
+        """Returns limits for the difference of two runs, each of which is within these."""
+        return attrs.evolve(
+            self,
+            rmse=2 * self.rmse,
+            step_rmse=2 * self.step_rmse,
+            element=2 * self.element,
+            bias=2 * self.bias,
+        )
+
+
+def verify_free_run(
+    outputs: Sequence[Path],
+    truth: Sequence[Path],
+    reference: Sequence[Path],
+    parameters: Mapping[str, float] = _NO_PARAMETERS,
+    *,
+    data_type: str | None,
+) -> Verification:
+    """Judges tokens and logits of a run that went on with its own tokens.
+
+    Args:
+      outputs: `.npy` files of the run: tokens i32[batch, steps], logits [batch, steps, vocab].
+      truth: the same of the float64 run.
+      reference: the same of an op-by-op run in the model's own type that was fed with the truth's
+        tokens, so that its error can be taken at every step.
+      parameters: as of `verification.verify`; with `min_sqnr_db` the program is a quantised one,
+        whose near-ties are as wide as its noise.
+      data_type: the model's, e.g. `bf16`: logits are float32 whatever the model computes in, and
+        the spacing of its numbers is that of its own type.
+
+    Returns:
+      The verdict; where it has `divergences` and has passed, steps behind these are not judged.
+    """
+    return _verify(outputs, truth, reference, parameters, data_type, is_fed=False)
+
+
+def verify_forced_run(
+    outputs: Sequence[Path],
+    truth: Sequence[Path],
+    reference: Sequence[Path],
+    parameters: Mapping[str, float] = _NO_PARAMETERS,
+    *,
+    data_type: str | None,
+) -> Verification:
+    """Judges every step of a run that was fed with the truth's tokens; see `verify_free_run`."""
+    return _verify(outputs, truth, reference, parameters, data_type, is_fed=True)
+
+
+def verify_same_run(
+    outputs: Sequence[Path],
+    repeated: Sequence[Path],
+    truth: Sequence[Path],
+    reference: Sequence[Path],
+    parameters: Mapping[str, float] = _NO_PARAMETERS,
+    *,
+    data_type: str | None,
+) -> Verification:
+    """Judges every step of a free run by another that was fed with its tokens.
+
+    Either may be as far from what is right as the limits allow, and they from each other twice so.
+
+    Args:
+      outputs: of the free run.
+      repeated: of the run that was fed with the tokens among these.
+      truth: see `verify_free_run`.
+      reference: see there.
+      parameters: see there.
+      data_type: see there.
+    """
+    found = limits_of(
+        open_array(truth[LOGITS]), open_array(reference[LOGITS]), parameters, data_type
+    )
+    if isinstance(found, str):
+        return undecided(found)
+    own, due = [[open_array(path) for path in paths] for paths in (outputs, repeated)]
+    if problem := _form_problem(own, due, due):
+        return problem
+    verdict = _judge(own, due, found.doubled(), is_fed=True, whose="a run fed with its tokens")
+    return attrs.evolve(verdict, tokens_fed="own")
+
+
+def _verify(
+    outputs: Sequence[Path],
+    truth: Sequence[Path],
+    reference: Sequence[Path],
+    parameters: Mapping[str, float],
+    data_type: str | None,
+    *,
+    is_fed: bool,
+) -> Verification:
+    if len(outputs) != 2:
+        return failed(f"expected tokens and logits, got {len(outputs)} outputs")
+    own, due, same_type = [
+        [open_array(path) for path in paths] for paths in (outputs, truth, reference)
+    ]
+    if problem := _form_problem(own, due, same_type):
+        return problem
+    limits = limits_of(due[LOGITS], same_type[LOGITS], parameters, data_type)
+    if isinstance(limits, str):
+        return undecided(limits)
+    return _judge(own, due, limits, is_fed=is_fed, whose="the truth")
+
+
+def _form_problem(
+    own: Sequence[Array], due: Sequence[Array], same_type: Sequence[Array]
+) -> Verification | None:
+    for name, place in (("tokens", TOKENS), ("logits", LOGITS)):
+        if problem := form_problem(name, own[place], due[place], same_type[place]):
+            return failed(problem)
+        if found := finite_problem(name, own[place], due[place], same_type[place]):
+            return found
+    tokens, vocabulary = own[TOKENS], own[LOGITS].shape[-1]
+    outside = (tokens < 0) | (tokens >= vocabulary)
+    if outside.any():
+        sequence, step = (int(index[0]) for index in np.nonzero(outside))
+        token = int(tokens[sequence, step])
+        return failed(
+            f"{_place(sequence, step)}: token {token} is outside the vocabulary of {vocabulary}"
+        )
+    return None
+
+
+def limits_of(
+    truth: Array, reference: Array, parameters: Mapping[str, float], data_type: str | None
+) -> Limits | str:
+    """Returns the limits that the reference's own error gives, or why nothing can be judged.
+
+    The rule is that of `verification.verify`, for all steps together and for each; of a quantised
+    program, whose noise is far above the reference's error, it is the least SQNR.
+    """
+    batch, steps, vocabulary = truth.shape
+    squared = np.zeros((batch, steps))
+    squared_truth = total_truth = largest = 0.0
+    for place in np.ndindex(batch, steps):
+        due = truth[place].astype(np.float64)
+        error = reference[place].astype(np.float64) - due
+        squared[place] = np.dot(error, error)
+        squared_truth += float(np.dot(due, due))
+        total_truth += float(due.sum())
+        largest = max(largest, float(np.abs(error).max()))
+    mean_square, mean = squared_truth / truth.size, total_truth / truth.size
+    scale = float(np.sqrt(mean_square))
+    spread = float(np.sqrt(max(mean_square - mean * mean, 0.0)))
+    if scale == 0 or spread <= MIN_RELATIVE_SPREAD * scale:
+        return "the expected logits are constant, so nothing can be judged"
+    rmse = float(np.sqrt(squared.sum() / truth.size))
+    if rmse > MAX_REFERENCE_ERROR * spread:
+        return (
+            f"logits: the reference run in this type is itself off by {rmse / spread:.2g} "
+            "times the spread, so nothing can be judged"
+        )
+    if (least := parameters.get(MIN_SQNR)) is not None:
+        noise = scale * 10 ** (-least / 20)
+        return Limits(
+            scale=scale,
+            reference_rmse=rmse,
+            rmse=noise,
+            step_rmse=np.full((batch, steps), MAX_STEP_FACTOR * noise),
+            element=MAX_STEP_FACTOR * largest_error(least, scale),
+            bias=np.inf,
+            absolute=parameters.get("absolute_tolerance"),
+            relative=parameters.get("relative_tolerance"),
+        )
+    element_type = DATA_TYPES.get(str(data_type), "f32")
+    allowed = error_limits(
+        element_type,
+        rmse=rmse,
+        largest=largest,
+        spread=spread,
+        size=truth.size,
+        parameters=parameters,
+    )
+    steps_allowed = factor_of(element_type, parameters) * np.sqrt(squared / vocabulary)
+    return Limits(
+        scale=scale,
+        reference_rmse=rmse,
+        rmse=allowed.rmse,
+        step_rmse=np.maximum(MAX_STEP_FACTOR * allowed.rmse, steps_allowed),
+        element=allowed.element,
+        bias=allowed.bias,
+        absolute=parameters.get("absolute_tolerance"),
+        relative=parameters.get("relative_tolerance"),
+    )
+
+
+def _judge(
+    own: Sequence[Array], due: Sequence[Array], limits: Limits, *, is_fed: bool, whose: str
+) -> Verification:
+    """Judges step after step, all sequences at each, until one is wrong.
+
+    A free run (`is_fed` is False) is judged up to the step where it leaves the tokens that are due,
+    that step included: up to there it has read the same.
+    """
+    batch, steps = due[TOKENS].shape
+    judged = _Judged(tokens_fed="truth" if is_fed else "own", limits=limits)
+    on_the_way = list(range(batch))
+    for step in range(steps):
+        for sequence in list(on_the_way):
+            place = (sequence, step)
+            expected = due[LOGITS][place].astype(np.float64)
+            problem = judged.add(own[LOGITS][place].astype(np.float64), expected, place)
+            token, due_token = int(own[TOKENS][place]), int(due[TOKENS][place])
+            if token != due_token:
+                found = Divergence(
+                    sequence=sequence,
+                    step=step,
+                    token=token,
+                    due_token=due_token,
+                    margin=float(expected[due_token] - expected[token]),
+                    tolerance=2 * float(limits.step_rmse[place]),
+                )
+                judged.divergences.append(found)
+                if not is_fed:
+                    on_the_way.remove(sequence)
+                problem = _token_problem(found, whose, problem)
+            if problem:
+                return judged.verdict(f"{_place(*place)}: {problem}")
+    if judged.count == due[LOGITS].size and judged.rmse > limits.rmse:
+        off, allowed = judged.rmse / limits.scale, limits.rmse / limits.scale
+        return judged.verdict(f"logits: relative error {off:.2g} exceeds {allowed:.2g}")
+    if judged.count == due[LOGITS].size and abs(judged.bias) > limits.bias:
+        return judged.verdict(
+            f"logits are off by {judged.bias:.2g} on average; the limit is {limits.bias:.2g}"
+        )
+    return judged.verdict(None)
+
+
+@attrs.define(kw_only=True)
+class _Judged:
+    """What has been judged so far."""
+
+    tokens_fed: Any
+    limits: Limits
+    squared: float = 0.0
+    total: float = 0.0
+    count: int = 0
+    largest: float = 0.0
+    divergences: list[Divergence] = attrs.field(factory=list)
+
+    @property
+    def rmse(self) -> float:
+        return float(np.sqrt(self.squared / self.count))
+
+    @property
+    def bias(self) -> float:
+        return self.total / self.count
+
+    def add(
+        self,
+        logits: npt.NDArray[np.float64],
+        expected: npt.NDArray[np.float64],
+        place: tuple[int, int],
+    ) -> str | None:
+        """Counts the logits of a step; returns what is wrong with them, None if nothing is."""
+        limits = self.limits
+        difference = logits - expected
+        error = np.abs(difference)
+        with np.errstate(over="ignore"):  # infinity exceeds every limit
+            squared = float(np.dot(error, error))
+            self.total += float(difference.sum())
+        largest = float(error.max())
+        self.squared, self.count = self.squared + squared, self.count + error.size
+        self.largest = max(self.largest, largest)
+        rmse, allowed = float(np.sqrt(squared / error.size)), float(limits.step_rmse[place])
+        if not rmse <= allowed:
+            return (
+                f"relative error {rmse / limits.scale:.2g} of the logits exceeds "
+                f"{allowed / limits.scale:.2g}"
+            )
+        if largest > limits.element:
+            return f"a logit is off by {largest:.2g}; the limit is {limits.element:.2g}"
+        if limits.absolute is None and limits.relative is None:
+            return None
+        absolute, relative = limits.absolute or 0.0, limits.relative or 0.0
+        if np.any(error > absolute + relative * np.abs(expected)):
+            return f"exceeds absolute tolerance {absolute:g} and relative tolerance {relative:g}"
+        return None
+
+    def verdict(self, reason: str | None) -> Verification:
+        limits = self.limits
+        figures = (self.rmse / limits.scale, self.largest) if self.count else (0.0, 0.0)
+        relative, largest = (value if np.isfinite(value) else None for value in figures)
+        return Verification(
+            passed=reason is None,
+            reason=reason,
+            relative_rmse=relative,
+            reference_relative_rmse=limits.reference_rmse / limits.scale,
+            allowed_relative_rmse=limits.rmse / limits.scale,
+            max_abs_error=largest,
+            divergences=tuple(self.divergences),
+            tokens_fed=self.tokens_fed,
+        )
+
+
+def _token_problem(found: Divergence, whose: str, problem: str | None) -> str | None:
+    """Returns what is wrong at a step with another token; None at a near-tie with right logits."""
+    if found.margin <= found.tolerance:
+        return problem
+    text = (
+        f"token {found.token}, but {whose} has {found.due_token} by a margin of "
+        f"{found.margin:.2g}; only margins up to {found.tolerance:.2g} are near-ties"
+    )
+    return f"{text}; {problem}" if problem else text
+
+
+def _place(sequence: int, step: int) -> str:
+    return f"sequence {sequence}, step {step}"

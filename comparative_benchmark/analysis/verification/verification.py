@@ -1,0 +1,524 @@
+"""Is the output right? Judged before anything is timed, and again on the last timed output.
+
+Method: the error of the candidate against a float64 run is compared with the error that a plain,
+op-by-op run in the same type makes: all of it, its worst element, its mean (`error_limits`), and
+its parts (`groups`). NaN and infinity are compared by position, integers exactly (`integers`).
+
+An output that cannot be judged is not wrong: the verdict is then `undecided`.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import attrs
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from comparative_benchmark.analysis.verification.error_limits import (
+    MIN_SQNR,
+    ErrorLimits,
+    error_limits,
+    integer_problem,
+    largest_error,
+    sqnr_db,
+)
+from comparative_benchmark.analysis.verification.groups import group_problem, groups_of, worst_share
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.models.preprocessing import element_type_of
+
+# A reference further than this from the truth, relative to the spread, measures nothing.
+MAX_REFERENCE_ERROR = 0.2
+# Elements with a smaller relative spread count as constant: errors are relative to their size.
+MIN_RELATIVE_SPREAD = 1e-6
+# Where the float64 run is finite and the reference is not, an element has no expected value. An
+# output with more such elements cannot be judged.
+_MOST_UNDUE = 0.5
+# A runtime may stop at the largest number instead of infinity.
+_NEARLY_INFINITE = 0.5
+
+_CHUNK = 1 << 20
+
+
+@attrs.frozen(kw_only=True)
+class Divergence:
+    """Where a generating run took another token than the truth.
+
+    Attributes:
+      sequence, step: which of the batch, and which of its new tokens, both from 0 on.
+      token: what it took; `due_token` is what the truth takes.
+      margin: by how much the truth prefers its own: the difference of the two logits.
+      tolerance: how large the margin of a near-tie may be; above it the token is wrong.
+    """
+
+    sequence: int
+    step: int
+    token: int
+    due_token: int
+    margin: float
+    tolerance: float
+
+
+@attrs.frozen(kw_only=True)
+class Verification:
+    """Verdict on the outputs of one run.
+
+    Attributes:
+      passed: whether all outputs are right.
+      reason: what is wrong, or why nothing can be judged; None if all are right.
+      undecided: whether an output could not be judged; it has not passed, and is not wrong.
+      judged: `integers` if no floating-point number was compared: they prove no precision. None
+        otherwise, and in old results.
+      relative_rmse: root mean square error against the truth, divided by the root mean square of
+        the truth; the largest over the outputs; None where it could not be computed.
+      reference_relative_rmse: the same for the reference, of the same output.
+      allowed_relative_rmse: what would just have passed.
+      max_abs_error: largest absolute error of an element over all outputs.
+      worst_part: the largest error of a part (see `groups`) as a share of what is allowed, over all
+        outputs; None where parts are not compared, and in old results.
+      sqnr_db: signal-to-quantisation-noise ratio in dB, the least over the outputs, where that is
+        what they are judged by; None also where there is no error at all.
+      divergences: of a generating run, where it left the truth's tokens; empty if nowhere.
+      tokens_fed: of a generating run, whose tokens it went on with: its `own`, or the `truth`'s.
+    """
+
+    passed: bool
+    reason: str | None = None
+    relative_rmse: float | None = None
+    reference_relative_rmse: float | None = None
+    allowed_relative_rmse: float | None = None
+    max_abs_error: float | None = None
+    worst_part: float | None = None
+    sqnr_db: float | None = None
+    divergences: tuple[Divergence, ...] = ()
+    tokens_fed: Literal["own", "truth"] | None = None
+    undecided: bool = False
+    judged: Literal["integers"] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _Errors:
+    """Sums over one output, taken in chunks so that memory stays small.
+
+    Attributes:
+      rmse, max_abs, bias: root mean square, largest and mean of the error.
+      scale, spread: root mean square and standard deviation of the truth.
+    """
+
+    rmse: float
+    max_abs: float
+    bias: float
+    scale: float
+    spread: float
+
+
+def verify(
+    outputs: Sequence[Path],
+    truth: Sequence[Path],
+    reference: Sequence[Path],
+    parameters: Mapping[str, float] = MappingProxyType({}),
+    *,
+    neighbours: Mapping[int, Path] = MappingProxyType({}),
+    longest_sum: int = 1,
+    least_db: Sequence[float | None] = (),
+) -> Verification:
+    """Compares output files with those of the truth and the reference.
+
+    Args:
+      outputs: `.npy` files of the candidate, in order.
+      truth: float64 files.
+      reference: files in the model's own type; they say which type and shape are due.
+      parameters: `rmse_factor` and `rmse_floor` replace numbers of `error_limits`, `min_sqnr_db`
+        the comparison with the reference (see `quantized_verification`); `absolute_tolerance` and
+        `relative_tolerance` (together as in `numpy.allclose`) must hold in addition.
+      neighbours: by output, float64 outputs of slightly different weights and inputs, stacked along
+        a new first axis; for outputs of integers, and of few numbers.
+      longest_sum: over how many numbers an element may be summed; see `sum_length`.
+      least_db: smallest allowed ratio of each output, where it exceeds `min_sqnr_db`; may be empty.
+    """
+    if len(outputs) != len(truth):
+        return failed(f"expected {len(truth)} outputs, got {len(outputs)}")
+    verdicts = []
+    for index, paths in enumerate(zip(outputs, truth, reference, strict=True)):
+        output, due, same_type = map(open_array, paths)
+        judged = _Output(
+            name=f"output {index}",
+            output=output,
+            truth=due,
+            reference=same_type,
+            parameters=_with_least(parameters, least_db[index] if least_db else None),
+            neighbours=open_array(neighbours[index]) if index in neighbours else None,
+            longest_sum=longest_sum,
+        )
+        verdicts.append(judged.verdict())
+    for kind in (_is_wrong, _is_undecided):
+        if found := list(filter(kind, verdicts)):
+            return found[0]
+    numbers = [verdict for verdict in verdicts if verdict.relative_rmse is not None]
+    if not numbers:
+        return undecided("no output contains a finite number to judge")
+    worst = max(numbers, key=lambda verdict: (verdict.judged is None, verdict.relative_rmse or 0.0))
+    parts = [v.worst_part for v in numbers if v.worst_part is not None]
+    return attrs.evolve(
+        worst,
+        max_abs_error=max(v.max_abs_error or 0.0 for v in numbers),
+        worst_part=max(parts, default=None),
+    )
+
+
+def sum_length(inputs: Sequence[tuple[int, ...]], outputs: Sequence[tuple[int, ...]]) -> int:
+    """Returns over how many numbers an element of an output may be summed.
+
+    Only sums over inputs count: those over weights are as long in the reference, and as inexact.
+
+    Args:
+      inputs: shapes of the inputs.
+      outputs: shapes of the outputs.
+    """
+    longest = max((max(shape, default=1) for shape in inputs), default=1)
+    largest = max((math.prod(shape) for shape in outputs), default=1)
+    return max(longest, sum(map(math.prod, inputs)) // max(largest, 1), 1)
+
+
+def relative_rmse(values: Path, truth: Path) -> float | None:
+    """Returns the error of an output file, relative to the truth's root mean square.
+
+    None if it holds no floating-point numbers, or the truth holds nothing but zeros.
+    """
+    due, found = open_array(truth), open_array(values)
+    if due.dtype.kind not in "fV" or found.shape != due.shape or not due.size:
+        return None
+    errors = _errors(found, due)
+    return errors.rmse / errors.scale if errors.scale else None
+
+
+def _with_least(parameters: Mapping[str, float], least_db: float | None) -> Mapping[str, float]:
+    if least_db is None or MIN_SQNR not in parameters:
+        return parameters
+    return {**parameters, MIN_SQNR: max(parameters[MIN_SQNR], least_db)}
+
+
+def _is_wrong(verdict: Verification) -> bool:
+    return not verdict.passed and not verdict.undecided
+
+
+def _is_undecided(verdict: Verification) -> bool:
+    return verdict.undecided
+
+
+def form_problem(
+    name: str, output: npt.NDArray[Any], truth: npt.NDArray[Any], reference: npt.NDArray[Any]
+) -> str | None:
+    """Returns what is wrong with the shape or the type of an output; None if nothing is."""
+    if output.shape != truth.shape:
+        return f"{name} has shape {output.shape}, expected {truth.shape}"
+    if output.dtype != reference.dtype:
+        due, got = element_type_of(reference.dtype), element_type_of(output.dtype)
+        return f"{name} has type {got}, expected {due}"
+    return None
+
+
+def finite_problem(
+    name: str, output: npt.NDArray[Any], truth: npt.NDArray[Any], reference: npt.NDArray[Any]
+) -> Verification | None:
+    """Returns the verdict on an output in which everything must be finite and is not, or None."""
+    if not _all_finite(truth):
+        return undecided(f"{name}: the truth contains NaN or infinity")
+    if not _all_finite(reference):
+        return undecided(f"{name}: the reference run in this type produced NaN or infinity")
+    return None if _all_finite(output) else failed(f"{name} contains NaN or infinity")
+
+
+@attrs.define(kw_only=True)
+class _Output:
+    """One output, and what it is judged by; see `verify`."""
+
+    name: str
+    output: npt.NDArray[Any]
+    truth: npt.NDArray[Any]
+    reference: npt.NDArray[Any]
+    parameters: Mapping[str, float]
+    neighbours: npt.NDArray[Any] | None
+    longest_sum: int
+
+    def verdict(self) -> Verification:
+        if problem := form_problem(self.name, self.output, self.truth, self.reference):
+            return failed(problem)
+        if self.output.size == 0:
+            return Verification(passed=True)
+        if self.output.dtype.kind in "iub":
+            near = () if self.neighbours is None else tuple(self.neighbours)
+            problem = integer_problem(self.output, self.truth, self.reference, near)
+            if problem:
+                return failed(f"{self.name}: {problem}")
+            return Verification(
+                passed=True, relative_rmse=0.0, max_abs_error=0.0, judged="integers"
+            )
+        self._separate_parts()
+        arrays = (self.output, self.truth, self.reference)
+        if not all(map(_all_finite, arrays)) and (found := self._without_infinities()):
+            return found
+        return self._judge() if self.output.size else Verification(passed=True)
+
+    def _separate_parts(self) -> None:
+        """Takes real and imaginary parts of complex numbers for elements along a new last axis."""
+        if self.reference.dtype.kind != "c":
+            return
+        self.output, self.reference = _real_parts(self.output), _real_parts(self.reference)
+        self.truth = _real_parts(self.truth.astype(np.complex128))
+        if self.neighbours is not None:
+            self.neighbours = _real_parts(self.neighbours.astype(np.complex128))
+
+    def _without_infinities(self) -> Verification | None:
+        """Compares NaN and infinity by position, and leaves the numbers to be judged.
+
+        Returns:
+          The verdict if some are wrong, or too many cannot be judged; else None.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            due = self.truth.astype(self.reference.dtype)
+        finite = np.isfinite(due)
+        special = ~finite & _same_kind(due, self.reference)
+        largest = float(ml_dtypes.finfo(self.output.dtype).max)
+        if wrong := int(np.count_nonzero(special & ~_is_kind(self.output, due, largest))):
+            return failed(f"{self.name}: {wrong} elements differ from the expected NaN or infinity")
+        regular = finite & np.isfinite(self.reference)
+        if wrong := int(np.count_nonzero(regular & ~np.isfinite(self.output))):
+            where = f"{wrong} elements that should be finite"
+            return failed(f"{self.name} contains NaN or infinity in {where}")
+        undue = due.size - int(np.count_nonzero(special | regular))
+        if undue > _MOST_UNDUE * due.size:
+            return undecided(
+                f"{self.name}: the reference run in this type produced NaN or infinity in {undue} "
+                f"elements that are finite in float64"
+            )
+        self.output, self.truth = self.output[regular], self.truth[regular]
+        self.reference = self.reference[regular]
+        if self.neighbours is not None:
+            self.neighbours = self.neighbours[:, regular]
+        return None
+
+    def _judge(self) -> Verification:
+        output, truth, reference = self.output, self.truth, self.reference
+        parameters = self.parameters
+        errors, reference_errors = _errors(output, truth), _errors(reference, truth)
+        scale = errors.scale
+        limits = _limits(reference, reference_errors, parameters, self.longest_sum, self._noise())
+        if isinstance(limits, str):
+            return undecided(f"{self.name}: {limits}")
+        least = parameters.get(MIN_SQNR)
+        sqnr = None if least is None else sqnr_db(errors.rmse / scale if scale else errors.rmse)
+        unit = scale or 1.0
+        figures: dict[str, Any] = {
+            "relative_rmse": _finite(errors.rmse / unit),
+            "reference_relative_rmse": reference_errors.rmse / unit,
+            "allowed_relative_rmse": limits.rmse / unit,
+            "max_abs_error": _finite(errors.max_abs),
+            "sqnr_db": None if sqnr is None else _finite(sqnr),
+        }
+        reason = None
+        if sqnr is not None and least is not None and sqnr < least:
+            reason = f"SQNR {sqnr:.1f} dB is below {least:.3g} dB"
+        elif not errors.rmse <= limits.needed:
+            allowed = limits.rmse / unit
+            reason = f"relative error {errors.rmse / unit:.2g} exceeds {allowed:.2g}"
+        elif errors.max_abs > limits.element and (stray := _stray_element(output, truth, limits)):
+            reason = stray
+        elif abs(errors.bias) > limits.bias:
+            reason = (
+                f"elements are off by {errors.bias:.2g} on average; the limit is {limits.bias:.2g}"
+            )
+        else:
+            reason = _beyond_tolerance(output, truth, parameters)
+            if reason is None and least is None and not _is_constant(errors):
+                kind = element_type_of(reference.dtype)
+                parts = groups_of(output, truth, reference, kind, parameters, self.longest_sum)
+                reason = group_problem(parts)
+                figures["worst_part"] = _finite(worst_share(parts))
+        if reason:
+            return Verification(passed=False, reason=f"{self.name}: {reason}", **figures)
+        if errors.rmse > limits.rmse:
+            return Verification(
+                passed=False,
+                undecided=True,
+                reason=f"{self.name}: the reference run in this type is itself off by "
+                f"{reference_errors.rmse / errors.spread:.2g} times the spread, and this run by "
+                f"{errors.rmse / errors.spread:.2g}, so the comparison proves nothing",
+                **figures,
+            )
+        return Verification(passed=True, **figures)
+
+    def _noise(self) -> float:
+        """Returns by how much the neighbours differ from the truth, as a root mean square."""
+        if self.neighbours is None:
+            return 0.0
+        with np.errstate(invalid="ignore"):
+            off = self.neighbours.astype(np.float64) - self.truth
+        return float(np.sqrt(np.mean(np.square(off[np.isfinite(off)])))) if off.size else 0.0
+
+
+def limits_of(
+    truth: npt.NDArray[Any],
+    reference: npt.NDArray[Any],
+    parameters: Mapping[str, float],
+    longest_sum: int = 1,
+) -> ErrorLimits | str:
+    """Returns the limits of an output that is not of integers, or why nothing can be judged."""
+    if reference.dtype.kind == "c":
+        truth, reference = _real_parts(truth.astype(np.complex128)), _real_parts(reference)
+    return _limits(reference, _errors(reference, truth), parameters, longest_sum, noise=0.0)
+
+
+def _limits(
+    reference: npt.NDArray[Any],
+    errors: _Errors,
+    parameters: Mapping[str, float],
+    longest_sum: int,
+    noise: float,
+) -> ErrorLimits | str:
+    constant = _is_constant(errors)
+    if not constant and errors.rmse > MAX_REFERENCE_ERROR * errors.spread:
+        return (
+            f"the reference run in this type is itself off by {errors.rmse / errors.spread:.2g} "
+            "times the spread, so nothing can be judged"
+        )
+    if (least := parameters.get(MIN_SQNR)) is not None:
+        allowed = errors.scale * 10 ** (-least / 20)
+        return ErrorLimits(
+            rmse=allowed,
+            needed=allowed,
+            element=largest_error(least, errors.scale),
+            bias=np.inf,
+        )
+    return error_limits(
+        element_type_of(reference.dtype),
+        rmse=errors.rmse,
+        largest=errors.max_abs,
+        spread=0.0 if constant else errors.spread,
+        size=reference.size,
+        parameters=parameters,
+        # Zeros have no scale: they are compared in spacings near one.
+        scale=errors.scale or 1.0,
+        longest_sum=longest_sum,
+        noise=noise,
+    )
+
+
+def is_constant(truth: npt.NDArray[Any]) -> bool:
+    """Returns whether all elements are nearly equal, so that errors are relative to their size."""
+    return _is_constant(_errors(truth, truth))
+
+
+def _is_constant(errors: _Errors) -> bool:
+    return errors.spread <= MIN_RELATIVE_SPREAD * errors.scale
+
+
+def _same_kind(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Returns where both are NaN, or the same infinity, or both finite."""
+    both_finite = np.isfinite(one) & np.isfinite(other)
+    same: npt.NDArray[np.bool_] = (np.isnan(one) & np.isnan(other)) | (one == other) | both_finite
+    return same
+
+
+def _is_kind(
+    values: npt.NDArray[Any], due: npt.NDArray[Any], largest: float
+) -> npt.NDArray[np.bool_]:
+    """Returns where values are NaN or infinite as expected, or as large as the type allows."""
+    wide = values.astype(np.float64)
+    beyond = (np.abs(wide) >= _NEARLY_INFINITE * largest) & (np.sign(wide) == np.sign(due))
+    kind: npt.NDArray[np.bool_] = np.where(np.isnan(due), np.isnan(wide), beyond)
+    return kind
+
+
+def _real_parts(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    part = values.real.dtype
+    return np.ascontiguousarray(values)[..., None].view(part)
+
+
+def _stray_element(
+    output: npt.NDArray[Any], truth: npt.NDArray[Any], limits: ErrorLimits
+) -> str | None:
+    """Returns by how much the worst element exceeds what is allowed; None if none does."""
+    off, allowed = 0.0, np.inf
+    for candidate, expected in _chunks(output, truth):
+        errors = np.abs(candidate - expected)
+        bounds = np.maximum(limits.element, limits.relative_element * np.abs(expected))
+        worst = int(np.argmax(errors / bounds))
+        if errors[worst] / bounds[worst] > off / allowed:
+            off, allowed = float(errors[worst]), float(bounds[worst])
+    return f"an element is off by {off:.2g}; the limit is {allowed:.2g}" if off > allowed else None
+
+
+def _beyond_tolerance(
+    output: npt.NDArray[Any], truth: npt.NDArray[Any], parameters: Mapping[str, float]
+) -> str | None:
+    if not {"absolute_tolerance", "relative_tolerance"} & set(parameters):
+        return None
+    absolute = parameters.get("absolute_tolerance", 0.0)
+    relative = parameters.get("relative_tolerance", 0.0)
+    for candidate, expected in _chunks(output, truth):
+        if np.any(np.abs(candidate - expected) > absolute + relative * np.abs(expected)):
+            return f"exceeds absolute tolerance {absolute:g} and relative tolerance {relative:g}"
+    return None
+
+
+def _errors(values: npt.NDArray[Any], truth: npt.NDArray[Any]) -> _Errors:
+    squared = squared_truth = total_truth = total = 0.0
+    max_abs = 0.0
+    for candidate, expected in _chunks(values, truth):
+        difference = candidate - expected
+        with np.errstate(over="ignore"):  # infinity exceeds every limit
+            squared += float(np.dot(difference, difference))
+            total += float(difference.sum())
+        squared_truth += float(np.dot(expected, expected))
+        total_truth += float(expected.sum())
+        max_abs = max(max_abs, float(np.abs(difference).max()))
+    mean_square, mean = squared_truth / truth.size, total_truth / truth.size
+    return _Errors(
+        rmse=float(np.sqrt(squared / truth.size)),
+        max_abs=max_abs,
+        bias=total / truth.size,
+        scale=float(np.sqrt(mean_square)),
+        spread=float(np.sqrt(max(mean_square - mean * mean, 0.0))),
+    )
+
+
+def _chunks(
+    values: npt.NDArray[Any], truth: npt.NDArray[Any]
+) -> Iterator[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
+    flat, flat_truth = values.reshape(-1), truth.reshape(-1)
+    for start in range(0, flat.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        yield _widened(flat[part]), _widened(flat_truth[part])
+
+
+def _all_finite(values: npt.NDArray[Any]) -> bool:
+    flat = values.reshape(-1)
+    parts = (flat[start : start + _CHUNK] for start in range(0, flat.size, _CHUNK))
+    return all(bool(np.isfinite(_widened(part)).all()) for part in parts)
+
+
+def _widened(part: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    return part.astype(np.float64)
+
+
+def _finite(figure: float) -> float | None:
+    return figure if np.isfinite(figure) else None
+
+
+def open_array(path: Path) -> npt.NDArray[Any]:
+    """Returns the array of a file, mapped into memory."""
+    return arrays.load(path, memory_map=True)
+
+
+def failed(reason: str) -> Verification:
+    """Returns the verdict on an output that is wrong and has no figures."""
+    return Verification(passed=False, reason=reason)
+
+
+def undecided(reason: str) -> Verification:
+    """Returns the verdict on an output that cannot be judged."""
+    return Verification(passed=False, undecided=True, reason=reason)

@@ -1,0 +1,1 @@
+"""Exports from PyTorch, JAX and TensorFlow that several backends share."""

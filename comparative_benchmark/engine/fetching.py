@@ -1,0 +1,353 @@
+"""Fetches published artifacts before a run: inputs, truth, checkpoints, exported programs.
+
+Lock files name them. A model that is in no lock file may have an `artifacts_dir_url`; the first
+manifest that this machine reads there stays locked for it (see `published_urls`).
+
+All that the trials of a run need is fetched at once, in parallel. What cannot be had costs the
+trials of its workload alone, which end with the reason; nothing is made in the place of what is
+locked.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from comparative_benchmark.engine.session import Program, SessionEnded
+from comparative_benchmark.engine.trial import Trial
+from comparative_benchmark.results.record import Status
+from openxla.benchmark.artifacts import installing, lock_file, published_urls
+from openxla.benchmark.artifacts import manifest as manifests
+from openxla.benchmark.artifacts.cache import Cache
+from openxla.benchmark.artifacts.fetch import FetchedModel, FetchError, FetchOptions, Source, fetch
+from openxla.benchmark.artifacts.installing import CHECKPOINT_TYPE, WORKLOAD_TYPES
+from openxla.benchmark.artifacts.lock_file import LockedModel
+from openxla.benchmark.artifacts.progress import Progress, human_bytes
+from openxla.benchmark.artifacts.stores import StoreError
+from openxla.benchmark.artifacts.workload_store import ArtifactError, WorkloadArtifacts
+from openxla.benchmark.def_types import BenchmarkCase
+from openxla.benchmark.workloads import generated_tokens
+
+
+def types_for(trial: Trial) -> frozenset[str]:
+    """Returns the types of artifacts that a trial may start from, of all alternatives."""
+    if _why_not(trial):
+        return frozenset()
+    ways = trial.competitor.backend.starts_from.get(trial.competitor.compiler.name, ())
+    return frozenset(kind for way in ways for kind in way)
+
+
+def program_of(trial: Trial, fetched: FetchedModel | None, url: str | None) -> Program:
+    """Returns the program that a trial starts from.
+
+    Args:
+      trial: of a backend that can start from one.
+      fetched: what was fetched of its model; None if nothing is.
+      url: where that is published; None where the model is not locked.
+
+    Raises:
+      SessionEnded: there is none for it; `unsupported`, with the reason.
+    """
+    if reason := _why_not(trial):
+        raise _unsupported(reason)
+    competitor, model = trial.competitor, trial.case.model.name
+    ways = competitor.backend.starts_from.get(competitor.compiler.name, ())
+    if not ways:
+        possible = ", ".join(competitor.backend.starts_from)
+        raise _unsupported(f"{competitor} starts from no published program; {possible} would")
+    if url is None:
+        raise _unsupported(f"no artifacts of {model} are locked")
+    if fetched is None:
+        raise _unsupported(f"no program of {model} is in the cache")
+    published = {file.artifact_type for file in fetched.manifest.files}
+    for way in ways:
+        if published.issuperset(way):
+            return Program(
+                files={kind: _files(fetched, kind) for kind in way},
+                origin={
+                    "model": model,
+                    "url": url,
+                    "manifest_sha256": fetched.manifest_sha256,
+                },
+            )
+    needed = ", or ".join(" with ".join(way) for way in ways)
+    because = [f for f in fetched.manifest.failures if any(f.artifact_type in w for w in ways)]
+    why = f" ({because[0].artifact_type}: {because[0].reason})" if because else ""
+    raise _unsupported(f"{model} at {url} was published without {needed}{why}")
+
+
+def _files(fetched: FetchedModel, kind: str) -> dict[Path, str]:
+    return {
+        fetched.files[file.path]: file.sha256
+        for file in fetched.manifest.files
+        if file.artifact_type == kind
+    }
+
+
+def _why_not(trial: Trial) -> str | None:
+    accelerator = trial.competitor.compiler.accelerator or "cpu"
+    if trial.device.accelerator_type != accelerator:
+        return (
+            f"{trial.competitor} starts from programs for {accelerator.upper()}s, not for "
+            f"{trial.device.name}"
+        )
+    if generated_tokens(trial.case) is not None:
+        return (
+            f"{trial.case.model.name} generates, and is verified by running the model on further "
+            "inputs, which an exported program does not take"
+        )
+    return None
+
+
+def _unsupported(reason: str) -> SessionEnded:
+    return SessionEnded(
+        Status.UNSUPPORTED, "artifacts", f"{reason}; leave --exported-programs out to export here"
+    )
+
+
+_SAY_EVERY_S = 10.0
+# A server that is down is down for all models: a run must not wait long to find that out.
+_ATTEMPTS = 3
+_WAYS_OUT = "run with --no-download to use what is here, or with --generate-artifacts to make them"
+
+
+class Fetching:
+    """Fetches what is locked of the models of trials, and puts it where it belongs.
+
+    Args:
+      announce: is told of transfers.
+      locks: by model; None reads the lock files.
+      only_local: transfer nothing, take what is in the cache.
+      programs: fetch programs for the competitors that can start from them, too.
+      cache: where to keep what is fetched.
+
+    Attributes:
+      locks: by model.
+    """
+
+    def __init__(
+        self,
+        announce: Callable[[str], None],
+        *,
+        locks: Mapping[str, LockedModel] | None = None,
+        only_local: bool = False,
+        programs: bool = False,
+        cache: Cache | None = None,
+    ) -> None:
+        self.locks = lock_file.read_all() if locks is None else dict(locks)
+        # URLs of models that are locked by them, and reasons of those that are not.
+        self._urls: dict[str, str] = {}
+        self._nowhere: dict[str, str] = {}
+        self._announce = announce
+        self._only_local = only_local
+        self._programs = programs
+        self._cache = cache or Cache()
+        self._fetched: dict[str, FetchedModel] = {}
+        self._errors: dict[str, str] = {}
+
+    @property
+    def locked(self) -> frozenset[str]:
+        """The sha256 of all manifests that are locked."""
+        return frozenset(lock.manifest_sha256 for lock in self.locks.values())
+
+    def lock_urls(self, cases: Iterable[BenchmarkCase]) -> None:
+        """Locks what the definitions of models name by a URL, where no lock file names it.
+
+        A failure costs the trials of its model. If nothing may be transferred, only manifests that
+        were read earlier count.
+        """
+        urls = {
+            case.model.name: published_urls.written(url)
+            for case in cases
+            if (url := case.model.artifacts_dir_url) and case.input_data.content_sha256 is None
+            if case.model.name not in self.locks
+        }
+        found, errors = published_urls.locked(
+            urls, cache=self._cache, only_local=self._only_local, attempts=_ATTEMPTS
+        )
+        self.locks |= found
+        self._urls = {model: urls[model] for model in found}
+        self._nowhere = {
+            model: f"the artifacts of {model}, published at {urls[model]}, cannot be had: "
+            f"{reason}. Correct the artifacts_dir_url of the model, {_WAYS_OUT}"
+            for model, reason in errors.items()
+        }
+
+    def why_not_published(self, case: BenchmarkCase) -> str | None:
+        """Returns why nothing can be fetched from the URL of a definition; None if it can."""
+        return None if case.input_data.content_sha256 else self._nowhere.get(case.model.name)
+
+    def is_locked(self, case: BenchmarkCase) -> bool:
+        """Returns whether a case's artifacts are published; a user's own inputs never are."""
+        return case.model.name in self.locks and case.input_data.content_sha256 is None
+
+    def is_current(self, artifacts: WorkloadArtifacts) -> bool:
+        """Returns whether artifacts were fetched by a lock that still holds, of whatever model."""
+        origin = artifacts.origin
+        return origin is not None and origin["manifest_sha256"] in self.locked
+
+    def fetch(self, trials: Sequence[tuple[Trial, bool]]) -> None:
+        """Brings what trials lack into the cache, as far as can be.
+
+        Args:
+          trials: each with whether its inputs and truth are lacking.
+        """
+        wanted: dict[str, frozenset[str]] = {}
+        for trial, lacks_workload in trials:
+            if self.is_locked(trial.case):
+                types = WORKLOAD_TYPES if lacks_workload else frozenset()
+                if installing.lacks_checkpoint(trial.case):
+                    types |= {CHECKPOINT_TYPE}
+                if self._programs:
+                    types |= types_for(trial)
+                wanted[trial.case.model.name] = wanted.get(trial.case.model.name, types) | types
+        groups: dict[frozenset[str], list[str]] = {}
+        for model, types in wanted.items():
+            local = not self._only_local or self._is_cached(self.locks[model], types)
+            if types and local:
+                groups.setdefault(types, []).append(model)
+        for types, models in groups.items():
+            self._fetch(models, types)
+
+    def install_checkpoint(self, trial: Trial) -> None:
+        """Puts the checkpoint of a trial into its place, where it is published and not there.
+
+        Raises:
+          ArtifactError: it cannot be had, or is another one.
+        """
+        if not installing.lacks_checkpoint(trial.case):
+            return
+        if (found := self._fetched_model(trial.case)) is not None:
+            url = self.locks[trial.case.model.name].url
+            installing.install_checkpoint(found, url=url, case=trial.case)
+
+    def install(self, trial: Trial) -> WorkloadArtifacts | None:
+        """Puts inputs, truth and reference of a trial into their place.
+
+        Returns:
+          None where the model is not locked, or nothing was published for these inputs, or nothing
+          of it is here and nothing may be transferred.
+
+        Raises:
+          ArtifactError: they cannot be had, or are of another workload.
+        """
+        case = trial.case
+        if (found := self._fetched_model(case)) is None:
+            return None
+        url = self.locks[case.model.name].url
+        installed = installing.install_workload(found, url=url, case=case, workload=trial.workload)
+        if installed is None:
+            state = "published" if case.model.name in self._urls else "locked"
+            self._announce(
+                f"{trial.workload.label}: nothing that is {state} at {url} is of these inputs and "
+                "of the versions that are installed here"
+            )
+        return installed
+
+    def program(self, trial: Trial) -> Program | None:
+        """Returns the published program that a trial starts from.
+
+        Returns:
+          None where programs are not wanted, or the backend starts from none.
+
+        Raises:
+          SessionEnded: there is none for it.
+          ArtifactError: it cannot be had.
+        """
+        if not self._programs or not trial.competitor.backend.starts_from:
+            return None
+        lock = self.locks.get(trial.case.model.name)
+        return program_of(trial, self._fetched_model(trial.case), lock.url if lock else None)
+
+    def _fetched_model(self, case: BenchmarkCase) -> FetchedModel | None:
+        """Returns what was fetched for a case, if anything was.
+
+        Raises:
+          ArtifactError: it could not be.
+        """
+        model = case.model.name
+        if not self.is_locked(case):
+            return None
+        if reason := self._errors.get(model):
+            state = "published" if model in self._urls else "locked"
+            raise ArtifactError(
+                f"the artifacts of {model}, {state} at {self.locks[model].url}, cannot be had: "
+                f"{reason}. {_WAYS_OUT[0].upper()}{_WAYS_OUT[1:]}"
+            )
+        return self._fetched.get(model)
+
+    def _fetch(self, models: Sequence[str], types: frozenset[str]) -> None:
+        sources = [Source.locked(self.locks[model]) for model in models]
+        size = sum(source.lock.size_bytes for source in sources if source.lock)
+        self._announce(
+            f"published artifacts of {len(models)} model{'s' if len(models) > 1 else ''} "
+            f"(up to {human_bytes(size)})"
+        )
+        options = FetchOptions(
+            artifact_types=types, attempts=_ATTEMPTS, on_progress=Occasionally(self._announce)
+        )
+        try:
+            fetched = fetch(sources, cache=self._cache, options=options)
+        except FetchError as error:
+            fetched = error.fetched
+            self._note(models, fetched, error.errors, str(error))
+        except (StoreError, OSError) as error:
+            fetched = []
+            self._note(models, fetched, {}, str(error))
+        by_manifest = {found.manifest_sha256: found for found in fetched}
+        for model in models:
+            found = by_manifest.get(self.locks[model].manifest_sha256)
+            if found is None:
+                continue
+            if found.manifest.model == model:
+                self._fetched[model] = found
+            else:
+                self._errors[model] = (
+                    f"what is there is {found.manifest.model}: the lock file is wrong, lock it anew"
+                )
+
+    def _note(
+        self,
+        models: Sequence[str],
+        fetched: Sequence[FetchedModel],
+        errors: Mapping[str, Exception],
+        message: str,
+    ) -> None:
+        """Keeps for each model that is not here the errors of its own objects, else all."""
+        here = {found.manifest_sha256 for found in fetched}
+        for model in models:
+            lock = self.locks[model]
+            if lock.manifest_sha256 in here:
+                continue
+            own = [str(e) for name, e in errors.items() if name.startswith(f"{lock.url}/")]
+            self._errors[model] = " ".join((own[0] if own else message).split())
+
+    def _is_cached(self, lock: LockedModel, types: frozenset[str]) -> bool:
+        """Returns whether nothing would have to be transferred."""
+        if not self._cache.holds(lock.manifest_sha256, lock.manifest_size_bytes):
+            return False
+        path = self._cache.object_path(lock.manifest_sha256)
+        try:
+            manifest = manifests.parse(path.read_bytes(), where=str(path))
+        except StoreError:
+            return True  # `fetch` says what is wrong with it
+        return all(
+            self._cache.holds(file.sha256, file.size_bytes)
+            for file in manifest.files
+            if file.artifact_type in types
+        )
+
+
+@attrs.define
+class Occasionally:
+    """Tells of progress now and then: a moving line does not belong in a run's log."""
+
+    announce: Callable[[str], None]
+    _told_at: float = attrs.field(factory=time.monotonic)
+
+    def __call__(self, progress: Progress) -> None:
+        """Takes note of progress."""
+        if time.monotonic() - self._told_at >= _SAY_EVERY_S:
+            self._told_at = time.monotonic()
+            self.announce(f"published artifacts: {progress}")

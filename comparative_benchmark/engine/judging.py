@@ -1,0 +1,401 @@
+"""Judges the outputs of a trial's runs, whatever kind of model it is."""
+
+import math
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from comparative_benchmark.analysis.verification.generation_verification import (
+    verify_forced_run,
+    verify_free_run,
+    verify_same_run,
+)
+from comparative_benchmark.analysis.verification.groups import groups_of
+from comparative_benchmark.analysis.verification.verification import (
+    Verification,
+    limits_of,
+    open_array,
+    sum_length,
+    verify,
+)
+from comparative_benchmark.backends.api import BackendInfo, judges_of, origin_of
+from comparative_benchmark.engine.environments import Environment
+from comparative_benchmark.engine.trial import Trial
+from openxla.benchmark.artifacts.workload_store import (
+    ArtifactError,
+    Due,
+    TruthSource,
+    WorkloadArtifacts,
+)
+from openxla.benchmark.def_types import ModelFrameworkType
+from openxla.benchmark.models.generation import TOKENS
+from openxla.benchmark.models.preprocessing import element_type_of
+from openxla.benchmark.training import update_check
+from openxla.benchmark.training.architecture import trained
+from openxla.benchmark.training.optimizers import optimizer_of
+from openxla.benchmark.workloads import generated_tokens, training_of
+
+# A change must exceed what is allowed as error by this factor.
+_FACTOR = 10.0
+_CHUNK = 1 << 20
+
+
+@attrs.frozen(kw_only=True)
+class Changes:
+    """Which outputs the inputs that were tried have changed.
+
+    Attributes:
+      changed: by more than errors may be, by the best input; one flag for each output.
+      constant: whether all inputs gave the same bits, likewise.
+      floating: whether the output holds floating-point numbers, likewise.
+    """
+
+    changed: tuple[bool, ...]
+    constant: tuple[bool, ...]
+    floating: tuple[bool, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether no further input need be tried."""
+        return all(self.changed)
+
+    @property
+    def count(self) -> int:
+        """How many outputs are changed."""
+        return sum(self.changed)
+
+    def after(self, other: "Changes | None") -> "Changes":
+        """Returns these changes, with what another input has shown to depend on inputs."""
+        if other is None:
+            return self
+        constant = tuple(map(operator.and_, self.constant, other.constant))
+        return attrs.evolve(self, constant=constant)
+
+    @property
+    def remark(self) -> str | None:
+        """Which outputs are verified on one input only; None if none is."""
+        kept = [str(index) for index in self._unchanged]
+        if not kept:
+            return None
+        return f"no input that was tried changes output {', '.join(kept)} beyond its rounding"
+
+    @property
+    def not_ranked(self) -> str | None:
+        """Why no program of the model is ranked; None if programs may be."""
+        if self.count and not any(self.floating[index] for index in self._unchanged):
+            return None
+        return self.remark or "no input that was tried changes any output"
+
+    @property
+    def _unchanged(self) -> list[int]:
+        every = enumerate(zip(self.changed, self.constant, strict=True))
+        return [index for index, (changed, constant) in every if not (changed or constant)]
+
+
+def changes(first: Due, second: Due, parameters: Mapping[str, float]) -> Changes:
+    """Returns which outputs a second input changes.
+
+    Args:
+      first: the first input, its truth and its reference.
+      second: likewise of the second input.
+      parameters: of the verification, see `judge.verification.verify`.
+    """
+    pairs = [
+        (open_array(one), open_array(other), open_array(reference))
+        for one, other, reference in zip(first.truth, second.truth, first.reference, strict=True)
+    ]
+    return Changes(
+        changed=tuple(_differs(*pair, parameters) for pair in pairs),
+        constant=tuple(one.tobytes() == other.tobytes() for one, other, _ in pairs),
+        floating=tuple(_is_floating(reference) for _, _, reference in pairs),
+    )
+
+
+def _is_floating(values: npt.NDArray[Any]) -> bool:
+    return values.dtype.kind not in "iub"
+
+
+def _differs(
+    one: npt.NDArray[Any],
+    other: npt.NDArray[Any],
+    reference: npt.NDArray[Any],
+    parameters: Mapping[str, float],
+) -> bool:
+    """Returns whether two truths differ by more than rounding may, as root mean square."""
+    if one.shape != other.shape:
+        return True
+    if not _is_floating(reference):
+        return bool((one != other).any())
+    left, right = (value.reshape(-1) for value in (one, other))
+    squared = 0.0
+    for start in range(0, left.size, _CHUNK):
+        a, b = (_wide(value[start : start + _CHUNK]) for value in (left, right))
+        finite = np.isfinite(a) & np.isfinite(b)
+        # Infinities and NaN are compared exactly.
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+            return True
+        difference = a[finite] - b[finite]
+        squared += float(np.dot(difference, difference))
+    if squared == 0:
+        return False
+    allowed = _allowed(one, reference, parameters)
+    if math.sqrt(squared / left.size) > _FACTOR * allowed:
+        return True
+    # Numbers next to a mask of -1e9 may change although the whole hardly does.
+    if reference.dtype.kind == "c":
+        return False
+    finite = np.isfinite(one) & np.isfinite(other) & np.isfinite(reference)
+    if not finite.all():
+        one, other, reference = one[finite], other[finite], reference[finite]
+    groups = groups_of(other, one, reference, element_type_of(reference.dtype), parameters)
+    return any(group.error > _FACTOR * group.limit for group in groups)
+
+
+def _allowed(
+    truth: npt.NDArray[Any], reference: npt.NDArray[Any], parameters: Mapping[str, float]
+) -> float:
+    """Returns the root mean square error that is allowed; 0 if nothing can be judged."""
+    finite = np.isfinite(truth) & np.isfinite(reference)
+    if not finite.all():
+        truth, reference = truth[finite], reference[finite]
+    if not truth.size:
+        return 0.0
+    limits = limits_of(truth, reference, parameters)
+    return 0.0 if isinstance(limits, str) else limits.rmse
+
+
+def _wide(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    if values.dtype.kind == "c":
+        return values.astype(np.complex128).view(np.float64)
+    return values.astype(np.float64)
+
+
+# Packages of this distribution.
+_OURS = ("openxla", __name__.partition(".")[0])
+
+
+@attrs.frozen(kw_only=True)
+class Truth:
+    """How a worker computes truth and reference.
+
+    Attributes:
+      reference: `module:function`, see `backends.api.Reference`.
+      backend: whose variables the worker gets.
+      environment: where the worker runs; None for this one.
+      source: who computes, as results record it.
+    """
+
+    reference: str
+    backend: BackendInfo
+    environment: Environment | None
+    source: TruthSource
+
+
+def truth_of(trial: Trial) -> Truth:
+    """Returns how the truth of a trial is computed; in this environment if it is possible.
+
+    Raises:
+      ArtifactError: no backend computes it, or its packages are not installed.
+    """
+    implementation, own = trial.case.model.model_impl, trial.competitor.backend
+    framework = implementation.framework_type
+    if implementation.reference is not None:
+        return Truth(
+            reference=implementation.reference,
+            backend=own,
+            environment=None,
+            source=_declared(implementation.reference),
+        )
+    judges = sorted(judges_of(framework), key=lambda info: info.name != own.name)
+    environment = trial.competitor.environment
+    for where in (None, environment) if environment else (None,):
+        for info in judges:
+            if not _missing(info, framework, where):
+                return Truth(
+                    reference=str(info.reference),
+                    backend=info,
+                    environment=where,
+                    source=_source(info),
+                )
+    if not judges:
+        raise ArtifactError(f"no backend computes the truth of {framework.value} models")
+    absence = judges[0].absence(judges[0].missing_modules(framework))
+    raise ArtifactError(
+        f"the truth of a {framework.value} model needs {', '.join(absence.modules)}: "
+        f"run {absence.commands}"
+    )
+
+
+def may_judge(artifacts: WorkloadArtifacts, trial: Trial) -> bool:
+    """Returns whether a stored truth is one that could be computed for a trial today.
+
+    False if its source is unknown: plug-ins used to judge themselves, and models that were brought
+    used to share a process. False if a model of another package made it for one of ours.
+    """
+    source, implementation = artifacts.truth_source, trial.case.model.model_impl
+    if source is None:
+        return False
+    if _is_ours(implementation.module_path) and not _is_ours(artifacts.made_by):
+        return False
+    if source.built_in:
+        return True
+    if implementation.reference is not None:
+        return source == _declared(implementation.reference)
+    return source in map(_source, judges_of(implementation.framework_type))
+
+
+def why_plugin(source: TruthSource) -> str | None:
+    """Returns why a truth proves less than a built-in one; None if it is built-in."""
+    if source.built_in or not source.backend:
+        return None
+    return (
+        f"no built-in backend computes the truth: the plug-in {source.backend} of "
+        f"{source.distribution} did"
+    )
+
+
+def why_not_ranked(backend: BackendInfo, source: TruthSource | None) -> str | None:
+    """Returns why a backend has no rank among those that a truth judges; None if it has one."""
+    if source is None or source.built_in:
+        return None
+    origin = origin_of(backend)
+    packages = {backend.implementation.partition(":")[0].partition(".")[0]}
+    if origin is not None:
+        packages.add(origin.distribution)
+    if backend.name != source.backend and source.distribution not in packages:
+        return None
+    return f"its own package, {source.distribution}, computed the truth"
+
+
+def is_foreign(trial: Trial) -> bool:
+    """Returns whether the truth, or the model that makes it, comes from another package."""
+    implementation = trial.case.model.model_impl
+    return implementation.reference is not None or not _is_ours(implementation.module_path)
+
+
+def _missing(
+    info: BackendInfo, framework: ModelFrameworkType, where: Environment | None
+) -> Collection[str]:
+    if where is None:
+        return info.missing_modules(framework)
+    return where.missing.intersection(info.needed_modules(framework))
+
+
+def _source(info: BackendInfo) -> TruthSource:
+    origin = origin_of(info)
+    return TruthSource(
+        backend=info.name,
+        distribution=origin.distribution if origin else "unknown",
+        built_in=origin is not None and origin.built_in,
+    )
+
+
+def _declared(reference: str) -> TruthSource:
+    package = reference.partition(":")[0].partition(".")[0]
+    return TruthSource(backend="", distribution=package, built_in=False)
+
+
+def _is_ours(module_path: str | None) -> bool:
+    return (module_path or "").partition(".")[0] in _OURS
+
+
+# Runs the model once on input files and returns the files of its outputs; the name tells such runs
+# apart.
+RunWith = Callable[[Sequence[Path], str], Sequence[Path]]
+
+
+class Judge:
+    """Holds what the outputs of a trial's runs on one input are judged by.
+
+    Args:
+      trial: whose outputs.
+      due: that input, truth and reference.
+      second: whether it is the second input.
+
+    Attributes:
+      due: that input, truth and reference.
+      generates: whether the model continues prompts, and is judged step by step.
+      trains: whether an iteration is a training step.
+    """
+
+    def __init__(self, trial: Trial, due: Due, *, second: bool = False) -> None:
+        self.generates = generated_tokens(trial.case) is not None
+        self.trains = training_of(trial.case) is not None
+        self.due = due
+        self._due = (due.truth, due.reference, trial.verify_parameters)
+        self._parameters = trial.case.model.model_parameters
+        # The names of its weights are known to the framework alone.
+        self._is_own = trial.case.model.model_impl.architecture is None
+        self._data_type = trial.workload.data_type
+        shapes = [[open_array(path).shape for path in paths] for paths in (due.inputs, due.truth)]
+        self._longest_sum = sum_length(*shapes)
+        self._least_db = [] if trial.noise is None else trial.noise.least_db(second=second)
+
+    def verify(self, outputs: Sequence[Path]) -> Verification:
+        """Judges the outputs of a run on the input.
+
+        If the model generates, the steps behind the verdict's `divergences` are still open: see
+        `verify_rest`.
+        """
+        if self.generates:
+            return verify_free_run(outputs, *self._due, data_type=self._data_type)
+        return verify(
+            outputs,
+            *self._due,
+            neighbours=self.due.neighbours_by_output,
+            longest_sum=self._longest_sum,
+            least_db=self._least_db,
+        )
+
+    def update_problem(
+        self, after: Mapping[str, npt.NDArray[Any]]
+    ) -> tuple[float | None, str | None]:
+        """Judges the weights of a model in training after a single update of the optimizer.
+
+        Args:
+          after: the first elements of each weight.
+
+        Returns:
+          The error as a share of the limit, and the problem; None for a right update.
+        """
+        missing = set() if self._is_own else set(trained(self._parameters)) ^ set(after)
+        if not after:
+            return None, "a single update changes no weight"
+        if missing:
+            return None, f"a single update lacks or adds weights: {', '.join(sorted(missing))}"
+        error, name = update_check.worst_error(optimizer_of(self._parameters), after)
+        if error <= 1:
+            return error, None
+        return error, (
+            f"a single update after {update_check.STEPS_BEFORE} steps changes {name} wrongly: its "
+            f"error is {error:.3g} times the limit"
+        )
+
+    def verify_rest(
+        self, outputs: Sequence[Path], verdict: Verification, run_with: RunWith
+    ) -> Verification:
+        """Judges what a run leaves open that left the truth's tokens at a near-tie.
+
+        Args:
+          outputs: of that run.
+          verdict: on it, see `verify`; returned as it is where nothing is open.
+          run_with: runs the model on the input and the tokens to be fed.
+        """
+        if not verdict.passed or not verdict.divergences:
+            return verdict
+        inputs, truth_tokens = self.due.inputs, self.due.truth[TOKENS]
+        along_truth = run_with([*inputs, truth_tokens], "fed-with-the-truth")
+        fed = verify_forced_run(along_truth, *self._due, data_type=self._data_type)
+        if not fed.passed:
+            return attrs.evolve(fed, reason=f"fed with the truth's tokens, {fed.reason}")
+        along_own = run_with([*inputs, outputs[TOKENS]], "fed-with-its-own")
+        same = verify_same_run(outputs, along_own, *self._due, data_type=self._data_type)
+        if not same.passed:
+            return attrs.evolve(same, reason=f"fed with its own tokens, {same.reason}")
+        # Where the timed run left the truth's tokens is what a reader wants to know.
+        return attrs.evolve(fed, divergences=verdict.divergences)

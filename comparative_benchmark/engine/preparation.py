@@ -1,0 +1,471 @@
+"""Fetches or makes the inputs, truth and reference of each workload before anything is timed.
+
+What a lock file names is fetched, all else is made here, in workers of its own. All of it happens
+before the first trial, so that it neither disturbs a measurement nor counts towards the memory of
+one. It is made on the CPU, whatever is measured.
+"""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import attrs
+import msgspec
+
+from comparative_benchmark.backends.api import recorded_packages
+from comparative_benchmark.backends.recipes.rounding import Rounding
+from comparative_benchmark.engine.fetching import Fetching
+from comparative_benchmark.engine.judging import (
+    Judge,
+    Truth,
+    changes,
+    is_foreign,
+    may_judge,
+    truth_of,
+    why_plugin,
+)
+from comparative_benchmark.engine.messages import (
+    FurtherPrepared,
+    Prepared,
+    QuantisedRun,
+    SavedArray,
+    paths_of,
+)
+from comparative_benchmark.engine.session import InProcessSession, SessionEnded
+from comparative_benchmark.engine.session_pool import SessionPool, SharedSession
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.trial import RecipeNoise, Trial
+from comparative_benchmark.results.record import Status
+from openxla.benchmark.artifacts import user_inputs, workload_store
+from openxla.benchmark.artifacts.user_inputs import UserInputError
+from openxla.benchmark.artifacts.workload_store import FURTHER, ArtifactError, WorkloadArtifacts
+from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType, TensorSpec
+from openxla.benchmark.models import architectures
+from openxla.benchmark.models.second_input import FURTHER_RULES
+from openxla.benchmark.models.trees import IN_TREE
+from openxla.benchmark.temporary import temporary_folder
+from openxla.benchmark.training import size
+from openxla.benchmark.workloads import generated_tokens, training_of
+
+
+def why_too_large(trial: Trial, settings: RunSettings) -> str | None:
+    """Returns why a training case cannot fit into a worker's memory; None if it may.
+
+    The truth counts where it is still to be made, which is always done on the host.
+    """
+    name = trial.case.model.model_impl.architecture
+    if name is None or training_of(trial.case) is None:
+        return None
+    parameters = architectures.get(name).complete(trial.case.model.model_parameters)
+    on_host = trial.device.accelerator_type == "cpu"
+    needs = {"its steps": size.step_bytes(parameters)} if on_host else {}
+    if not workload_store.directory_of(trial.workload).exists():
+        needs["the float64 truth of its steps"] = size.truth_bytes(parameters)
+    what, needed = max(needs.items(), key=lambda item: item[1], default=("", 0))
+    limit = settings.limits.memory_bytes
+    if needed <= limit:
+        return None
+    return (
+        f"{what} would need at least {needed / 2**30:.1f} GiB of memory "
+        f"({size.weights_of(parameters) / 1e6:.0f} M weights, batch {parameters['batch_size']}), "
+        f"of {limit / 2**30:.1f} GiB: take a smaller batch, or raise --memory-limit"
+    )
+
+
+# JAX, op by op, compiles each operation for each shape: three quarters of the time of a truth.
+_QUICK_FIRST = (ModelFrameworkType.PYTORCH, ModelFrameworkType.TF_V2, ModelFrameworkType.JAX)
+# What most machines have anyway needs no line.
+_MEMORY_WORTH_TELLING = 4 * 2**30
+
+
+class Preparation:
+    """Artifacts of each workload, or why a case has none.
+
+    `artifacts` is keyed by workload digest, `failures` by case name.
+    """
+
+    def __init__(self, settings: RunSettings, announce: Callable[[str], None]) -> None:
+        self.artifacts: dict[str, WorkloadArtifacts] = {}
+        self.failures: dict[str, SessionEnded] = {}
+        self._settings = settings
+        self._announce = announce
+        # What is under the root directory, and workloads whose locked artifacts cannot be had.
+        # By workload and what is rounded.
+        self._noise: dict[tuple[str, Rounding | None], RecipeNoise] = {}
+        self._without_noise: set[tuple[str, Rounding | None, ModelFrameworkType]] = set()
+        self._local: dict[str, WorkloadArtifacts | ArtifactError | None] = {}
+        self._refused: dict[str, SessionEnded] = {}
+        self._fetching = Fetching(
+            announce,
+            locks=None if settings.use_locks and not settings.generate_artifacts else {},
+            only_local=settings.use_only_local,
+            programs=settings.exported_programs,
+        )
+        self._pool: SessionPool
+
+    def run(self, trials: Sequence[Trial], may_go_on: Callable[[], bool] = lambda: True) -> None:
+        """Prepares the workloads of all trials; what fails is kept in `failures`.
+
+        Args:
+          trials: of the run.
+          may_go_on: asked before each workload; where it says no, the others are left out.
+        """
+        with (
+            temporary_folder("prepare") as folder,
+            SessionPool(folder=Path(folder), log_dir=self._settings.log_dir) as self._pool,
+        ):
+            if self._settings.use_locks and not self._settings.generate_artifacts:
+                self._fetching.lock_urls(trial.case for trial in trials)
+                for trial in trials:
+                    if reason := self._fetching.why_not_published(trial.case):
+                        self.failures[trial.case.name] = SessionEnded(
+                            Status.FAILED, "artifacts", reason
+                        )
+            # What is locked comes first: it serves the models of other frameworks, too.
+            ordered = sorted(
+                _by_reference(trials), key=lambda trial: not self._fetching.is_locked(trial.case)
+            )
+            self._fetching.fetch([(trial, self._lacks(trial)) for trial in ordered])
+            for trial in ordered:
+                if trial.workload.digest not in self.artifacts and may_go_on():
+                    self._prepare(trial)
+                self._measure_noise(trial)
+
+    def has_tried(self, trial: Trial) -> bool:
+        """Tells whether a trial's artifacts are there, or why they are not."""
+        return trial.workload.digest in self.artifacts or trial.case.name in self.failures
+
+    def completed(self, trial: Trial) -> Trial:
+        """Returns a trial with what is known of its recipe, and the program that it starts from.
+
+        Raises:
+          SessionEnded: there is none, or it cannot be had.
+        """
+        if trial.case.name in self.failures and self._fetching.why_not_published(trial.case):
+            # Nor is it judged by what another model of its workload has.
+            raise self.failures[trial.case.name]
+        try:
+            program = self._fetching.program(trial)
+        except ArtifactError as error:
+            raise SessionEnded(Status.FAILED, "artifacts", str(error)) from error
+        return attrs.evolve(trial, program=program, noise=self.noise_of(trial))
+
+    def noise_of(self, trial: Trial) -> RecipeNoise | None:
+        """Returns the noise of a trial's recipe on its workload; None if it is unknown."""
+        return self._noise.get((trial.workload.digest, trial.competitor.rounding))
+
+    def _measure_noise(self, trial: Trial) -> None:
+        rounding, artifacts = trial.competitor.rounding, self.artifacts.get(trial.workload.digest)
+        key = (trial.workload.digest, rounding)
+        framework = trial.case.model.model_impl.framework_type
+        if artifacts is None or rounding is None or key in self._noise:
+            return
+        if (*key, framework) in self._without_noise:
+            return
+        if generated_tokens(trial.case) is not None or training_of(trial.case):
+            return
+        try:
+            found = RecipeNoise.of(
+                artifacts, rounding, lambda inputs: self._quantised_run(trial, rounding, inputs)
+            )
+        except (SessionEnded, ArtifactError, OSError) as ended:
+            self._pool.empty()
+            self._announce(f"{trial}: how much noise its recipe makes is unknown: {ended}")
+            found = None
+        if found is None:
+            self._without_noise.add((*key, framework))
+        else:
+            self._noise[key] = found
+
+    def _quantised_run(
+        self, trial: Trial, rounding: Rounding, inputs: Sequence[Path]
+    ) -> list[Path] | None:
+        truth, model = truth_of(trial), trial.case.model
+        directory = Path(tempfile.mkdtemp(prefix="quantised-", dir=self._pool.folder))
+        answer = self._session(trial, truth).call(
+            QuantisedRun,
+            module_path=model.model_impl.module_path,
+            parameters=dict(model.model_parameters),
+            reference=truth.reference,
+            rounding=attrs.asdict(rounding),
+            inputs=[str(path) for path in inputs],
+            directory=str(directory),
+        )
+        return None if answer.files is None else paths_of(answer.files, directory)
+
+    def _prepare(self, trial: Trial) -> None:
+        case, workload = trial.case, trial.workload
+        if case.name in self.failures:
+            return
+        if workload.digest in self._refused:
+            self.failures[case.name] = self._refused[workload.digest]
+            return
+        try:
+            found = None if self._settings.generate_artifacts else self._found(trial)
+            self.artifacts[workload.digest] = found or self._generate(trial)
+        except SessionEnded as ended:
+            self._pool.empty()
+            self.failures[case.name] = _with_our_own(ended, case)
+        except (ArtifactError, UserInputError, OSError) as error:
+            self.failures[case.name] = SessionEnded(Status.FAILED, "artifacts", str(error))
+        except Exception as error:  # files of a worker may hold anything
+            self._pool.empty()
+            reason = f"the worker's outputs cannot be used: {type(error).__name__}: {error}"
+            self.failures[case.name] = SessionEnded(Status.FAILED, "artifacts", reason[:4000])
+
+    def _found(self, trial: Trial) -> WorkloadArtifacts | None:
+        """Returns what is here, or what is locked: that has precedence over what was made here."""
+        local = self._find(trial)
+        if not self._fetching.is_locked(trial.case):
+            if isinstance(local, ArtifactError):
+                raise local
+            return local
+        try:
+            self._fetching.install_checkpoint(trial)
+            if isinstance(local, WorkloadArtifacts) and self._fetching.is_current(local):
+                return local
+            installed = self._fetching.install(trial)
+        except (ArtifactError, OSError) as error:
+            # A truth made here must not take the place of one that is locked.
+            self._refused[trial.workload.digest] = SessionEnded(
+                Status.FAILED, "artifacts", str(error)
+            )
+            raise
+        if installed is not None:
+            return installed
+        if isinstance(local, ArtifactError):
+            raise local
+        return local
+
+    def _lacks(self, trial: Trial) -> bool:
+        """Returns whether inputs and truth that are locked for a trial are not in their place."""
+        if not self._fetching.is_locked(trial.case):
+            return False
+        local = self._find(trial)
+        return not (isinstance(local, WorkloadArtifacts) and self._fetching.is_current(local))
+
+    def _find(self, trial: Trial) -> WorkloadArtifacts | ArtifactError | None:
+        """Returns what is under the root directory, or what is wrong with it; looks once."""
+        digest = trial.workload.digest
+        if digest not in self._local:
+            try:
+                self._local[digest] = workload_store.find(
+                    trial.workload, locked=self._fetching.locked
+                )
+            except ArtifactError as error:
+                self._local[digest] = error
+        local = self._local[digest]
+        if isinstance(local, WorkloadArtifacts) and local.origin is None:
+            return local if may_judge(local, trial) else None
+        return local
+
+    def _generate(self, trial: Trial) -> WorkloadArtifacts:
+        case, workload = trial.case, trial.workload
+        if self._settings.use_only_local:
+            raise ArtifactError(
+                f"no artifacts of {workload.id} in {workload_store.directory_of(workload)}; "
+                "run without --no-download, or with --generate-artifacts"
+            )
+        truth = truth_of(trial)
+        self._announce(f"inputs and truth of {workload.label}")
+        with workload_store.new_directory(workload) as directory:
+            try:
+                answer = self._call(trial, truth, directory, second=True)
+            except SessionEnded as ended:
+                if ended.phase != "second_reference":
+                    raise
+                # A model may not bear a second input: it is judged by the first alone.
+                self._pool.empty()
+                workload_store.remove_second(directory)
+                answer = self._call(trial, truth, directory, second=False)
+                reason = f"{ended.status.value}: {ended.reason}"
+                answer = msgspec.structs.replace(answer, without_second=reason)
+            _check_outputs(case, answer.files.reference)
+            if answer.remark:
+                self._announce(f"{workload.label}: its truth is not exact: {answer.remark}")
+            if answer.without_neighbours:
+                self._announce(
+                    f"{workload.label}: integers and single numbers are compared without runs on "
+                    f"slightly different weights: {answer.without_neighbours}"
+                )
+            if (peak := answer.host_memory_peak_bytes or 0) >= _MEMORY_WORTH_TELLING:
+                self._announce(f"{workload.label} took {peak / 2**30:.1f} GiB of memory at most")
+            without_second = answer.without_second or _why_not_judged_by(directory, trial)
+            not_ranked = None
+            if training_of(case) is None:
+                rules = FURTHER_RULES if answer.takes_further else ()
+                without_second, not_ranked = self._try_further(
+                    trial, truth, directory, without_second, attempts=len(rules)
+                )
+            without_float64 = (
+                why_plugin(truth.source),
+                answer.without_float64,
+                answer.remark and f"its truth is not exact: {answer.remark}",
+            )
+            return workload_store.publish(
+                directory,
+                workload=workload,
+                case=case,
+                versions=answer.versions,
+                cost=answer.cost,
+                without_second=without_second,
+                without_float64="; ".join(filter(None, without_float64)) or None,
+                truth_source=truth.source,
+                not_ranked=not_ranked,
+                truth_check=answer.truth_check,
+                truth_remark=answer.remark,
+            )
+
+    def _try_further(
+        self,
+        trial: Trial,
+        truth: Truth,
+        directory: Path,
+        without_second: str | None,
+        *,
+        attempts: int,
+    ) -> tuple[str | None, str | None]:
+        """Tries inputs until one changes every output; the one that changes most stays.
+
+        A training step needs none: it changes its weights, and with them all later outputs.
+
+        Returns:
+          Which outputs are verified on one input only, and why the model has no ranking.
+        """
+        first = workload_store.due_in(directory, prefix="")
+        parameters = trial.case.verify_parameters
+        best = None
+        if without_second is None:
+            best = changes(first, workload_store.due_in(directory), parameters)
+        for attempt in range(attempts if first.inputs else 0):
+            if best is not None and best.complete:
+                break
+            try:
+                self._call_further(trial, truth, directory, attempt)
+            except SessionEnded:
+                self._pool.empty()
+                workload_store.remove_second(directory, FURTHER)
+                break
+            further = workload_store.due_in(directory, FURTHER)
+            if further.inputs and Judge(trial, further).verify(further.reference).passed:
+                found = changes(first, further, parameters)
+                if best is None or found.count > best.count:
+                    workload_store.replace_second(directory)
+                    best = found.after(best)
+                else:
+                    best = best.after(found)
+            workload_store.remove_second(directory, FURTHER)
+        if best is None:
+            return without_second, None
+        return best.remark or best.not_ranked, best.not_ranked
+
+    def _call_further(self, trial: Trial, truth: Truth, directory: Path, attempt: int) -> None:
+        case = trial.case
+        self._session(trial, truth).call(
+            FurtherPrepared,
+            module_path=case.model.model_impl.module_path,
+            parameters=dict(case.model.model_parameters),
+            reference=truth.reference,
+            directory=str(directory),
+            attempt=attempt,
+            generates=generated_tokens(case) is not None,
+        )
+
+    def _call(self, trial: Trial, truth: Truth, directory: Path, *, second: bool) -> Prepared:
+        """Has a worker make the artifacts of a trial's workload in a directory."""
+        case = trial.case
+        return self._session(trial, truth).call(
+            Prepared,
+            module_path=case.model.model_impl.module_path,
+            parameters=dict(case.model.model_parameters),
+            reference=truth.reference,
+            directory=str(directory),
+            input_data=case.input_data.name,
+            input_files=_input_files(case),
+            generates=generated_tokens(case) is not None,
+            second=second,
+            packages=recorded_packages(),
+        )
+
+    def _session(self, trial: Trial, truth: Truth) -> SharedSession | InProcessSession:
+        backend, environment = truth.backend, truth.environment
+        # One worker serves all workloads of a framework that can share a process.
+        name = f"prepare-{backend.name}{f'-{environment.name}' if environment else ''}"
+        name += trial.case.model.own_process_suffix
+        return self._pool.get(name, self._settings.for_truth(), backend, environment)
+
+
+def _why_not_judged_by(directory: Path, trial: Trial) -> str | None:
+    """Returns why nothing can be judged by the second input, which is then removed, or None.
+
+    It is what even the reference fails by: an output without signal, or one that is not a number.
+    """
+    second = workload_store.due_in(directory)
+    verdict = Judge(trial, second).verify(second.reference)
+    if verdict.passed:
+        return None
+    workload_store.remove_second(directory)
+    return f"nothing can be judged by it: {verdict.reason}"
+
+
+def _by_reference(trials: Sequence[Trial]) -> list[Trial]:
+    """Returns the trials framework by framework, so that one worker serves each framework.
+
+    Those with the quickest op-by-op runs come first, and make what is shared. Models and references
+    of other packages come last: they must not judge ours.
+    """
+    return sorted(
+        trials,
+        key=lambda trial: (
+            is_foreign(trial),
+            _rank(trial.case.model.model_impl.framework_type),
+        ),
+    )
+
+
+def _rank(framework: ModelFrameworkType) -> int:
+    return _QUICK_FIRST.index(framework) if framework in _QUICK_FIRST else len(_QUICK_FIRST)
+
+
+def _input_files(case: BenchmarkCase) -> list[str]:
+    """Returns the files of inputs that a user gave; none if the model makes its own.
+
+    Raises:
+      UserInputError: they are not any more what they were when the case was made.
+    """
+    data = case.input_data
+    if data.content_sha256 is None:
+        return []
+    directory = Path(data.source_url)
+    if user_inputs.read(directory).sha256 != data.content_sha256:
+        raise UserInputError(f"the inputs in {directory} have changed meanwhile")
+    return [str(path) for path in user_inputs.files_of(directory)]
+
+
+def _check_outputs(case: BenchmarkCase, files: Sequence[SavedArray]) -> None:
+    """Raises when a model's outputs are not what its architecture declares."""
+    implementation = case.model.model_impl
+    if implementation.architecture is None:
+        return
+    architecture = architectures.get(implementation.architecture)
+    due = list(architecture.output_specs(case.model.model_parameters))
+    got = [TensorSpec(shape=file.shape, dtype=file.dtype) for file in files]
+    if got != due:
+        raise SessionEnded(
+            Status.WRONG_OUTPUT,
+            "reference",
+            f"the model gives {', '.join(map(str, got))} where {architecture.name} declares "
+            f"{', '.join(map(str, due))}",
+        )
+
+
+def _with_our_own(ended: SessionEnded, case: BenchmarkCase) -> SessionEnded:
+    """Adds that the suite has a model of the same name, where another checkout's cannot run."""
+    is_in_tree = case.model.model_impl.module_path == IN_TREE
+    if not is_in_tree or ended.status is not Status.UNSUPPORTED:
+        return ended
+    if case.name not in {own.name for own in catalog.all_benchmarks()}:
+        return ended
+    reason = f"{ended.reason}; without --suite-dir, cbs runs its own model of this name"
+    return SessionEnded(ended.status, ended.phase, reason, ended.report)

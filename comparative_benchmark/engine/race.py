@@ -1,0 +1,650 @@
+"""The scheduler: competitors of one workload measured against each other.
+
+A race has replicates; in each, a competitor gets one fresh process. A replicate goes through
+
+    start each -> warm up each, alone -> rounds: a block of each
+
+in orders that are balanced over replicates and rounds (see `stats.balanced_order`). All workers but
+the one at work are stopped (SIGSTOP), so that they cannot take cycles from it.
+Interleaving makes the drift of the machine hit all competitors alike; fresh processes show the
+variance between processes, which more iterations in one process do not (Kalibera and Jones 2013,
+"Rigorous benchmarking in reasonable time"; measured here: 1.7 % for XLA).
+
+The first replicates are a pilot: from their spread follows how many more a competitor takes part in
+(see `sufficiency`), as far as its budget allows.
+
+Where the workers do not fit into memory together, a replicate goes through as many as do at a time,
+and the result says that not all were interleaved.
+
+Whoever runs a race is told of each process the moment it has ended, and may start another race from
+the processes of one that was interrupted.
+"""
+
+import itertools
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import attrs
+import numpy as np
+
+from comparative_benchmark.analysis.machine import other_processes
+from comparative_benchmark.analysis.machine.gpu_memory import GpuMemory
+from comparative_benchmark.analysis.machine.host import usable_cpus
+from comparative_benchmark.analysis.stats.analysis import Array, Rounds, checked
+from comparative_benchmark.analysis.stats.balanced_order import BalancedOrder
+from comparative_benchmark.analysis.stats.planning import (
+    CLOSE_PROCESSES,
+    Outlook,
+    outlook,
+    ratio_sd,
+    replicate_variances,
+)
+from comparative_benchmark.analysis.stats.sampling_rule import (
+    CompileOnly,
+    FixedCounts,
+    SamplingRule,
+)
+from comparative_benchmark.analysis.stats.stopping import stop_reasons
+from comparative_benchmark.analysis.verification.disputes import agreeing
+from comparative_benchmark.engine.judging import why_not_ranked
+from comparative_benchmark.engine.participant import (
+    FIRST_VERIFICATION,
+    OpenSession,
+    Participant,
+    ProcessPlan,
+    own_session,
+    unjudged,
+)
+from comparative_benchmark.engine.session import Hidden
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.steady_rounds import judge_rounds
+from comparative_benchmark.engine.trace import Timeline
+from comparative_benchmark.engine.trial import Trial, first_look
+from comparative_benchmark.results.codec import converted
+from comparative_benchmark.results.journal import Entry, Joined
+from comparative_benchmark.results.outcome import TrialFacts, TrialOutcome
+from comparative_benchmark.results.record import (
+    FIXED,
+    ArtifactSource,
+    Block,
+    RaceNote,
+    ResultKey,
+    Status,
+)
+from openxla.benchmark.artifacts.workload_store import RouteDifference, WorkloadArtifacts
+from openxla.benchmark.temporary import temporary_folder
+
+
+def why_enough(
+    outcome: TrialOutcome,
+    baseline: TrialOutcome | None,
+    rule: SamplingRule,
+    *,
+    competitors: int = 2,
+) -> str | None:
+    """Returns why a trial needs no further process, see `stop_reasons`; None if it does.
+
+    Samples from which nothing can be told are never enough.
+    """
+    try:
+        processes = checked([process.latencies_ms for process in outcome.processes])
+        logs = np.log([np.median(samples) for samples in processes])
+        ratios, variances = None, None
+        if baseline is not None:
+            ratios, variances = _replicates(outcome, baseline)
+        return str(stop_reasons(logs, ratios, variances, rule, competitors=competitors)) or None
+    except ValueError:
+        return None
+
+
+def undecided(outcome: TrialOutcome, baseline: TrialOutcome, rule: SamplingRule) -> Outlook | None:
+    """Returns what a race can find, by the processes that it has had as its pilot.
+
+    None where these tell nothing, and where the two lie further apart than the race has to resolve.
+    """
+    try:
+        ratios, variances = _replicates(outcome, baseline)
+        found = outlook(
+            float(ratio_sd(ratios, variances)),
+            rule,
+            process_s=outcome.wall_s / len(outcome.processes),
+        )
+    except ValueError:
+        return None
+    return found if abs(np.median(ratios)) < np.log1p(found.decidable) else None
+
+
+def _replicates(outcome: TrialOutcome, baseline: TrialOutcome) -> tuple[Array, Array]:
+    """Returns log ratios and variances of the replicates that two trials share.
+
+    Raises:
+      SampleError: there are fewer than two.
+    """
+    both = zip(outcome.processes, baseline.processes, strict=False)
+    paired = [pair_rounds(candidate.blocks, other.blocks) for candidate, other in both]
+    # An interruption may have set the two apart in a replicate.
+    return replicate_variances([rounds for rounds in paired if rounds])
+
+
+def pair_rounds(candidate: Sequence[Block], baseline: Sequence[Block]) -> Rounds:
+    """Returns (candidate, baseline) median latencies of the rounds that both have a block of."""
+    before = {block.round: float(np.median(block.latencies_ms)) for block in baseline}
+    return [
+        (float(np.median(block.latencies_ms)), before[block.round])
+        for block in candidate
+        if block.round in before
+    ]
+
+
+# A worker may grow by so much while it is measured.
+_MEMORY_MARGIN = 1.3
+
+LogFile = Callable[[Trial, int], Path]
+
+
+def facts_of(trial: Trial, artifacts: WorkloadArtifacts) -> TrialFacts:
+    """Returns what all processes of a trial share."""
+    origin = artifacts.origin
+    source = artifacts.truth_source if origin is None else None
+    return TrialFacts(
+        artifact_digests=artifacts.digests,
+        artifact_source=converted(origin, ArtifactSource) if origin else None,
+        program_source=trial.program.source if trial.program else None,
+        workload_cost=artifacts.cost,
+        without_float64=artifacts.without_float64,
+        truth_source=source,
+        not_ranked=why_not_ranked(trial.competitor.backend, source) or artifacts.not_ranked,
+        truth_check=artifacts.truth_check,
+        recipe_sqnr_db=trial.noise.weakest if trial.noise else None,
+    )
+
+
+class Race:
+    """Runs the trials of one workload; `outcomes` holds what came of each, in their order."""
+
+    def __init__(
+        self,
+        trials: Sequence[Trial],
+        artifacts: WorkloadArtifacts,
+        settings: RunSettings,
+        *,
+        log_file: LogFile,
+        say: Callable[[str], None] = print,
+        finished: Callable[[Entry], None] = lambda _: None,
+        measured: Callable[[Sequence[Entry]], None] = lambda _: None,
+        profile_dir: Path | None = None,
+        open_session: OpenSession = own_session,
+    ) -> None:
+        self.outcomes = {
+            trial.key: TrialOutcome(facts=facts_of(trial, artifacts)) for trial in trials
+        }
+        self._trials = list(trials)
+        self._artifacts = artifacts
+        self._settings = settings
+        self._log_file = log_file
+        self._say = say
+        self._finished = finished
+        self._measured = measured
+        self._profile_dir = profile_dir
+        self._open_session = open_session
+        self._shares = open_session is not own_session
+        self.timeline = Timeline()
+        self._interleaved = len(self._trials) > 1 and not settings.in_process
+        self._first_round = 0
+        # Trials whose workers have been seen to fit into memory beside each other.
+        self._fitted: frozenset[ResultKey] = frozenset()
+        # What the first process of a trial exported.
+        self._exports: dict[ResultKey, Mapping[str, Sequence[str]]] = {}
+        # Outputs of first runs that differ from the truth.
+        self._wrong_outputs: dict[ResultKey, Sequence[Path]] = {}
+        # What the pilot said that can be told from the baseline.
+        self._decidable: dict[ResultKey, float] = {}
+        self._threads: ThreadPoolExecutor
+
+    def join(self, joined: Joined) -> None:
+        """Takes over the processes of an interrupted race; they are not run again."""
+        self._first_round = joined.first_round
+        for key, outcome in self.outcomes.items():
+            for entry in joined.entries.get(key, ()):
+                outcome.add(entry.process, entry.wall_s)
+
+    def run(self) -> None:
+        """Runs replicates until the sampling rule is content."""
+        rule = self._settings.sampling
+        with temporary_folder("race") as folder:
+            if isinstance(rule, FixedCounts):
+                self._run_fixed(rule, Path(folder))
+            elif isinstance(rule, CompileOnly):
+                self._compile_only(rule, Path(folder))
+            else:
+                self._race(rule, Path(folder))
+            self._settle_disputes()
+        self._write_timeline()
+
+    def _settle_disputes(self) -> None:
+        """Puts a truth in doubt if two runtimes agree against its only implementation.
+
+        A runtime that agrees with the truth is a second implementation: then nothing is in doubt.
+        """
+        check = self._artifacts.truth_check
+        if check is None or not check.unchecked or check.in_doubt:
+            return
+        processes = [p for outcome in self.outcomes.values() for p in outcome.processes]
+        if any(process.verification and process.verification.passed for process in processes):
+            return
+        names = {key: trial.competitor.backend.name for key, trial in self._by_key().items()}
+        wrong = {names[key]: paths for key, paths in self._wrong_outputs.items()}
+        due, parameters = self._artifacts.first, self._trials[0].verify_parameters
+        pair = agreeing(wrong, due.truth, due.reference, parameters)
+        if pair is None:
+            return
+        doubt = RouteDifference(
+            operator=", ".join(check.unchecked),
+            node="",
+            routes=(check.routes[0], " with ".join(pair)),
+        )
+        check = attrs.evolve(check, in_doubt=(doubt,))
+        for key in self._wrong_outputs:
+            outcome = self.outcomes[key]
+            outcome.facts = attrs.evolve(outcome.facts, truth_check=check)
+            if (ended := outcome.ended_by) is not None:
+                ended.status, ended.reason = unjudged(check, ended.reason or "")
+
+    def _by_key(self) -> dict[ResultKey, Trial]:
+        return {trial.key: trial for trial in self._trials}
+
+    def _run_fixed(self, rule: FixedCounts, folder: Path) -> None:
+        for trial in self._trials:
+            outcome = self.outcomes[trial.key]
+            outcome.stop_reason = FIXED
+            outcome.race = RaceNote(shared_workers=self._shares)
+            if outcome.processes:
+                continue
+            started = time.monotonic()
+            with self._participant(trial, 0, folder) as participant:
+                participant.start()
+                participant.warm_up(rule.warmup_iterations)
+                participant.measure_block(0, rule.iterations)
+                participant.finish()
+                self._keep(participant, time.monotonic() - started)
+                self._profile(participant)
+
+    def _compile_only(self, rule: CompileOnly, folder: Path) -> None:
+        """Compiles with empty caches, then with those that this left, again and again."""
+        orders = BalancedOrder(len(self._trials), random.Random(rule.seed))  # noqa: S311
+        for pair, order in zip(range(rule.pairs), orders):
+            for trial in (self._trials[place] for place in order):
+                outcome = self.outcomes[trial.key]
+                outcome.stop_reason = "compile_only"
+                # The caches of a pair that an interruption cut in two are gone.
+                if sum(not process.cold for process in outcome.processes) > pair:
+                    continue
+                for _ in range(2):
+                    if outcome.ended:
+                        break
+                    started = time.monotonic()
+                    number = len(outcome.processes)
+                    with self._participant(trial, number, folder / f"pair-{pair}") as participant:
+                        participant.start()
+                        participant.verify_rest()
+                        participant.close()
+                        self._keep(participant, time.monotonic() - started)
+
+    def _race(self, rule: SamplingRule, folder: Path) -> None:
+        with self._starting():
+            for replicate in range(rule.max_processes):
+                pending = self._pending(rule, replicate)
+                if replicate == rule.min_processes:
+                    self._announce(rule, pending)
+                if not pending:
+                    break
+                if replicate and time.monotonic() >= self._settings.until:
+                    for trial in pending:
+                        self.outcomes[trial.key].stop_reason = "budget"
+                    break
+                lacking = [t for t in pending if len(self.outcomes[t.key].processes) <= replicate]
+                self._replicate(rule, replicate, lacking, folder)
+                if replicate == 0 and lacking:
+                    self._tell_first_look(rule)
+        judge_rounds(self.outcomes, interleaved=self._interleaved)
+        self._note_race(rule)
+
+    def _pending(self, rule: SamplingRule, replicate: int) -> list[Trial]:
+        """Returns the trials that take part in that replicate.
+
+        The baseline goes on, whatever it needs itself, as long as it is needed to pair with.
+        """
+        good = [trial for trial in self._trials if not self.outcomes[trial.key].ended]
+        if replicate < rule.min_processes:
+            return good
+        baseline = self._baseline(good)
+        pending = []
+        for trial in good:
+            outcome = self.outcomes[trial.key]
+            if outcome.stop_reason is None:
+                paired = baseline is not None and trial is not baseline
+                other = self.outcomes[baseline.key] if baseline and paired else None
+                reason = why_enough(outcome, other, rule, competitors=len(good))
+                if reason is None and _spent_s(outcome) > rule.trial_budget_s:
+                    reason = "budget"
+                outcome.stop_reason = reason
+            if outcome.stop_reason is None:
+                pending.append(trial)
+        if baseline and pending and baseline not in pending:
+            pending.append(baseline)
+        return pending
+
+    def _tell_first_look(self, rule: SamplingRule) -> None:
+        raced = [(trial, self.outcomes[trial.key]) for trial in self._trials]
+        if look := first_look(raced, rule.min_processes):
+            self._say(look)
+
+    def _announce(self, rule: SamplingRule, pending: Sequence[Trial]) -> None:
+        """Says which differences cannot be found here, before time is spent on them."""
+        baseline = self._baseline([t for t in self._trials if not self.outcomes[t.key].ended])
+        for trial in pending:
+            if baseline is None or trial is baseline:
+                continue
+            outlook = undecided(self.outcomes[trial.key], self.outcomes[baseline.key], rule)
+            if outlook is None:
+                continue
+            self._decidable[trial.key] = outlook.decidable
+            if not outlook.can_decide:
+                self._say(f"{trial} against {baseline.competitor}: {outlook}")
+
+    def _baseline(self, good: Sequence[Trial]) -> Trial | None:
+        """Returns the trial that ratios will be taken against; the first one if none was named."""
+        if not self._interleaved or len(good) < 2:
+            return None
+        named = (trial for trial in good if str(trial.competitor) == self._settings.baseline)
+        return next(named, good[0])
+
+    def _replicate(
+        self, rule: SamplingRule, replicate: int, trials: Sequence[Trial], folder: Path
+    ) -> None:
+        """Gives each trial one fresh process and measures them in turns."""
+        random_order = random.Random(f"{rule.seed}/{replicate}")  # noqa: S311  # an order, no secret
+        starts = [trial for trial in self._starts(rule, replicate) if trial in trials]
+        waiting = [self._participant(trial, replicate, folder) for trial in starts]
+        while waiting:
+            started = time.monotonic()
+            with ExitStack() as workers:
+                group = self._bring_up(rule, waiting, workers, started)
+                self._rounds(rule, group, random_order, started)
+                for participant in group:
+                    participant.finish()
+                    self._keep(participant, (time.monotonic() - started) / len(group))
+                if self._profile_dir is not None:
+                    self._profile_last(rule, replicate, group, is_all=not waiting)
+
+    def _starts(self, rule: SamplingRule, replicate: int) -> list[Trial]:
+        """Returns the order of starts in a replicate; balanced over replicates."""
+        orders = BalancedOrder(len(self._trials), random.Random(f"{rule.seed}/starts"))  # noqa: S311
+        order = next(itertools.islice(orders, replicate, None))
+        return [self._trials[place] for place in order]
+
+    def _bring_up(
+        self, rule: SamplingRule, waiting: list[Participant], workers: ExitStack, started: float
+    ) -> list[Participant]:
+        """Starts and warms up as many of those that wait as fit beside each other.
+
+        Each compiles and warms up alone. Where all are known to fit, they load together first; not
+        in a trial's first process, whose times of loading are in the results.
+        """
+        together = not any(p.plan.cold and not p.plan.compiles_anew for p in waiting)
+        # Workers die with the thread that started them; shared ones outlive the threads of a race.
+        together = together and self._settings.load_together and not self._shares
+        if together and self._fitted >= _keys(waiting):
+            for participant in waiting:
+                workers.enter_context(participant)
+            self._in_threads(Participant.load, waiting)
+        on_gpu = self._settings.device.accelerator_type != "cpu"
+        gpu = GpuMemory() if on_gpu else None
+        group: list[Participant] = []
+        while waiting and (not group or waiting[0].loaded or self._fits(group, gpu)):
+            participant = waiting.pop(0)
+            if not participant.loaded:
+                workers.enter_context(participant)
+                participant.load()
+            participant.compile()
+            participant.warm_up_until_steady(rule)
+            participant.pause()
+            group.append(participant)
+            self._keep_ended(group, started)
+        if len(group) > len(self._fitted):
+            self._fitted = _keys(group)
+        return group
+
+    @contextmanager
+    def _starting(self) -> Iterator[None]:
+        """Offers threads that workers are started by.
+
+        They last as long as the race, as workers die with the thread that started them. More at a
+        time than there are CPUs would make each start slower, and none sooner.
+        """
+        with ThreadPoolExecutor(max(2, usable_cpus() // 2)) as self._threads:
+            yield
+
+    def _in_threads(
+        self, function: Callable[[Participant], None], participants: Sequence[Participant]
+    ) -> None:
+        """Calls a function for several participants at a time, while nothing is measured."""
+        futures = [self._threads.submit(function, participant) for participant in participants]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            for future, participant in zip(futures, participants, strict=True):
+                future.cancel()
+                participant.interrupt()
+            # Only the thread that talks to a worker may close the pipes to it.
+            wait(futures)
+            raise
+
+    def _profile_last(
+        self, rule: SamplingRule, replicate: int, group: Sequence[Participant], *, is_all: bool
+    ) -> None:
+        """Profiles the workers whose trials have had their last process.
+
+        While others of the replicate have not been measured yet nobody knows which these are:
+        then all are, and a later process's profile takes the place of this one.
+        """
+        following: list[Trial] = []
+        if replicate + 1 < rule.max_processes and (is_all or replicate + 1 < rule.min_processes):
+            following = self._pending(rule, replicate + 1)
+        for participant in group:
+            if participant.trial not in following:
+                self._profile(participant)
+
+    def _profile(self, participant: Participant) -> None:
+        if self._profile_dir is None:
+            return
+        trial = participant.trial
+        taken = participant.profile(self._profile_dir / self._log_file(trial, 0).stem)
+        if taken is not None:
+            self.outcomes[trial.key].profile = taken
+
+    def _write_timeline(self) -> None:
+        """Writes when which worker did what; its loss costs no result."""
+        if self._profile_dir is None:
+            return
+        path = self._profile_dir / f"{self._log_file(self._trials[0], 0).stem}.timeline.json"
+        try:
+            self.timeline.write(path)
+        except OSError as error:
+            self._say(f"the time line cannot be written: {error}")
+            return
+        for outcome in self.outcomes.values():
+            outcome.timeline = str(path)
+
+    def _fits(self, group: Sequence[Participant], gpu: GpuMemory | None) -> bool:
+        """Tells whether one more worker fits beside those that are there, on host and GPU."""
+        if self._settings.in_process:
+            return False
+        largest = max(participant.resident_bytes() for participant in group)
+        if largest * _MEMORY_MARGIN >= other_processes.default_limit_bytes():
+            lacking = "memory"
+        elif gpu is not None and not gpu.has_room(_MEMORY_MARGIN):
+            lacking = "the GPU's memory"
+        else:
+            return True
+        if self._interleaved:
+            self._say(
+                f"the competitors do not fit into {lacking} together: not all are interleaved"
+            )
+        self._interleaved = False
+        return False
+
+    def _rounds(
+        self,
+        rule: SamplingRule,
+        participants: Sequence[Participant],
+        random_order: random.Random,
+        started: float,
+    ) -> None:
+        deadline = time.monotonic() + rule.round_budget_s * len(participants)
+        orders = BalancedOrder(len(participants), random_order)
+        for index in range(rule.max_rounds):
+            alive = [participant for participant in participants if participant.alive]
+            if index >= rule.min_rounds:
+                late = "budget" if time.monotonic() > deadline else None
+                for participant in alive:
+                    participant.record.stop_reason = late or participant.why_enough_rounds(rule)
+                if all(participant.record.stop_reason for participant in alive):
+                    return
+            order = [participants[place] for place in next(orders)]
+            for participant in (participant for participant in order if participant in alive):
+                participant.resume()
+                participant.measure_block(
+                    self._first_round + index,
+                    participant.iterations_per_block,
+                    refresh=len(alive) > 1,
+                )
+                participant.pause()
+            self._keep_ended(alive, started)
+            self._keep_round(participants, self._first_round + index, started)
+        for participant in participants:
+            if participant.alive:
+                participant.record.stop_reason = participant.record.stop_reason or "rounds"
+
+    def _participant(self, trial: Trial, replicate: int, folder: Path) -> Participant:
+        label = f"{self._trials.index(trial)}"
+        work_dir = folder / label / f"process-{replicate}"
+        # What a compiler chooses by measuring is part of what differs from process to process.
+        anew = trial.autotunes and not isinstance(self._settings.sampling, CompileOnly)
+        cache_dir = folder / label / (f"cache-{replicate}" if anew else "cache")
+        cold = not cache_dir.exists()
+        for directory in (work_dir, cache_dir):
+            directory.mkdir(parents=True, exist_ok=True)
+        plan = ProcessPlan(
+            replicate=replicate,
+            work_dir=work_dir,
+            cache_dir=cache_dir,
+            log_file=self._log_file(trial, replicate),
+            cold=cold,
+            track=self.timeline.process(
+                f"{trial}, process {replicate}",
+                shown=f"{trial.competitor}, process {self._number(replicate)}",
+            ),
+            framework=trial.case.model.model_impl.framework_type.value,
+            compiles_anew=anew and replicate > 0,
+            exports={} if anew else self._exports.get(trial.key, {}),
+            hidden=Hidden.of(self._artifacts.directory, trial.program),
+        )
+        return Participant(trial, self._artifacts, self._settings, plan, self._open_session)
+
+    def _number(self, replicate: int) -> str:
+        """Returns e.g. `2 of 3`, as far as the number of a trial's processes is known by now."""
+        rule, of = self._settings.sampling, "1"
+        if isinstance(rule, CompileOnly):
+            of = f"{2 * rule.pairs}"
+        elif isinstance(rule, SamplingRule):
+            pilot = replicate < rule.min_processes
+            of = f"{rule.min_processes}" if pilot else f"at most {rule.max_processes}"
+        return f"{replicate + 1} of {of}"
+
+    def _keep_round(self, participants: Sequence[Participant], number: int, started: float) -> None:
+        """Keeps the blocks of a round, in case the race is interrupted."""
+        alive = [participant for participant in participants if participant.alive]
+        wall_s = (time.monotonic() - started) / len(participants)
+        self._measured([self._round_of(participant, number, wall_s) for participant in alive])
+
+    def _round_of(self, participant: Participant, number: int, wall_s: float) -> Entry:
+        key, record = participant.trial.key, participant.record
+        is_first = len(record.blocks) + len(record.void_blocks) == 1
+        record = attrs.evolve(
+            record,
+            blocks=[block for block in record.blocks if block.round == number],
+            void_blocks=[block for block in record.void_blocks if block.round == number],
+            warmup_latencies_ms=record.warmup_latencies_ms if is_first else [],
+            stop_reason="interrupted",
+        )
+        return Entry(
+            key=key,
+            replicate=participant.plan.replicate,
+            wall_s=wall_s,
+            facts=self.outcomes[key].facts,
+            process=record,
+            partial=True,
+        )
+
+    def _keep_ended(self, participants: Sequence[Participant], started: float) -> None:
+        """Keeps what failed early as soon as that is known."""
+        for participant in participants:
+            if not participant.alive:
+                self._keep(participant, (time.monotonic() - started) / len(participants))
+
+    def _keep(self, participant: Participant, wall_s: float) -> None:
+        """Keeps the record of a process that has ended, once."""
+        key, record = participant.trial.key, participant.record
+        outcome = self.outcomes[key]
+        if any(kept is record for kept in outcome.processes):
+            return
+        if self._shares:
+            participant.forget_peaks()
+        outcome.add(record, wall_s)
+        if record.status is Status.WRONG_OUTPUT and record.phase == FIRST_VERIFICATION:
+            self._wrong_outputs[key] = participant.outputs
+        if self._settings.keep_exports and not isinstance(self._settings.sampling, CompileOnly):
+            self._exports.setdefault(key, participant.exports)
+        self._finished(
+            Entry(
+                key=key,
+                replicate=participant.plan.replicate,
+                wall_s=wall_s,
+                facts=outcome.facts,
+                process=record,
+            )
+        )
+
+    def _note_race(self, rule: SamplingRule) -> None:
+        """Writes down why sampling stopped, and whether rounds may be paired."""
+        race_id = uuid.uuid4().hex[:12]
+        for key, outcome in self.outcomes.items():
+            # What failed did not stop for any reason of ours; its status says why it ended.
+            outcome.stop_reason = None if outcome.ended else outcome.stop_reason or "processes"
+            outcome.race = RaceNote(
+                interleaved=self._interleaved,
+                seed=rule.seed,
+                id=race_id if self._interleaved else None,
+                shared_workers=self._shares,
+                decidable=self._decidable.get(key),
+            )
+
+
+def _spent_s(outcome: TrialOutcome) -> float:
+    """Returns what counts towards a trial's budget: time of measuring, and then all of its time.
+
+    Start-up must not cost a slow starter the processes that any verdict needs.
+    """
+    is_enough = len(outcome.processes) >= CLOSE_PROCESSES
+    return outcome.wall_s if is_enough else outcome.measured_s
+
+
+def _keys(participants: Sequence[Participant]) -> frozenset[ResultKey]:
+    return frozenset(participant.trial.key for participant in participants)

@@ -1,0 +1,392 @@
+"""A finished trial as a result."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from statistics import fmean, median
+from typing import Any, Literal
+
+import attrs
+from msgspec import UNSET, UnsetType
+
+from comparative_benchmark.analysis.stats.analysis import Interval, SampleError, latency_interval
+from comparative_benchmark.backends.api import OutputMode
+from comparative_benchmark.engine.trial import Competitor, Trial
+from comparative_benchmark.engine.worker.phases import PHASES
+from comparative_benchmark.results.outcome import (
+    GenerationTimes,
+    ProcessRecord,
+    TrialOutcome,
+    contention_of,
+)
+from comparative_benchmark.results.record import (
+    NOT_MEASURABLE,
+    Compile,
+    CompileProcess,
+    Definition,
+    EnvironmentName,
+    Generation,
+    GenerationProcess,
+    IntervalRecord,
+    Levels,
+    Metrics,
+    Phase,
+    Process,
+    Result,
+    Status,
+    Training,
+    WorkloadRecord,
+)
+from comparative_benchmark.results.summary import outlier_counts, summarize
+from openxla.benchmark.workloads import generated_tokens, has_weights, training_of
+
+
+def generation_metrics(trial: Trial, outcome: TrialOutcome) -> Generation | None:
+    """Returns the metrics of a generating model's trial; None for any other model.
+
+    `tokens_per_s` counts all new tokens of the batch over the latency of the whole generation, the
+    prefill included. `prefill_ms` is the time to the first tokens, `decode_ms_per_token` that of a
+    step, which gives one to every sequence; both of programs of their own. Each is the mean over
+    the processes of the median of a process, as latencies are, with its 95 % interval where there
+    was more than one process.
+    """
+    tokens = generated_tokens(trial.case)
+    if tokens is None:
+        return None
+    batch, new = tokens.shape
+    # What failed has no speed, and neither have its parts.
+    processes = [] if outcome.ended else outcome.processes
+    measured = [p.generation for p in processes if p.generation is not None]
+    reasons = [times.reason for times in measured if times.reason]
+    latency = latency_of([process.latencies_ms for process in processes])
+    return Generation(
+        batch_size=batch,
+        prompt_tokens=trial.workload.inputs[0].shape[1],
+        new_tokens=new,
+        **per_second("tokens_per_s", latency, batch * new),
+        **_named("prefill_ms", _part(measured, reasons, "prefill_ms")),
+        **_named("decode_ms_per_token", _part(measured, reasons, "decode_ms")),
+        not_measurable=reasons[0] if reasons else None,
+        processes=tuple(
+            GenerationProcess(prefill_ms=tuple(times.prefill_ms), decode_ms=tuple(times.decode_ms))
+            for times in measured
+        ),
+        verification=next((t.verification for t in measured if t.verification), None),
+    )
+
+
+def _part(
+    measured: Sequence[GenerationTimes], reasons: Sequence[str], name: str
+) -> Interval | None:
+    # One failed process invalidates the metric.
+    return None if reasons else latency_of([getattr(times, name) for times in measured])
+
+
+def latency_of(processes: Sequence[Sequence[float]]) -> Interval | None:
+    """Returns the latency of processes, each with its samples; None where there are none."""
+    try:
+        return latency_interval([list(samples) for samples in processes if samples])
+    except SampleError:
+        return None
+
+
+def per_second(name: str, latency: Interval | None, count: int) -> dict[str, Any]:
+    """Returns how many of `count` a latency makes in a second, and the interval, under a name."""
+    if latency is None:
+        return _named(name, None)
+    rate = 1e3 * count
+    low = max(latency.low, 1e-9)
+    inverse = attrs.evolve(
+        latency, estimate=rate / latency.estimate, low=rate / latency.high, high=rate / low
+    )
+    return _named(name, inverse)
+
+
+def _named(name: str, interval: Interval | None) -> dict[str, Any]:
+    """Returns the estimate under a name, and its interval beside it."""
+    if interval is None:
+        return {name: None}
+    limits = None
+    if interval.processes > 1:
+        limits = IntervalRecord(
+            low=interval.low,
+            high=interval.high,
+            level=interval.level,
+            processes=interval.processes,
+        )
+    return {name: interval.estimate, f"{name}_interval": limits}
+
+
+def training_metrics(trial: Trial, outcome: TrialOutcome) -> Training | None:
+    """Returns the metrics of a training case's trial; None for any other.
+
+    Rates are those of the step's latency: the mean over the processes of the median of a process,
+    with its 95 % interval where there was more than one process.
+    """
+    training = training_of(trial.case)
+    if training is None:
+        return None
+    # What failed has no speed.
+    processes = [] if outcome.ended else outcome.processes
+    latency = latency_of([process.latencies_ms for process in processes])
+    # The meaning of the axes of a user's batch is unknown.
+    inputs = trial.workload.inputs
+    _, batch, *rest = inputs[0].shape if inputs else (0, 1)
+    tokens: dict[str, Any] = {"tokens_per_s": None}
+    rates = per_second("samples_per_s", latency, batch) if inputs else {"samples_per_s": None}
+    if inputs and inputs[0].dtype == "i32":
+        tokens = per_second("tokens_per_s", latency, batch * rest[0])
+    every = outcome.processes
+    errors = [e for e in (p.update_error for p in every) if e is not None and isfinite(e)]
+    reasons = [process.without_update_check for process in every]
+    return Training(
+        optimizer=training["optimizer"]["name"],
+        batch_size=batch,
+        verified_steps=training["steps"],
+        **rates,
+        **tokens,
+        **_parts(processes),
+        update_error=max(errors, default=None),
+        without_update_check=next(filter(None, reasons), None),
+    )
+
+
+def _parts(processes: Sequence[ProcessRecord]) -> dict[str, Any]:
+    """Returns the parts of a step; one process without them invalidates them."""
+    measured = [process.step_times for process in processes if process.step_times is not None]
+    reasons = [p.without_step_times for p in processes if p.without_step_times is not None]
+    found: dict[str, Any] = {"processes": tuple(measured)}
+    if reasons or not measured:
+        return found | {"parts_not_measurable": reasons[0] if reasons else None}
+    for name in ("forward_ms", "backward_ms", "forward_backward_ms", "update_ms"):
+        samples = [getattr(times, name) for times in measured]
+        found[name] = fmean(map(median, samples)) if all(samples) else None
+    others = found["forward_backward_ms"] or found["forward_ms"] + found["backward_ms"]
+    return found | {"optimizer_share": found["update_ms"] / (others + found["update_ms"])}
+
+
+_Phases = Mapping[str, Phase | Literal["not_measurable"]]
+
+
+def to_result(
+    trial: Trial, outcome: TrialOutcome, *, run_id: str, outputs: OutputMode | None = None
+) -> Result:
+    """Returns the result of a finished trial, whose outputs were to be held so."""
+    last = outcome.ended_by or outcome.processes[-1]
+    metrics = _metrics(trial, outcome, last)
+    ended = {}
+    if outcome.status is not Status.OK:
+        ended = {"phase": last.phase, "reason": last.reason, "traceback": last.traceback}
+    return Result(
+        run_id=run_id,
+        definition=_definition(trial, outputs),
+        status=outcome.status,
+        metrics=Levels(**{trial.competitor.level: metrics}),
+        wall_s=round(outcome.wall_s, 3),
+        log_file=last.log_file or None,
+        # What started from another process's export has imported less.
+        versions=dict(
+            sorted({k: v for p in outcome.processes for k, v in p.versions.items()}.items())
+        ),
+        profile=outcome.profile or UNSET,
+        timeline=outcome.timeline or UNSET,
+        absence=outcome.absence or UNSET,
+        **ended,
+    )
+
+
+def _definition(trial: Trial, outputs: OutputMode | None) -> Definition:
+    case, competitor, workload = trial.case, trial.competitor, trial.workload
+    return Definition(
+        benchmark_name=case.name,
+        # As the OpenXLA suite's readers know it: the enumeration's name, not its value.
+        framework=str(case.model.model_impl.framework_type),
+        data_type=workload.data_type or case.data_type,
+        precision=trial.precision,
+        batch_size=case.batch_size,
+        compiler=competitor.compiler_label,
+        device=trial.device.name,
+        tags=tuple(case.tags),
+        backend=competitor.backend.name,
+        level=competitor.level,
+        options=tuple(competitor.options),
+        environment=_environment(competitor),
+        model=case.model.name,
+        model_parameters=dict(case.model.model_parameters),
+        verify_parameters=dict(case.verify_parameters),
+        input_data=case.input_data.name,
+        input_source=case.input_data.source_url or None,
+        outputs=outputs,
+        workload=WorkloadRecord(
+            id=workload.id,
+            digest=workload.digest,
+            label=workload.label,
+            architecture=workload.architecture,
+            config_digest=workload.config_digest,
+            checkpoint=workload.checkpoint,
+            data_type=workload.data_type,
+            inputs=tuple(map(str, workload.inputs)),
+            input_digest=workload.input_digest,
+        ),
+    )
+
+
+def _environment(competitor: Competitor) -> EnvironmentName | None:
+    environment = competitor.environment
+    if environment is None:
+        return None
+    return EnvironmentName(name=environment.name, python=environment.python)
+
+
+def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metrics:
+    """Metrics of the trial; compile time and phases are those of the first, cold process."""
+    first = outcome.processes[0]
+    found: dict[str, Any] = {}
+    # A wrong answer has no speed, and neither has a trial that did not finish.
+    if outcome.status is Status.OK:
+        if samples := _latencies(outcome):
+            found |= summarize(samples, "latency_ms") | _samples(outcome, samples)
+    else:
+        # Where the OpenXLA suite's readers look for it.
+        found["error"] = f"{outcome.status.value} in {last.phase}: {last.reason}"
+    if outcome.status is Status.UNSTEADY:
+        # Evidence, not a speed.
+        found["warmup_latencies_ms"] = tuple(last.warmup_latencies_ms)
+        found["processes"] = tuple(map(_process, outcome.processes))
+    phases = _phases(first)
+    warm = _compile_times(outcome, cold=False)
+    return Metrics(
+        **found,
+        compile_time_ms=_compile_ms(first),
+        warm_compile_time_ms=warm,
+        compile=Compile(
+            cold_ms=_compile_times(outcome, cold=True),
+            warm_ms=warm,
+            processes=tuple(map(_compile, outcome.processes)),
+        ),
+        input_data_transfer_ms=_sum_ms(phases, "h2d"),
+        output_data_transfer_ms=_sum_ms(phases, "d2h"),
+        autotuning_enabled=trial.autotunes,
+        device_memory_peak_mb=_megabytes(last.program.device_memory_peak_bytes),
+        host_memory_peak_mb=_megabytes(_largest_peak(outcome)),
+        phases=dict(phases),
+        verification=last.verification,
+        final_verification=last.final_verification,
+        second_verification=last.second_verification,
+        without_second=last.without_second or UNSET,
+        without_fresh_runs=_first(p.without_fresh_runs for p in outcome.processes),
+        without_float64=outcome.facts.without_float64 or UNSET,
+        truth_source=outcome.facts.truth_source or UNSET,
+        not_ranked=outcome.facts.not_ranked or UNSET,
+        truth_check=outcome.facts.truth_check or UNSET,
+        recipe_sqnr_db=UNSET
+        if outcome.facts.recipe_sqnr_db is None
+        else outcome.facts.recipe_sqnr_db,
+        truth_not_isolated=_first(p.truth_not_isolated for p in outcome.processes),
+        accuracy=first.accuracy or UNSET,
+        variables=last.variables,
+        # Nothing can be frozen, or be an argument, where there is nothing.
+        program=last.program
+        if has_weights(trial.case)
+        else attrs.evolve(last.program, weights=None),
+        workload_cost=outcome.facts.workload_cost,
+        artifact_digests=outcome.facts.artifact_digests,
+        artifact_source=outcome.facts.artifact_source,
+        program_source=outcome.facts.program_source,
+        race=outcome.race,
+        stop_reason=outcome.stop_reason,
+        generation=generation_metrics(trial, outcome) or UNSET,
+        training=training_metrics(trial, outcome) or UNSET,
+    )
+
+
+def _first(reasons: Iterable[str | None]) -> str | UnsetType:
+    return next(filter(None, reasons), UNSET)
+
+
+def _latencies(outcome: TrialOutcome) -> list[float]:
+    return [value for process in outcome.processes for value in process.latencies_ms]
+
+
+def _samples(outcome: TrialOutcome, samples: Sequence[float]) -> dict[str, Any]:
+    blocks = [block for process in outcome.processes for block in process.blocks]
+    warmups = [value for p in outcome.processes for value in p.warmup_latencies_ms]
+    wall_ms = sum(block.wall_ms or 0.0 for block in blocks)
+    return {
+        **summarize(warmups, "warmup_latency_ms"),
+        "warmup_iterations": len(warmups),
+        "benchmark_iterations": len(samples),
+        "latencies_ms": tuple(samples),
+        "warmup_latencies_ms": tuple(warmups),
+        "dispatch_ms": tuple(value for block in blocks for value in block.dispatch_ms),
+        "device_latencies_ms": tuple(value for block in blocks for value in block.device_ms),
+        "contention": contention_of(blocks),
+        "outliers": outlier_counts(process.latencies_ms for process in outcome.processes),
+        "cpu_wall_ratio": sum(b.cpu_ms or 0.0 for b in blocks) / wall_ms if wall_ms else None,
+        "processes": tuple(map(_process, outcome.processes)),
+    }
+
+
+def _process(process: ProcessRecord) -> Process:
+    return Process(
+        blocks=tuple(process.blocks),
+        void_blocks=tuple(process.void_blocks),
+        warmup_iterations=len(process.warmup_latencies_ms),
+        stop_reason=process.stop_reason,
+        timer_ns=process.timer_ns,
+        steadiness=process.steadiness,
+        compile_time_ms=_compile_ms(process),
+        artifact_sha256=process.program.artifact_sha256,
+        cache_hits=process.program.cache_hits,
+        cache_misses=process.program.cache_misses,
+        host_memory_peak_mb=_megabytes(process.host_memory_peak_bytes),
+        host_memory_base_mb=_megabytes(process.host_memory_base_bytes),
+        effective=process.effective,
+    )
+
+
+def _phases(process: ProcessRecord) -> _Phases:
+    """Returns each phase with its time and memory; those that the stack cannot tell are named."""
+    hidden = process.program.not_measurable
+    names = [*PHASES, *sorted(set(process.phases) - set(PHASES))]
+    return {
+        name: NOT_MEASURABLE if name in hidden else process.phases[name]
+        for name in names
+        if name in hidden or name in process.phases
+    }
+
+
+def _compile_times(outcome: TrialOutcome, *, cold: bool) -> tuple[float, ...]:
+    times = [_compile_ms(process) for process in outcome.processes if process.cold is cold]
+    return tuple(value for value in times if value is not None)
+
+
+def _compile(process: ProcessRecord) -> CompileProcess:
+    phases, program = _phases(process), process.program
+    return CompileProcess(
+        cold=process.cold,
+        trace_ms=_sum_ms(phases, "trace"),
+        lower_ms=_sum_ms(phases, "lower"),
+        compile_ms=_sum_ms(phases, "compile"),
+        cache_hits=program.cache_hits,
+        cache_misses=program.cache_misses,
+        artifact_sha256=program.artifact_sha256,
+        artifact_size_bytes=program.artifact_size_bytes,
+    )
+
+
+def _compile_ms(process: ProcessRecord) -> float | None:
+    return _sum_ms(_phases(process), "trace", "lower", "compile")
+
+
+def _largest_peak(outcome: TrialOutcome) -> int | None:
+    peaks = [process.host_memory_peak_bytes for process in outcome.processes]
+    return max((peak for peak in peaks if peak is not None), default=None)
+
+
+def _sum_ms(phases: _Phases, *names: str) -> float | None:
+    known = [phase.ms for name in names if isinstance(phase := phases.get(name), Phase)]
+    return sum(known) if known else None
+
+
+def _megabytes(size_bytes: int | None) -> float | None:
+    return None if size_bytes is None else size_bytes / 1e6

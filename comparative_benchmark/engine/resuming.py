@@ -1,0 +1,47 @@
+"""The command that goes on from a run that was ended early.
+
+It is said when a run is interrupted, in the middle of an import perhaps: nothing is imported here
+that could be half there.
+"""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def going_on(command: Sequence[str], output: Path | None = None) -> str:
+    """Returns the command line that continues a run that was ended early.
+
+    Args:
+      command: what was typed.
+      output: results file of that run, which is named unless the command names one.
+    """
+    program, *arguments = command or ("cbs",)
+    if program == "comparative_benchmark.engine":  # called from Python
+        return "resume=True"
+    if output and not any(word.startswith(("-o", "--output")) for word in arguments):
+        arguments += ["-o", str(output)]
+    if "--resume" not in arguments:
+        arguments.append("--resume")
+    return typed([program, *arguments])
+
+
+def with_more_processes(command: Sequence[str], output: Path, processes: int) -> str:
+    """Returns the command line that adds processes to a finished race."""
+    kept = list(command)
+    for place in reversed(range(len(kept))):
+        if kept[place] == "--processes":
+            del kept[place : place + 2]
+        elif kept[place].startswith("--processes="):
+            del kept[place]
+    return f"{going_on(kept, output)} --processes {processes}"
+
+
+def typed(command: Sequence[str]) -> str:
+    """Returns a command line, of which `sys.argv` tells a path, as a user types it."""
+    program, *arguments = command
+    path = Path(program)
+    start = ["python", program] if path.suffix == ".py" else [path.name]
+    if path.name == "__main__.py":
+        start = ["python", "-m", path.parent.name]
+    return shlex.join([*start, *arguments])

@@ -1,0 +1,571 @@
+"""One worker process, from its start to its certain end.
+
+A session moves from `started` through any number of commands to `ended`. Each command has a
+deadline for each phase that the worker announces; the whole session has one, too. Whatever ends a
+session early is told by one exception, `SessionEnded`, with status, phase and evidence, and leaves
+no process behind: the worker's process group is killed, and so is whatever left the group.
+"""
+
+import contextlib
+import glob
+import itertools
+import json
+import os
+import select
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import attrs
+
+from comparative_benchmark.analysis.machine import other_processes
+from comparative_benchmark.analysis.machine.gpu_clocks import SESSION_VARIABLE
+from comparative_benchmark.backends.missing_packages import Absence
+from comparative_benchmark.engine import messages
+from comparative_benchmark.engine.messages import Failure, Hello, Message, PhaseEntered, Report
+from comparative_benchmark.engine.trace import ProcessTrack, Timeline
+from comparative_benchmark.engine.worker.executor import Executor
+from comparative_benchmark.engine.worker.protocol import Decoder, ProtocolError, encode
+from comparative_benchmark.results.record import ProgramSource, Status
+from openxla.benchmark.artifacts import workload_store
+from openxla.benchmark.artifacts.cache import Cache
+
+# In these the worker takes times: a line that is drawn would take them from its CPU.
+TIMED = frozenset({"execute", "measure", "profile"})
+
+# Is told whom a worker serves, and its phase.
+Listener = Callable[[str, str], None]
+_BEATS_S = 1.0
+_listeners: list[Listener] = []
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Tells a listener of all workers, from any thread, while the block lasts."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def beat(whom: str, phase: str, *, entered: bool = False) -> None:
+    """Says that a worker is in a phase.
+
+    Args:
+      whom: it serves.
+      phase: of it.
+      entered: whether it has just come to it: then even a timed one is told, as nothing is measured
+        yet.
+    """
+    if entered or phase not in TIMED:
+        for listener in _listeners:
+            listener(whom, phase)
+
+
+@contextmanager
+def during(whom: str, phase: str) -> Iterator[None]:
+    """Goes on saying that a program that tells nothing, e.g. pip, works, while the block lasts."""
+    over = threading.Event()
+
+    def go_on() -> None:
+        beat(whom, phase, entered=True)
+        while not over.wait(_BEATS_S):
+            beat(whom, phase)
+
+    thread = threading.Thread(target=go_on, daemon=True, name=f"pulse of {phase}")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@attrs.frozen(kw_only=True)
+class Program:
+    """A published program that a compiler-level backend starts from.
+
+    Attributes:
+      files: with their sha256, by type of artifact.
+      origin: model, URL and sha256 of the manifest by which they were fetched.
+    """
+
+    files: Mapping[str, Mapping[Path, str]] = attrs.field(hash=False)
+    origin: Mapping[str, str] = attrs.field(hash=False)
+
+    @property
+    def paths(self) -> dict[str, list[str]]:
+        """The files by type, as a worker is told."""
+        return {kind: [str(path) for path in paths] for kind, paths in self.files.items()}
+
+    @property
+    def source(self) -> ProgramSource:
+        """What a result says of it."""
+        digests = {path.name: sha for paths in self.files.values() for path, sha in paths.items()}
+        return ProgramSource(**self.origin, types=tuple(sorted(self.files)), digests=digests)
+
+
+# Names the folders that a worker hides from itself before it runs foreign code.
+HIDDEN_VARIABLE = "CBS_HIDDEN"
+
+
+@attrs.frozen
+class Hidden:
+    """Folders that a worker hides, each with patterns of files that stay visible."""
+
+    folders: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def of(cls, workload_directory: Path | None = None, program: Program | None = None) -> Self:
+        """Returns the folders to hide from a worker.
+
+        Args:
+          workload_directory: directory of its workload; None if it serves all workloads.
+          program: the published program that it starts from.
+        """
+        of_all = workload_store.directories()
+        own = "*" if workload_directory is None else glob.escape(workload_directory.name)
+        cache = Cache().directory
+        files = itertools.chain.from_iterable(program.files.values() if program else ())
+        needed = [path.relative_to(cache) for path in files if path.is_relative_to(cache)]
+        return cls(
+            {
+                str(of_all): [f"{own}/{kind}" for kind in workload_store.INPUT_KINDS],
+                str(cache): [glob.escape(str(path)) for path in needed],
+            }
+        )
+
+    def to_json(self) -> str:
+        """Returns the value of the variable."""
+        return json.dumps(self.folders)
+
+
+A = TypeVar("A", bound=Report)
+M = TypeVar("M", bound=Hello | Report)
+
+# CPUs that a worker pins itself to before it imports anything: libraries count them at import.
+CPUS_VARIABLE = "CBS_CPUS"
+_POLL_S = 0.1
+# Looking at a worker's memory takes time from a core that it may be using.
+_MEASURING_POLL_S = 0.25
+_KEPT_OF_A_FLOOD = 2**20  # bytes of the log
+
+
+class SessionEnded(Exception):  # noqa: N818  # an end is not always an error
+    """The worker failed, is gone, or was not started."""
+
+    def __init__(
+        self,
+        status: Status,
+        phase: str,
+        reason: str,
+        report: Report | None = None,
+        absence: Absence | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.phase = phase
+        self.reason = reason
+        self.report = report
+        self.absence = absence
+
+    @classmethod
+    def by(cls, failure: Failure) -> Self:
+        """Returns the end that a worker reports itself."""
+        return cls(failure.status, failure.phase, failure.message, failure)
+
+    @classmethod
+    def without(cls, absence: Absence) -> Self:
+        """Returns the end of a trial whose modules are not installed."""
+        return cls(Status.UNSUPPORTED, "import", absence.sentence, absence=absence)
+
+    @property
+    def explanation(self) -> str:
+        """The reason without the type of an exception."""
+        if isinstance(self.report, Failure) and self.report.explanation is not None:
+            return self.report.explanation
+        return self.reason
+
+    @property
+    def traceback(self) -> str | None:
+        """The worker's traceback, if it sent one."""
+        return self.report.traceback if isinstance(self.report, Failure) else None
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """What a session may use.
+
+    Attributes:
+      deadline_s: seconds for all of it.
+      phase_deadlines_s: seconds for a phase, by name; others have only the overall deadline.
+      memory_bytes: resident memory of the worker and its children.
+      log_bytes: what they may print in that time.
+    """
+
+    deadline_s: float = 3600.0
+    phase_deadlines_s: Mapping[str, float] = attrs.field(factory=dict)
+    memory_bytes: int = attrs.field(factory=other_processes.default_limit_bytes)
+    log_bytes: int = 2**26
+
+
+class Session:
+    """A worker process and the pipes to it; use as a context manager.
+
+    Its environment is that of this process, or what is `inherited` of it, with `environment` over
+    it. `folders` are its own, by path, with what stands for them in results: there are others in
+    each run. `truth_not_isolated` is the reason if the worker can see the folders that it had to
+    hide; None if it cannot, or had to hide nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        limits: Limits,
+        log_file: Path,
+        environment: Mapping[str, str],
+        inherited: Mapping[str, str] | None = None,
+        python: str = sys.executable,
+        track: ProcessTrack | None = None,
+    ) -> None:
+        self.folders: dict[str, str] = {}
+        self._limits = limits
+        # Without a time line that anyone asked for, what it records goes nowhere.
+        self._track = track or Timeline().process(log_file.stem)
+        self._decoder = Decoder()
+        self._calls = 0
+        self._id = uuid.uuid4().hex
+        self._phase = "start"
+        self._paused_at: float | None = None
+        self._started = self._phase_started = time.monotonic()
+        self._oom_kills = other_processes.oom_kill_count()
+        # Held open: the model may remove or replace the file.
+        self._log = _opened_log(log_file)
+        self._log_began = os.fstat(self._log).st_size
+        commands_read, self._commands = os.pipe()
+        self._answers, answers_write = os.pipe()
+        self._pipes_open = True
+        self._track.command("start")
+        try:
+            self._process = other_processes.start_worker(
+                [
+                    # Without the current directory on the path: in a checkout, folders of
+                    # backends are called like the packages that they import.
+                    *(python, "-P", "-m", "comparative_benchmark.engine.worker"),
+                    *(str(commands_read), str(answers_write)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                pass_fds=(commands_read, answers_write),
+                env={
+                    **(os.environ if inherited is None else inherited),
+                    **environment,
+                    SESSION_VARIABLE: self._id,
+                },
+            )
+        finally:
+            os.close(commands_read)
+            os.close(answers_write)
+        try:
+            self.truth_not_isolated = self._receive(Hello).truth_not_isolated
+        except BaseException:
+            self.kill()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.resume()
+        if kind is None and self._process.poll() is None:
+            with contextlib.suppress(OSError):
+                os.write(self._commands, encode({"command": "exit", "id": 0, "arguments": {}}))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=5)
+        self.kill()
+
+    def call(self, kind: type[A], **arguments: Any) -> A:
+        """Sends the command that a class of answers belongs to, and returns the worker's answer.
+
+        Raises:
+          SessionEnded: the command failed, the answer is malformed, or the worker died, hung, or
+            took too much memory.
+        """
+        command = messages.command_of(kind)
+        self._phase, self._phase_started = command, time.monotonic()
+        self._track.command(command, **_shown(arguments))
+        self._calls += 1
+        data = encode({"command": command, "id": self._calls, "arguments": arguments})
+        try:
+            while data:
+                data = data[os.write(self._commands, data) :]
+        except BrokenPipeError:
+            raise self._ended_by_itself() from None
+        return self._receive(kind)
+
+    def renew(self) -> None:
+        """Counts time and what is printed anew, for a session that serves several workloads."""
+        self._started = time.monotonic()
+        self._log_began = os.fstat(self._log).st_size
+
+    def follow(self, track: ProcessTrack) -> None:
+        """Shows on another time line what comes now."""
+        self._track = track
+
+    def pause(self) -> None:
+        """Stops the worker and its children; deadlines stand still meanwhile."""
+        if self._paused_at is None:
+            self._signal(signal.SIGSTOP)
+            self._paused_at = time.monotonic()
+            self._track.paused()
+
+    def resume(self) -> None:
+        """Lets a stopped worker go on."""
+        if self._paused_at is not None:
+            self._signal(signal.SIGCONT)
+            self._track.resumed()
+            away = time.monotonic() - self._paused_at
+            self._started += away
+            self._phase_started += away
+            self._paused_at = None
+
+    def resident_bytes(self) -> int:
+        """Returns the memory that the worker and its children hold now."""
+        return other_processes.resident_bytes(self._process.pid)
+
+    def cpu_ms(self) -> float | None:
+        """Returns the CPU time of the worker, counted by the kernel; None if it cannot be read."""
+        clock = (~self._process.pid << 3) | 2  # CPUCLOCK_SCHED of another process
+        try:
+            return time.clock_gettime_ns(clock) / 1e6
+        except OSError:
+            return None
+
+    def interrupt(self) -> None:
+        """Kills the worker from another thread; the one that waits for it is told, and cleans up.
+
+        The pipes stay open: that thread is reading them.
+        """
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+    def kill(self) -> None:
+        """Ends the worker and everything that it started; may be called again."""
+        try:
+            self._end()
+        except KeyboardInterrupt:
+            # Once more from the start: what a model has cast off would outlive us.
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        self._track.answered()
+        other_processes.kill_marked(SESSION_VARIABLE, self._id)
+        other_processes.worker_ended(self._process.pid)
+        if self._pipes_open:
+            self._pipes_open = False
+            os.close(self._commands)
+            os.close(self._answers)
+            os.close(self._log)
+
+    def _receive(self, kind: type[M]) -> M:
+        """Waits for a message of a class, and watches deadlines and memory.
+
+        Raises:
+          SessionEnded: the worker sent another message, or none.
+        """
+        while True:
+            patience_s = _MEASURING_POLL_S if self._phase == "execute" else _POLL_S
+            readable, _, _ = select.select([self._answers], [], [], patience_s)
+            data = os.read(self._answers, 1 << 20) if readable else b""
+            if data:
+                for message in self._decode(data):
+                    if isinstance(message, PhaseEntered):
+                        self._enter_phase(message.phase)
+                    elif isinstance(message, Report) and message.id != self._calls:
+                        raise self._malformed("an answer without a command")
+                    elif isinstance(message, Failure):
+                        self._track.answered()
+                        raise SessionEnded.by(message)
+                    elif isinstance(message, kind):
+                        self._track.answered()
+                        return message
+                    else:
+                        raise self._malformed(f"{type(message).__name__}, not {kind.__name__}")
+            elif readable or self._process.poll() is not None:
+                raise self._ended_by_itself()
+            else:
+                beat(self._track.shown, self._phase)
+            self._check_limits()
+
+    def _decode(self, data: bytes) -> list[Message]:
+        try:
+            return [messages.decode(plain) for plain in self._decoder.feed(data)]
+        except (ProtocolError, messages.MessageError) as error:
+            raise self._malformed(str(error)) from error
+
+    def _malformed(self, reason: str) -> SessionEnded:
+        self.kill()
+        reason = f"the worker sent a malformed message: {reason}"
+        return SessionEnded(Status.FAILED, self._phase, reason)
+
+    def _enter_phase(self, phase: str) -> None:
+        self._phase, self._phase_started = phase, time.monotonic()
+        self._track.phase(phase)
+        beat(self._track.shown, phase, entered=True)
+
+    def _check_limits(self) -> None:
+        now, limits = time.monotonic(), self._limits
+        phase_limit = limits.phase_deadlines_s.get(self._phase, limits.deadline_s)
+        for elapsed, limit, what in (
+            (now - self._phase_started, phase_limit, f"the phase {self._phase}"),
+            (now - self._started, limits.deadline_s, "the trial"),
+        ):
+            if elapsed > limit:
+                self.kill()
+                reason = f"{what} took longer than {limit:g} s; allow more with --deadline"
+                raise SessionEnded(Status.TIMEOUT, self._phase, reason)
+        used = self.resident_bytes()
+        if used > limits.memory_bytes:
+            self.kill()
+            reason = (
+                f"the worker used {used / 2**30:.1f} GiB, more than the limit of "
+                f"{limits.memory_bytes / 2**30:.1f} GiB (--memory-limit)"
+            )
+            report = Report(host_memory_peak_bytes=used)
+            raise SessionEnded(Status.OUT_OF_MEMORY, self._phase, reason, report)
+        if os.fstat(self._log).st_size - self._log_began > limits.log_bytes:
+            # Truncated only when nothing writes any more; kill() closes our descriptor.
+            log = os.dup(self._log)
+            self.kill()
+            # A full disk would cost the results of all others.
+            with contextlib.suppress(OSError):
+                os.ftruncate(log, self._log_began + _KEPT_OF_A_FLOOD)
+            os.close(log)
+            reason = f"the worker printed more than {limits.log_bytes / 2**20:.0f} MiB"
+            raise SessionEnded(Status.FAILED, self._phase, reason)
+
+    def _ended_by_itself(self) -> SessionEnded:
+        """Says how a worker that we did not kill came to its end."""
+        try:
+            code = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return SessionEnded(
+                Status.CRASHED, self._phase, "the worker closed its pipe and went on"
+            )
+        tail = self._log_tail()
+        if code == -signal.SIGKILL and other_processes.oom_kill_count() > self._oom_kills:
+            reason = "the kernel killed the worker because memory had run out"
+            return SessionEnded(Status.OUT_OF_MEMORY, self._phase, reason)
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        last = f"; its last words: {tail}" if tail else ""
+        return SessionEnded(Status.CRASHED, self._phase, f"the worker ended unasked, {how}{last}")
+
+    def _log_tail(self) -> str:
+        end = os.fstat(self._log).st_size
+        tail = os.pread(self._log, 2000, max(0, end - 2000))
+        lines = tail.decode(errors="replace").strip().splitlines()
+        # The interpreter's stack dump is in the log; its first line says most.
+        return next((line for line in lines if "Fatal" in line), lines[-1] if lines else "")[:300]
+
+
+def _opened_log(path: Path) -> int:
+    """Returns the descriptor of a log file; of a new one if the file cannot be a log any more."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o644)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    path.unlink()
+    return os.open(path, flags, 0o644)
+
+
+def _shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments that a time line shows: numbers, not paths."""
+    return {name: value for name, value in arguments.items() if isinstance(value, int)}
+
+
+class InProcessSession:
+    """Runs commands right here; a crash takes the program with it.
+
+    To a `SessionPool` it is as good as new after each model.
+    """
+
+    usable, served = True, 0
+    truth_not_isolated = "the run has no worker processes"
+
+    def __init__(self, *, environment: Mapping[str, str]) -> None:
+        # Folders in it are gone after the run.
+        self._before = {name: os.environ.get(name) for name in environment}
+        os.environ.update(environment)
+        self._executor = Executor(announce=lambda _: None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        del self._executor
+        self.end()
+
+    def call(self, kind: type[A], **arguments: Any) -> A:
+        """Runs the command that a class of answers belongs to, and returns the answer.
+
+        Raises:
+          SessionEnded: the command failed, or the answer is malformed.
+        """
+        command = messages.command_of(kind)
+        plain = self._executor.handle({"command": command, "id": 0, "arguments": arguments})
+        try:
+            answer = messages.decode(plain)
+            if isinstance(answer, Failure) and answer.id == 0:
+                raise SessionEnded.by(answer)
+            if not isinstance(answer, kind) or answer.id != 0:
+                raise messages.MessageError(f"{type(answer).__name__}, not {kind.__name__}")
+        except messages.MessageError as error:
+            reason = f"the worker sent a malformed message: {error}"
+            raise SessionEnded(Status.FAILED, command, reason) from error
+        return answer
+
+    def cpu_ms(self) -> float | None:
+        """Returns the CPU time of this process, which is the worker."""
+        return time.process_time_ns() / 1e6
+
+    def renew(self) -> None:
+        """There are no deadlines to renew."""
+
+    def end(self) -> None:
+        """Restores the environment."""
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._before = {}

@@ -1,0 +1,310 @@
+"""One worker for many models, as long as none of them fails in it.
+
+Starting a worker and importing a framework takes seconds; a tiny model takes less. So models that
+need the same framework share a process: between two of them it lets go of the model (`release`),
+and the first one that fails is its last. What isolation is lost by sharing is won back by the
+caller, who may run again in a fresh worker what failed in one that had served others.
+"""
+
+import re
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import attrs
+
+from comparative_benchmark.backends.api import BackendInfo
+from comparative_benchmark.engine.environments import Environment
+from comparative_benchmark.engine.messages import Released, Report
+from comparative_benchmark.engine.participant import ProcessPlan
+from comparative_benchmark.engine.session import Hidden, InProcessSession, Session, SessionEnded
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.trace import ProcessTrack
+from comparative_benchmark.engine.trial import Competitor
+from comparative_benchmark.results.record import Status
+from openxla.benchmark.temporary import temporary_folder
+
+A = TypeVar("A", bound=Report)
+# A worker that has grown by so much since its first model gives way to a fresh one.
+_MAX_GROWTH_BYTES = 2**30
+
+
+class SharedSession(Session):
+    """A session that leaving its `with` block does not end; `end` does."""
+
+    def __init__(self, **arguments: Any) -> None:
+        self.usable = True
+        self.busy = False
+        self.served = 0
+        self._first_bytes: int | None = None
+        super().__init__(**arguments)
+
+    def call(self, kind: type[A], **arguments: Any) -> A:
+        """See `Session.call`; after any failure but `unsupported` the worker is not used again."""
+        try:
+            return super().call(kind, **arguments)
+        except SessionEnded as ended:
+            self.usable &= ended.status is Status.UNSUPPORTED
+            raise
+
+    def renew(self) -> None:
+        """See `Session.renew`; a worker that was stopped when its last model left goes on."""
+        self.resume()
+        super().renew()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Ends a model's turn: the worker lets go of it, or ends if it is not to be trusted."""
+        self.served += 1
+        self.busy = False
+        self.resume()
+        if kind is not None:
+            self.usable = False
+        if self.usable:
+            try:
+                super().call(Released)
+            except SessionEnded:
+                self.usable = False
+        if not self.usable:
+            self.kill()
+            return
+        now = self.resident_bytes()
+        self._first_bytes = self._first_bytes if self._first_bytes is not None else now
+        if now > self._first_bytes + _MAX_GROWTH_BYTES:
+            self.end()
+            return
+        # Threads of a runtime spin for a while when their work is done, and would take the CPUs
+        # from whoever is measured next.
+        self.pause()
+
+    def end(self) -> None:
+        """Ends the worker; one that is not to be trusted is not asked to leave."""
+        if self.usable:
+            self.usable = False
+            super().__exit__(None, None, None)
+        else:
+            self.kill()
+
+
+@attrs.define(kw_only=True)
+class SessionPool:
+    """At most one worker at a time, with folder and log of its own; use as a context manager.
+
+    Attributes:
+      folder: where folders of workers are made; each goes when its worker does.
+      log_dir: where logs go.
+      label: what tells its logs from those of other pools.
+      cache_dir: for compile caches; None for one in the folder of each worker.
+      hidden: what its workers may not see.
+      stopped: whether `stop` was called; no further worker is started then.
+    """
+
+    folder: Path
+    log_dir: Path
+    label: str = ""
+    cache_dir: Path | None = None
+    hidden: Hidden | None = None
+    stopped: bool = attrs.field(default=False, init=False)
+    _session: SharedSession | InProcessSession | None = attrs.field(default=None, init=False)
+    _name: str = attrs.field(default="", init=False)
+    _serial: int = attrs.field(default=0, init=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.empty()
+
+    def get(
+        self,
+        name: str,
+        settings: RunSettings,
+        backend: BackendInfo,
+        environment: Environment | None = None,
+        *,
+        track: ProcessTrack | None = None,
+    ) -> SharedSession | InProcessSession:
+        """Returns the worker that is there if it has that name and may be used, or a fresh one.
+
+        What it writes beside its models goes to a folder of its own.
+
+        Args:
+          name: of whom it serves, always with the same settings, backend and environment.
+          settings: of the run.
+          backend: see `RunSettings.open_session`.
+          environment: likewise.
+          track: likewise.
+
+        Raises:
+          SessionEnded: the pool was stopped, or the worker did not come up.
+        """
+        self._check()
+        session = self._usable(name)
+        if session is None:
+            self.empty()
+            log_file = self.log_file(name)
+            self._name, self._serial = name, self._serial + 1
+            directory = self._directory()
+            directory.mkdir(parents=True)
+            cache_dir = self.cache_dir or directory / "cache"
+            cache_dir.mkdir(parents=True, exist_ok=True)
+            session = self._session = settings.open_session(
+                backend,
+                environment,
+                work_dir=directory,
+                cache_dir=cache_dir,
+                log_file=log_file,
+                track=track,
+                hidden=self.hidden,
+                kind=SharedSession,
+            )
+            if isinstance(session, SharedSession):
+                session.folders = {str(cache_dir): "{cache_dir}", str(directory): "{work_dir}"}
+            self._check()
+        elif track is not None and isinstance(session, SharedSession):
+            session.follow(track)
+        session.renew()
+        return session
+
+    def has_served(self, name: str) -> bool:
+        """Tells whether the next worker of that name has served another model before."""
+        session = self._usable(name)
+        return session is not None and session.served > 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a model is being served."""
+        return isinstance(self._session, SharedSession) and self._session.busy
+
+    @property
+    def served(self) -> int:
+        """How many models the last worker has served, also if it is not to be used again."""
+        return self._session.served if self._session else 0
+
+    def log_file(self, name: str) -> Path:
+        """Returns the log of the worker that `get` will return."""
+        serial = self._serial + (self._usable(name) is None)
+        return self.log_dir / ".".join(filter(None, (name, self.label, str(serial), "log")))
+
+    def stop(self) -> None:
+        """Ends the worker from another thread; the one that waits for it is told so."""
+        self.stopped = True
+        if isinstance(session := self._session, SharedSession):
+            session.interrupt()
+
+    def empty(self) -> None:
+        """Ends the worker, if there is one, and removes what it left."""
+        if self._session is not None:
+            self._session.end()
+            self._session = None
+            shutil.rmtree(self._directory(), ignore_errors=True)
+
+    def _usable(self, name: str) -> SharedSession | InProcessSession | None:
+        there = self._session is not None and self._session.usable and self._name == name
+        return self._session if there else None
+
+    def _check(self) -> None:
+        if self.stopped:
+            raise SessionEnded(Status.FAILED, "start", "it was interrupted")
+
+    def _directory(self) -> Path:
+        return self.folder / f"worker-{self._serial}"
+
+
+# What another workload cannot have brought about.
+_ITS_OWN = frozenset({Status.OK, Status.UNSUPPORTED, Status.UNSTEADY})
+
+
+@attrs.define
+class SharedWorkers:
+    """Use as a context manager; `open` is what participants open their sessions with.
+
+    Attributes:
+      log_dir: where logs go.
+      raced: keep the idle workers of all competitors. Without a race, only the workers of one
+        competitor live at a time, which needs less memory.
+    """
+
+    log_dir: Path
+    raced: bool = True
+    _pools: dict[tuple[str, int], list[SessionPool]] = attrs.field(factory=dict, init=False)
+    _folder: Path = attrs.field(init=False)
+    _stack: ExitStack = attrs.field(factory=ExitStack, init=False)
+
+    def __enter__(self) -> Self:
+        self._folder = Path(self._stack.enter_context(temporary_folder("workers")))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for pools in self._pools.values():
+            for pool in pools:
+                pool.stop() if kind is not None else pool.empty()
+        self._stack.close()
+
+    def open(
+        self, settings: RunSettings, competitor: Competitor, plan: ProcessPlan
+    ) -> SharedSession | InProcessSession:
+        """Returns a free worker of a competitor, framework and replicate, started if there is none.
+
+        Caches are those of competitor and framework; who has to compile anew has its own.
+
+        Raises:
+          SessionEnded: it did not come up.
+        """
+        name = _name(competitor, plan.framework)
+        if not self.raced:
+            self._end_others(name)
+        pools = self._pools.setdefault((name, plan.replicate), [])
+        pool = next((pool for pool in pools if not pool.busy), None)
+        if pool is None:
+            pool = SessionPool(
+                folder=self._folder / f"{name}.{plan.replicate}.{len(pools)}",
+                log_dir=self.log_dir,
+                label=f"process-{plan.replicate}" + f".{len(pools)}" * bool(pools),
+                # Replicates find the first one's programs; without a race, all compile cold.
+                cache_dir=self._folder / f"{name}.{len(pools)}.{plan.cache_dir.name}"
+                if self.raced
+                else None,
+                hidden=Hidden.of(),
+            )
+            pools.append(pool)
+        session = pool.get(
+            name, settings, competitor.backend, competitor.environment, track=plan.track
+        )
+        if isinstance(session, SharedSession):
+            session.busy = True
+        return session
+
+    def _end_others(self, name: str) -> None:
+        for (other, _), pools in self._pools.items():
+            if other != name:
+                for pool in pools:
+                    pool.empty()
+
+    def may_have_failed(self, competitor: Competitor, framework: str, status: Status) -> bool:
+        """Tells whether a trial may have ended as it did because of what its worker ran before."""
+        name = _name(competitor, framework)
+        served = (
+            pool.served for key, pools in self._pools.items() if key[0] == name for pool in pools
+        )
+        return status not in _ITS_OWN and max(served, default=0) > 1
+
+
+def _name(competitor: Competitor, framework: str) -> str:
+    return re.sub(r"[^\w.+-]+", "-", f"{framework}-{competitor}")

@@ -1,0 +1,436 @@
+"""A trial (case x backend x device) and how it ended."""
+
+import hashlib
+import json
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Self
+
+import attrs
+
+from comparative_benchmark.analysis.verification import error_limits
+from comparative_benchmark.analysis.verification.error_limits import MIN_SQNR, sqnr_db
+from comparative_benchmark.analysis.verification.verification import relative_rmse
+from comparative_benchmark.backends.api import (
+    BackendInfo,
+    CompilerInfo,
+    Level,
+    UnknownBackendError,
+    backends,
+    get_backend,
+)
+from comparative_benchmark.backends.missing_packages import Absence
+from comparative_benchmark.backends.recipes import Chosen, RecipeError, chosen_among, parse
+from comparative_benchmark.backends.recipes.registry import GUIDE_BACKEND, accept_from_guide, is_one
+from comparative_benchmark.backends.recipes.rounding import ROUNDING_OF_PRECISION, Rounding
+from comparative_benchmark.engine.environments import Environment
+from comparative_benchmark.engine.session import Program
+from comparative_benchmark.results.outcome import TrialOutcome
+from comparative_benchmark.results.record import ResultKey
+from openxla.benchmark import synonyms
+from openxla.benchmark.artifacts import strict_json
+from openxla.benchmark.artifacts.strict_json import MalformedError, Record
+from openxla.benchmark.artifacts.workload_store import QUANTISED, Due, WorkloadArtifacts
+from openxla.benchmark.def_types import (
+    BenchmarkCase,
+    DeviceSpec,
+    Model,
+    ModelFrameworkType,
+    Workload,
+)
+from openxla.benchmark.files import write_atomically
+from openxla.benchmark.operators import guide_functions
+
+MARGIN_DB = 3.0
+# For scales of activations that were calibrated on other inputs, which a plain run cannot repeat:
+# LiteRT's converter costs 6 dB (docs/concepts/recipes.md).
+CALIBRATION_DB = 6.0
+# To be raised when the same `Rounding` gives other numbers.
+_VERSION = 1
+# JSON has no infinity.
+_MOST_DB = 999.0
+
+# Runs the model on files of inputs, with rounding; returns files of outputs, or None if this kind
+# of model cannot be run in this way.
+QuantisedRun = Callable[[Sequence[Path]], Sequence[Path] | None]
+
+
+class RecipeNoise(Record, frozen=True, kw_only=True):
+    """Signal-to-quantisation-noise ratios in dB, by output.
+
+    Attributes:
+      first: on the first input.
+      second: on the second input; empty without one.
+      margin_db: by how much less a right program may have.
+    """
+
+    first: tuple[float | None, ...]
+    second: tuple[float | None, ...] = ()
+    margin_db: float = MARGIN_DB
+
+    @classmethod
+    def of(cls, artifacts: WorkloadArtifacts, rounding: Rounding, run: QuantisedRun) -> Self | None:
+        """Returns the noise of a recipe on a workload, and stores it next to the truth.
+
+        None if this kind of model cannot be run with rounding.
+
+        Raises:
+          SessionEnded: the plain run failed.
+        """
+        made_of = json.dumps([_VERSION, attrs.asdict(rounding)], sort_keys=True)
+        name = hashlib.sha256(made_of.encode()).hexdigest()[:32]
+        path = artifacts.directory / QUANTISED / f"{name}.json"
+        if path.is_file():
+            try:
+                return strict_json.read(path, cls)
+            except MalformedError:
+                path.unlink()  # of another version
+        first = _ratios(artifacts.first, run)
+        if first is None:
+            return None
+        found = cls(
+            first=first,
+            second=(_ratios(artifacts.second, run) if artifacts.second else None) or (),
+            margin_db=MARGIN_DB + CALIBRATION_DB * (rounding.outputs is not None),
+        )
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, strict_json.to_bytes(found))
+        return found
+
+    @property
+    def weakest(self) -> float | None:
+        """The least ratio on the first input, over outputs."""
+        return min((value for value in self.first if value is not None), default=None)
+
+    @property
+    def least_of_all_db(self) -> float:
+        """The smallest allowed ratio over outputs and inputs; minus infinity if none is known."""
+        known = [value for value in (*self.first, *self.second) if value is not None]
+        return min(known, default=-math.inf) - self.margin_db
+
+    def least_db(self, *, second: bool) -> list[float | None]:
+        """Returns the smallest allowed ratio of each output; None if it is unknown."""
+        found = self.second if second else self.first
+        return [None if value is None else value - self.margin_db for value in found]
+
+
+def _ratios(due: Due, run: QuantisedRun) -> tuple[float | None, ...] | None:
+    outputs = run(due.inputs)
+    if outputs is None:
+        return None
+    errors = [relative_rmse(*paths) for paths in zip(outputs, due.truth, strict=True)]
+    return tuple(
+        None if error is None or not math.isfinite(error) else min(sqnr_db(error), _MOST_DB)
+        for error in errors
+    )
+
+
+# What `--backend` calls all backends that are installed.
+ALL_BACKENDS = "all"
+
+
+@attrs.frozen(kw_only=True)
+class Competitor:
+    """A backend with one of its compilers, options of that compiler, and where it is installed."""
+
+    backend: BackendInfo
+    compiler: CompilerInfo
+    options: tuple[str, ...] = ()
+    environment: Environment | None = None
+
+    @property
+    def compiler_label(self) -> str:
+        """Compiler and options, e.g. `inductor+freezing`."""
+        return "+".join([self.compiler.name, *self.options])
+
+    @property
+    def level(self) -> Level:
+        """What it measures: the compiler's own word, or else its backend's."""
+        return self.compiler.level or self.backend.level
+
+    def __str__(self) -> str:
+        where = f"@{self.environment.name}" if self.environment else ""
+        return f"{self.backend.name}:{self.compiler_label}{where}"
+
+    @property
+    def recipe(self) -> Chosen | None:
+        """The recipe among its options."""
+        return chosen_among(self.options) if self.compiler.takes_recipes else None
+
+    @property
+    def precision(self) -> str | None:
+        """What it quantises models to; None where it keeps their data type."""
+        return self.recipe.label if self.recipe else self.compiler.precision
+
+    @property
+    def rounding(self) -> Rounding | None:
+        """The values that it rounds when it quantises; None if it does not, or if unknown."""
+        if self.recipe is not None:
+            return self.recipe.rounding_in(self.backend.name)
+        return ROUNDING_OF_PRECISION.get(self.compiler.precision or "")
+
+    @property
+    def why_it_cannot_train(self) -> str | None:
+        """Why it cannot run forward and backward; None if it may try."""
+        if self.recipe is not None and self.backend.name not in self.recipe.recipe.trains:
+            return (
+                f"{self.recipe.label} does not allow training in {self.backend.name}: the weights "
+                "that it quantises have no gradients"
+            )
+        if self.recipe is None and self.compiler.precision is not None:
+            return f"{self} quantises for inference: weights that it quantises have no gradients"
+        return None
+
+    @property
+    def why_it_takes_no_training_step(self) -> str | None:
+        """Why it cannot train a model of the suite; None if it may try."""
+        if not self.compiler.trains:
+            return f"{self} runs a program that was exported: it updates no weights"
+        if self.recipe is not None:
+            return f"{self.recipe.label} changes layers, whose training would be another one"
+        if "cuda-graphs" in self.options:
+            return "a CUDA graph would hold forward and backward, and not the optimizer"
+        return None
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether it can run the models of one framework at least."""
+        return not all(map(self.missing_modules, self.backend.modules))
+
+    def missing_modules(
+        self, framework: ModelFrameworkType, *, from_program: bool = False
+    ) -> list[str]:
+        """Returns the modules that are not installed where it would run.
+
+        Args:
+          framework: of the model.
+          from_program: whether published programs are wanted; some backends start from none.
+        """
+        compiler = self.compiler.name if from_program and self.backend.starts_from else None
+        if self.environment is None:
+            return self.backend.missing_modules(framework, program_compiler=compiler)
+        needed = self.backend.needed_modules(framework, program_compiler=compiler)
+        return [name for name in needed if name in self.environment.missing]
+
+    def absence(
+        self, framework: ModelFrameworkType, *, from_program: bool = False
+    ) -> Absence | None:
+        """Returns the absence of modules that it needs, also for its recipe; None if it can run.
+
+        Args:
+          framework: of the model.
+          from_program: whether published programs are wanted.
+        """
+        if self.recipe and self.environment is None:
+            absence = self.backend.absence_of_recipes()
+            if absence is not None:
+                return absence
+        missing = self.missing_modules(framework, from_program=from_program)
+        if not missing:
+            return None
+        if self.environment is None:
+            return self.backend.absence(missing)
+        return Absence(
+            modules=tuple(missing),
+            environment=self.environment.name,
+            python=self.environment.python,
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Trial:
+    """One case by one competitor on one device.
+
+    Attributes:
+      program: the published program that it starts from, None where the backend exports.
+      noise: of its recipe on this workload; None without a recipe, or if it is unknown.
+      refused: why it is not even tried; None if it is.
+    """
+
+    case: BenchmarkCase
+    workload: Workload
+    competitor: Competitor
+    device: DeviceSpec
+    program: Program | None = attrs.field(default=None, eq=False)
+    noise: RecipeNoise | None = attrs.field(default=None, eq=False)
+    refused: str | None = attrs.field(default=None, eq=False)
+
+    @property
+    def key(self) -> ResultKey:
+        """What tells it from other trials of a run; `--resume` goes by it."""
+        return (self.case.name, str(self.competitor), self.device.name)
+
+    @property
+    def autotunes(self) -> bool:
+        """Whether its compiler chooses by measuring: each compile is then a choice of its own."""
+        settings = {*self.competitor.options, self.device.accelerator_type}
+        return not settings.isdisjoint(self.competitor.compiler.autotunes)
+
+    @property
+    def precision(self) -> str | None:
+        """What it computes in: the data type, unless the compiler or the case quantises."""
+        return self.competitor.precision or self.workload.data_type or self.case.data_type
+
+    @property
+    def verify_parameters(self) -> dict[str, float]:
+        """Those of the case, with the limits of a quantised precision."""
+        if recipe := self.competitor.recipe:
+            found = {MIN_SQNR: recipe.min_sqnr_db}
+        else:
+            found = error_limits.parameters_for(
+                self.competitor.compiler.precision,
+                self.workload.data_type,
+                self.case.verify_parameters,
+            )
+        if self.noise is not None and MIN_SQNR in found:
+            found[MIN_SQNR] = max(found[MIN_SQNR], self.noise.least_of_all_db)
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.case.model.name} {self.competitor}"
+
+
+def parse_competitors(text: str, accelerator: str) -> list[Competitor]:
+    """Returns the competitors that `a,b:compiler,c:compiler+option` names.
+
+    A backend without a compiler stands for all its default compilers for that accelerator; `all`
+    for those of every installed backend.
+
+    Raises:
+      UnknownBackendError: a name is unknown; the message gives the choices.
+    """
+    found: dict[str, Competitor] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        if item == ALL_BACKENDS:
+            every, _ = installed_competitors(accelerator)
+            found |= {str(competitor): competitor for competitor in every}
+            continue
+        try:
+            name, _, compiler = synonyms.competitor(item).partition(":")
+        except ValueError as error:
+            raise UnknownBackendError(str(error)) from error
+        compilers = [compiler] if compiler else []
+        for competitor in competitors_of(get_backend(name), compilers, accelerator):
+            found[str(competitor)] = competitor
+    if not found:
+        raise UnknownBackendError(f"no backend given; choices are {', '.join(backends())}")
+    return list(found.values())
+
+
+def installed_competitors(
+    accelerator: str, *, variants: bool = True, models: Iterable[Model] = ()
+) -> tuple[list[Competitor], dict[str, Absence]]:
+    """Returns the usual competitors of all installed backends, and what the others lack.
+
+    A backend counts as installed when it can run models of one framework at least.
+
+    Args:
+      accelerator: type of the device.
+      variants: with those that are another setting of a compiler that is there, too.
+      models: that are to be run: a backend that takes none of them need not be got. Empty for all.
+    """
+    models = list(models)
+    installed: list[Competitor] = []
+    absent: dict[str, Absence] = {}
+    for backend in backends().values():
+        missing = {framework: backend.missing_modules(framework) for framework in backend.modules}
+        if all(missing.values()):
+            if models and not any(map(backend.takes, models)):
+                continue
+            names = sorted({name for found in missing.values() for name in found})
+            absent[backend.name] = backend.absence(names)
+        else:
+            usual = competitors_of(backend, [], accelerator)
+            installed += [item for item in usual if variants or not item.compiler.variant]
+    return installed, absent
+
+
+def in_environments(
+    competitors: Sequence[Competitor], environments: Sequence[Environment]
+) -> list[Competitor]:
+    """Returns each competitor once in each environment, or as it is if there are none."""
+    if not environments:
+        return list(competitors)
+    return [
+        attrs.evolve(competitor, environment=environment)
+        for competitor in competitors
+        for environment in environments
+    ]
+
+
+def competitors_of(
+    backend: BackendInfo, compilers: Sequence[str], accelerator: str
+) -> list[Competitor]:
+    """Returns the given compilers (`name+option`) of a backend, or its default ones.
+
+    Raises:
+      UnknownBackendError: the backend has no such compiler.
+    """
+    if not compilers:
+        return [
+            Competitor(backend=backend, compiler=compiler)
+            for compiler in backend.compilers
+            if compiler.default and compiler.accelerator in (None, accelerator)
+        ]
+    return [_competitor(backend, compiler) for compiler in compilers]
+
+
+def _competitor(backend: BackendInfo, text: str) -> Competitor:
+    name, *options = text.split("+")
+    compiler = backend.compiler(name)
+    for option in options:
+        if option not in compiler.options:
+            _check_recipe(backend, compiler, option)
+    found = Competitor(backend=backend, compiler=compiler, options=tuple(sorted(set(options))))
+    try:
+        found.recipe  # noqa: B018  # two of them are no competitor
+    except RecipeError as error:
+        raise UnknownBackendError(f"{backend.name}:{text}: {error}") from error
+    return found
+
+
+def _check_recipe(backend: BackendInfo, compiler: CompilerInfo, option: str) -> None:
+    """Raises UnknownBackendError unless an option is a recipe that the compiler takes."""
+    known = ", ".join(compiler.options) or "none"
+    if not compiler.takes_recipes:
+        raise UnknownBackendError(
+            f"{backend.name}:{compiler.name} has no option {option!r}; choices are {known}"
+        )
+    try:
+        parse(option).check_backend(backend.name)
+    except RecipeError as error:
+        hint = ""
+        if backend.name == GUIDE_BACKEND and not is_one(option):
+            # As the last resort: that takes a process.
+            if (refusal := accept_from_guide(option)) is None:
+                return
+            hint = f"; {refusal.clause}{guide_functions.RECIPE_HINT}"
+        raise UnknownBackendError(
+            f"{backend.name}:{compiler.name} has no option {option!r}; choices are {known} and "
+            f"recipes: {error}{hint}"
+        ) from error
+
+
+def first_look(raced: Sequence[tuple[Trial, TrialOutcome]], processes: int) -> str | None:
+    """Returns a line with the latency of each whose output is right so far.
+
+    None where there is nothing to wait for: fewer than two, or no further process.
+    """
+    known = [
+        f"{_named(trial)} {_three_digits(statistics.median(latencies))} ms"
+        for trial, outcome in raced
+        if not outcome.ended and (latencies := outcome.processes[0].latencies_ms)
+    ]
+    if len(known) < 2 or processes < 2:
+        return None
+    return f"first processes: {', '.join(known)}; verdicts take at least {processes} of each"
+
+
+def _named(trial: Trial) -> str:
+    return f"{trial.competitor} ({trial.case.model.model_impl.framework_type.value})"
+
+
+def _three_digits(value: float) -> str:
+    return f"{float(f'{value:.3g}'):g}"

@@ -1,0 +1,122 @@
+"""The worker process: `python -m comparative_benchmark.engine.worker COMMANDS ANSWERS`.
+
+Reads commands from one pipe and writes answers to another; both are given as descriptor numbers.
+Whatever models and frameworks print goes to stdout and stderr, which the session points at a log
+file. The worker leaves when the command pipe closes, that is, also when its parent dies.
+"""
+
+import contextlib
+import ctypes
+import faulthandler
+import json
+import os
+import queue
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from comparative_benchmark.engine.worker import isolation
+from comparative_benchmark.engine.worker.protocol import Decoder, Message, encode
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
+
+
+def main(arguments: list[str]) -> int:
+    """Serves commands until `exit` or the end of the pipe."""
+    commands, answers = map(int, arguments)
+    for descriptor in (commands, answers):
+        # Compilers that a framework starts must not keep our pipes open.
+        os.set_inheritable(descriptor, False)
+    faulthandler.enable()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _pin()
+    _volunteer_for_out_of_memory_killer()
+    not_hidden = _hide()
+    _die_with_parent()
+    _adopt_orphans()
+
+    def send(message: Message) -> None:
+        data = encode(message)
+        while data:
+            data = data[os.write(answers, data) :]
+
+    send(
+        {
+            "type": "hello",
+            "pid": os.getpid(),
+            "python": sys.version.split()[0],
+            "truth_not_isolated": not_hidden,
+        }
+    )
+    # Imported after the greeting: a broken installation becomes an answer, not a silence.
+    from comparative_benchmark.engine.worker import isolation
+    from comparative_benchmark.engine.worker.executor import Executor
+
+    isolation.end_where_we_go_on()
+
+    executor = Executor(announce=send)
+    for command in _read(commands):
+        if command["command"] == "exit":
+            return 0
+        send(executor.handle(command))
+    return 0
+
+
+def _read(descriptor: int) -> Iterator[Message]:
+    """Yields commands; a thread reads them, so that a parent's death ends even a long call."""
+    received: queue.SimpleQueue[Message] = queue.SimpleQueue()
+
+    def listen() -> None:
+        decoder = Decoder()
+        while data := os.read(descriptor, 65536):
+            for message in decoder.feed(data):
+                received.put(message)
+        os._exit(0)
+
+    threading.Thread(target=listen, daemon=True, name="commands").start()
+    while True:
+        yield received.get()
+
+
+def _pin() -> None:
+    """Stays on the CPUs that the session names; children inherit that."""
+    if cpus := os.environ.get("CBS_CPUS"):
+        os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
+
+
+def _hide() -> str | None:
+    """Hides the folders that the session names; returns the reason if this failed."""
+    folders = os.environ.pop("CBS_HIDDEN", None)
+    return isolation.hide(json.loads(folders)) if folders else None
+
+
+def _volunteer_for_out_of_memory_killer() -> None:
+    """Asks the kernel to kill this process first when memory runs out, and not the parent."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def _die_with_parent() -> None:
+    """Asks the kernel to kill this process when its parent dies: a stopped one cannot leave."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _adopt_orphans() -> None:
+    """Becomes the parent of daemons that descendants start.
+
+    When this process ends they are handed to its parent, which ends them.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+if __name__ == "__main__":
+    # Leave without running destructors: some frameworks hang or crash in theirs.
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

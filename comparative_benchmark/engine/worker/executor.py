@@ -1,0 +1,457 @@
+"""The worker's side of a trial: one method for each command, no pipes and no processes."""
+
+import gc
+import importlib
+import os
+import re
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+import numpy as np
+
+from comparative_benchmark.analysis.machine.effective import (
+    Denormals,
+    denormals,
+    effective_settings,
+)
+from comparative_benchmark.analysis.machine.variables import telling
+from comparative_benchmark.backends.api import (
+    Array,
+    Backend,
+    BackendContext,
+    ModelDefinition,
+    UnsupportedError,
+    installed_versions,
+    load_object,
+)
+from comparative_benchmark.backends.missing_packages import chain
+from comparative_benchmark.engine.worker import sampling, timed_parts
+from comparative_benchmark.engine.worker.compiled_runs import CompiledRuns
+from comparative_benchmark.engine.worker.contributed_model import (
+    check_arity,
+    checked_array,
+    why_unsupported,
+)
+from comparative_benchmark.engine.worker.phases import (
+    PhaseClock,
+    forget_peak_memory,
+    give_back_memory,
+    peak_memory_bytes,
+    resident_memory_bytes,
+)
+from comparative_benchmark.engine.worker.protocol import Message
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.def_types import DefinitionError
+
+# A busy machine may delay some of them. Long runs need fewer.
+_MOST_FRESH_RUNS = 20
+_FEWEST_FRESH_RUNS = 5
+_FRESH_RUNS_MS = 2000.0
+# How the stacks say that memory ran out, when they do not raise MemoryError.
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory|can.t allocate memory|cannot allocate memory|RESOURCE_EXHAUSTED|bad_alloc"
+    r"|Unable to allocate",
+    re.IGNORECASE,
+)
+
+
+class Executor:
+    """Obeys `prepare`, `load`, `compile`, `measure`, `outputs` and so on; answers each.
+
+    A worker that serves several models, one after the other, gets `release` between them; `call`
+    runs any other function of ours in a worker.
+    """
+
+    def __init__(self, announce: Callable[[Message], None]) -> None:
+        self._announce = announce
+        self._phases = PhaseClock(announce)
+        self._backend: Backend | None = None
+        self._last_outputs: Any = None
+        self._denormals_before: Denormals | None = None
+        # Resident before the model came, where the peak is that of this model.
+        self._base_bytes: int | None = None
+        self._released = 0
+        # Module and parameters of the model that is loaded.
+        self._made_of: tuple[str, dict[str, Any]] = ("", {})
+        self._compiled_runs = CompiledRuns(None)
+
+    def handle(self, command: Message) -> Message:
+        """Runs a command; whatever it raises becomes an `error` message with its traceback."""
+        name = command["command"]
+        try:
+            answer = getattr(self, f"_{name}")(**command["arguments"])
+        except Exception as error:
+            return {**self._error(name, error, command["arguments"]), "id": command["id"]}
+        return {**answer, "type": name, "id": command["id"]}
+
+    def _prepare(
+        self, *, packages: Mapping[str, str] = MappingProxyType({}), **told: Any
+    ) -> Message:
+        """Makes inputs, truth and reference of a workload, see `preparing.prepare`.
+
+        Args:
+          packages: whose versions are told, by module (see `BackendInfo.packages`).
+          told: the arguments of `preparing.prepare`.
+        """
+        # Those that measure are many, and start sooner without what this needs.
+        from comparative_benchmark.engine.worker.preparing import prepare
+
+        self._phases = PhaseClock(self._announce)
+        prepared = prepare(self._phases, **told)
+        return {**prepared, "versions": _versions(packages), **self._report()}
+
+    def _prepare_further(self, **told: Any) -> Message:
+        """Makes a further input of a workload, see `preparing.prepare_further`."""
+        from comparative_benchmark.engine.worker.preparing import prepare_further
+
+        self._phases = PhaseClock(self._announce)
+        return {**prepare_further(self._phases, **told), **self._report()}
+
+    def _quantised_run(self, **told: Any) -> Message:
+        """Runs a model with the rounding of a recipe, see `preparing.quantised_run`."""
+        from comparative_benchmark.engine.worker.preparing import quantised_run
+
+        self._phases = PhaseClock(self._announce)
+        return {**quantised_run(self._phases, **told), **self._report()}
+
+    def _load(
+        self,
+        *,
+        implementation: str,
+        context: dict[str, Any],
+        module_path: str,
+        parameters: dict[str, Any],
+        inputs: list[str],
+        packages: Mapping[str, str] = MappingProxyType({}),
+    ) -> Message:
+        """Imports the framework and puts model, weights and inputs on the device."""
+        peak_is_its_own = forget_peak_memory()
+        with self._phases("import"):
+            backend_class: type[Backend] = load_object(implementation)
+            exported = context.get("exported", {})
+            if not backend_class.takes_definition and not exported:
+                importlib.import_module(module_path)
+            if not self._released:
+                # Modules stay until the end: no later collection need look at them again.
+                gc.freeze()
+        self._base_bytes = resident_memory_bytes() if peak_is_its_own else None
+        self._backend = backend_class(BackendContext.read(context, self._phases))
+        self._backend.output_mode()  # raises where outputs cannot be held as asked for
+        values = [arrays.load(Path(path)) for path in inputs]
+        model: Any = ModelDefinition(module_path=module_path, parameters=parameters)
+        if not exported:
+            model = self._model(backend_class, module_path, parameters, values)
+        self._backend.load(model, values)
+        self._made_of = (module_path, parameters)
+        timer_ns = sampling.timer_resolution_ns()
+        return {
+            "versions": _versions(packages),
+            "timer_ns": timer_ns,
+            "variables": telling(os.environ),
+            **self._report(),
+        }
+
+    def _compile(self) -> Message:
+        """Compiles, and runs once; tells of files that another process may start from."""
+        backend = self._require_backend()
+        backend.compile()
+        backend.poison_outputs()
+        self._denormals_before = denormals()
+        self._compiled_runs = CompiledRuns(backend.compiled_calls)
+        with self._phases("first_run"), self._compiled_runs.first():
+            self._last_outputs = backend.dispatch()
+            backend.synchronize(self._last_outputs)
+        exports = {kind: list(map(str, paths)) for kind, paths in backend.exports().items()}
+        return {"exports": exports, **self._report()}
+
+    def _measure(
+        self,
+        *,
+        iterations: int,
+        device_times: bool = False,
+        refresh: bool = False,
+        warm_up: bool = False,
+    ) -> Message:
+        """Runs a block of iterations.
+
+        Args:
+          iterations: how many are measured.
+          device_times: run some more for the device's own clock.
+          refresh: run one unmeasured iteration before them, see `sampling.measure_block`.
+          warm_up: accept iterations that compile, or that run uncompiled code.
+        """
+        with self._phases("execute"):
+            backend = self._require_backend()
+            context = backend.context
+            self._last_outputs = None  # freed before the clock starts
+            block = sampling.measure_block(
+                backend,
+                iterations,
+                threads=context.threads,
+                gpu=context.device.accelerator_type != "cpu",
+                refresh=refresh,
+            )
+            if not warm_up:
+                self._compiled_runs.require(block)
+            if device_times:
+                block = sampling.with_device_times(backend, block)
+        self._last_outputs = block.outputs
+        # Not each of thousands of samples by itself, as `asdict` would go through them.
+        inner = attrs.filters.exclude("outputs", "compiled_calls", "compilations")
+        told = attrs.asdict(block, recurse=False, filter=inner)
+        return {"block": {**told, "conditions": attrs.asdict(block.conditions)}}
+
+    def _outputs(self, *, directory: str) -> Message:
+        """Fetches and saves the outputs of the last execution."""
+        backend = self._require_backend()
+        self._last_outputs = backend.complete(self._last_outputs)
+        with self._phases("d2h"):
+            values = backend.fetch(self._last_outputs)
+        checked = [checked_array(value, "forward") for value in values]
+        saved = arrays.save_all(Path(directory), "output", checked)
+        facts = backend.facts()
+        facts.outputs = facts.outputs or backend.output_mode()
+        if self._released and not backend.peak_is_of_the_model:
+            facts.device_memory_peak_bytes = None  # of those that were here before as well
+        effective = effective_settings(
+            backend.host_settings(), denormals_before=self._denormals_before
+        )
+        return {
+            "files": saved,
+            "facts": attrs.asdict(facts),
+            "effective": attrs.asdict(effective),
+            **self._report(),
+        }
+
+    def _run_on(self, *, inputs: list[str], directory: str) -> Message:
+        """Runs what is timed on other inputs of the same shapes, which stay; saves the outputs.
+
+        `files` of the answer is None where the backend's inputs cannot be replaced.
+        """
+        backend = self._require_backend()
+        with self._phases.whole("run_on"):
+            if not backend.replace_inputs([arrays.load(Path(path)) for path in inputs]):
+                return {"files": None, **self._report()}
+            backend.poison_outputs()
+            with self._compiled_runs.verified("the run on other inputs", calls=1):
+                self._last_outputs = backend.dispatch()
+                backend.synchronize(self._last_outputs)
+                self._last_outputs = backend.complete(self._last_outputs)
+            values = backend.fetch(self._last_outputs)
+        checked = [checked_array(value, "forward") for value in values]
+        return {"files": arrays.save_all(Path(directory), "output", checked), **self._report()}
+
+    def _fresh_runs(self, *, inputs: list[str], enough_ms: float, restored: list[str]) -> Message:
+        """Times single runs on inputs that the program has not seen, until one is short enough.
+
+        Args:
+          inputs: files; each run gets them rotated by another place along their last axes.
+          enough_ms: a run of at most this ends the series.
+          restored: files of the inputs that are left in place.
+
+        Returns:
+          `runs_ms`: of each run with its outputs fetched, less the time of fetching them again;
+          `seen_ms`: of a run on the same inputs after each run that was too long; `without`: the
+          reason if nothing was run, else None.
+        """
+        backend = self._require_backend()
+        runs_ms: list[float] = []
+        seen_ms: list[float] = []
+        without = "no order of its inputs is new"
+        values = [arrays.load(Path(path)) for path in inputs]
+        with self._phases.whole("fresh_runs"):
+            try:
+                for places in range(1, _MOST_FRESH_RUNS + 1):
+                    moved = [_rotated(value, places) for value in values]
+                    is_seen = all(map(np.array_equal, moved, values))
+                    if is_seen or not backend.replace_inputs(moved):
+                        break
+                    runs_ms.append(sampling.fresh_run_ms(backend))
+                    is_long = sum(runs_ms) > _FRESH_RUNS_MS and places >= _FEWEST_FRESH_RUNS
+                    if runs_ms[-1] <= enough_ms:
+                        break
+                    seen_ms.append(sampling.seen_run_ms(backend))
+                    if is_long:
+                        break
+            except Exception as error:  # a model may refuse inputs in another order
+                without = _told(error)
+            backend.replace_inputs([arrays.load(Path(path)) for path in restored])
+        reason = None if runs_ms else without
+        return {"runs_ms": runs_ms, "seen_ms": seen_ms, "without": reason, **self._report()}
+
+    def _run_with(self, *, inputs: list[str], directory: str) -> Message:
+        """Runs the model on further inputs, by a second backend if need be; saves the outputs."""
+        backend = self._require_backend()
+        values = [arrays.load(Path(path)) for path in inputs]
+        with self._phases.whole("verification_compile"):
+            with self._compiled_runs.verified("a further run", calls=1):
+                outputs = backend.run_with(values)
+            if outputs is None:
+                outputs = self._run_second_backend(backend, values)
+        checked = [checked_array(value, "forward") for value in outputs]
+        return {"files": arrays.save_all(Path(directory), "output", checked), **self._report()}
+
+    def _run_second_backend(self, first: Backend, values: Sequence[Array]) -> list[Any]:
+        """Returns the outputs of a program that is made as the first backend's was."""
+        work_dir = Path(tempfile.mkdtemp(dir=first.context.work_dir))
+        second = type(first)(attrs.evolve(first.context, work_dir=work_dir))
+        second.load(self._model(type(first), *self._made_of, values), values)
+        second.compile()
+        outputs = second.dispatch()
+        second.synchronize(outputs)
+        return second.fetch(outputs)
+
+    def _generation(self, *, directory: str, iterations: int) -> Message:
+        """Runs prefill and decode apart: once for their outputs, which it saves, then timed."""
+        backend = self._require_backend()
+        with self._phases.whole("generation_compile"):
+            parts = backend.generation_parts()
+            saved = timed_parts.run_through(parts, Path(directory))
+        with self._phases.whole("generation"):
+            times = timed_parts.measure_generation(parts, backend, iterations)
+        return {"files": saved, "times": times, **self._report()}
+
+    def _step_parts(self, *, iterations: int) -> Message:
+        """Runs the parts of a training step apart, and times them."""
+        with self._phases.whole("step_parts"), self._require_backend().step_parts() as parts:
+            times = timed_parts.measure_step(parts, iterations)
+        self._last_outputs = None  # of steps that are gone
+        return {"times": times, **self._report()}
+
+    def _updated(self, *, directory: str) -> Message:
+        """Runs a single update of the optimizer; saves the first elements of each weight."""
+        from openxla.benchmark.training import update_check
+
+        with self._phases.whole("update_check"):
+            weights = self._require_backend().updated(update_check.draw, update_check.STEPS_BEFORE)
+        self._last_outputs = None
+        values = [np.ravel(value)[: update_check.COMPARED] for value in weights.values()]
+        saved = arrays.save_all(Path(directory), "weight", values)
+        return {"names": list(weights), "files": saved, **self._report()}
+
+    def _compiled_shares(self) -> Message:
+        """Measures the shares of compiled code in a few more iterations."""
+        with self._phases.whole("compiled_shares"):
+            shares = dict(self._require_backend().compiled_shares())
+        self._last_outputs = None
+        return {"shares": shares, **self._report()}
+
+    def _profile(self, *, directory: str, iterations: int) -> Message:
+        """Runs iterations under the stack's profiler; answers with the names of its files."""
+        target = Path(directory)
+        files = self._require_backend().profile(target, iterations)
+        for path in files:
+            if path.parent != target or not path.is_file() or not path.stat().st_size:
+                raise RuntimeError(f"the profiler left no file {path.name!r} in {target}")
+        if not files:
+            raise RuntimeError("the profiler wrote nothing")
+        return {"files": [path.name for path in files]}
+
+    def _release(self) -> Message:
+        """Lets go of a model, so that this process can serve another one."""
+        if self._backend is not None:
+            self._backend.release()
+        self._backend = self._last_outputs = None
+        self._phases = PhaseClock(self._announce)
+        gc.collect()
+        if not self._released:
+            # With what the framework has loaded when it was first used.
+            gc.freeze()
+        self._released += 1
+        give_back_memory()
+        return self._report()
+
+    def _call(self, *, function: str, arguments: dict[str, Any]) -> Message:
+        """Calls a function, `module:name`; answers with what it returns, a JSON value."""
+        self._phases = PhaseClock(self._announce)
+        return {"value": load_object(function)(**arguments), **self._report()}
+
+    def _model(
+        self,
+        backend_class: type[Backend],
+        module_path: str,
+        parameters: dict[str, Any],
+        values: Sequence[Array],
+    ) -> Any:
+        """Returns what a backend of that class loads: a model that takes these inputs."""
+        definition = ModelDefinition(module_path=module_path, parameters=parameters)
+        if backend_class.takes_definition:
+            return definition
+        with self._phases("load"):
+            model = definition.create()
+        check_arity(model, values)
+        return model
+
+    def _require_backend(self) -> Backend:
+        if self._backend is None:
+            raise RuntimeError("the command `load` must come first")
+        return self._backend
+
+    def _report(self) -> Message:
+        return {
+            "phases": {name: attrs.asdict(record) for name, record in self._phases.records.items()},
+            "host_memory_peak_bytes": peak_memory_bytes(),
+            "host_memory_base_bytes": self._base_bytes,
+        }
+
+    def _error(self, command: str, error: Exception, arguments: Message) -> Message:
+        phase = self._phases.current or command
+        self._phases.abandon()
+        module_path, parameters = self._made_of
+        reason = why_unsupported(
+            error,
+            arguments.get("module_path", module_path),
+            arguments.get("parameters", parameters),
+        )
+        return {
+            "type": "error",
+            "kind": "unsupported" if reason else _kind_of(error),
+            "phase": phase,
+            "message": reason or _told(error),
+            "explanation": None if reason else _explanation(error),
+            "traceback": "".join(traceback.format_exception(error))[-20000:],
+            **self._report(),
+        }
+
+
+def _rotated(value: Array, places: int) -> Array:
+    """Returns an array of the same values, another one for each number of places."""
+    if not (value.ndim and value.size):
+        return value
+    turned = np.roll(value, places, -1)
+    # After a whole turn the rows move on as well.
+    return np.roll(turned, places // value.shape[-1], 0) if value.ndim > 1 else turned
+
+
+def _told(error: Exception) -> str:
+    """Returns an error in words; with its first cause where a lazy import tells another name."""
+    if isinstance(error, DefinitionError):
+        return str(error)[:4000]  # a sentence to the user already
+    *_, first = chain(error, implicit=False)
+    text = f"{type(error).__name__}: {error}".strip()[:4000]
+    if first is error or not isinstance(error, ImportError):
+        return text
+    return f"{text} (for {type(first).__name__}: {first})"[:4000]
+
+
+def _explanation(error: Exception) -> str | None:
+    return str(error).strip()[:4000] if isinstance(error, UnsupportedError) else None
+
+
+def _kind_of(error: Exception) -> str:
+    if isinstance(error, UnsupportedError):
+        return "unsupported"
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "out_of_memory"
+    return "out_of_memory" if _OUT_OF_MEMORY.search(str(error)) else "failed"
+
+
+def _versions(packages: Mapping[str, str]) -> dict[str, str]:
+    """Returns the versions of those packages whose module this process has imported."""
+    return installed_versions(name for module, name in packages.items() if module in sys.modules)

@@ -1,0 +1,358 @@
+"""What is made of a workload before anything is measured: inputs, truth, reference, cost.
+
+A worker that does this does nothing else; one that measures need not import it.
+"""
+
+import importlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from comparative_benchmark.backends.api import (
+    Array,
+    ModelDefinition,
+    Reference,
+    UnsupportedError,
+    load_object,
+)
+from comparative_benchmark.backends.model_protocols import ForeignModel
+from comparative_benchmark.backends.recipes.rounding import Rounding
+from comparative_benchmark.engine.worker import neighbours
+from comparative_benchmark.engine.worker.contributed_model import (
+    check_arity,
+    checked_array,
+    mismatch,
+)
+from comparative_benchmark.engine.worker.phases import PhaseClock
+from comparative_benchmark.engine.worker.protocol import Message
+from openxla.benchmark import testdata
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts.workload_store import (
+    FURTHER,
+    NEIGHBOURS,
+    SECOND,
+    TruthCheck,
+    WorkloadCost,
+    remove_second,
+)
+from openxla.benchmark.models.generation import TOKENS
+from openxla.benchmark.models.model_interfaces import TrainingModel
+from openxla.benchmark.models.second_input import further_inputs, second_inputs
+from openxla.benchmark.models.shared_model import ArchitectureModel, as_tuple
+from openxla.benchmark.user_models.programs.program_model import in_place_of_truth, rounded
+
+_PlainRun = Callable[[Any, Sequence[Array]], list[Array]]
+
+
+def prepare(
+    phases: PhaseClock,
+    *,
+    module_path: str,
+    parameters: dict[str, Any],
+    reference: str,
+    directory: str,
+    input_data: str = testdata.INPUT_DATA_MODEL_DEFAULT.name,
+    input_files: Sequence[str] = (),
+    generates: bool = False,
+    second: bool = True,
+) -> Message:
+    """Makes inputs, truth and reference of a workload, and of its second input.
+
+    The answer's `without_second` says why there is no second one, its `remark` what the truth
+    is worth where it is not exact; both None if there is nothing to be said. `takes_further` is
+    whether `prepare_further` may make other inputs.
+
+    Args:
+      phases: times them.
+      module_path: the module that offers `create_model`.
+      parameters: its arguments.
+      reference: `module:function` that computes both.
+      directory: where they go.
+      input_data: name of the raw input that the model preprocesses.
+      input_files: arrays to be taken as inputs instead.
+      generates: whether the model continues prompts; the reference then follows the truth.
+      second: whether the second input is wanted.
+    """
+    target = Path(directory)
+    with phases("import"):
+        compute = load_object(reference)
+        importlib.import_module(module_path)
+    with phases("load"):
+        model = ModelDefinition(module_path=module_path, parameters=parameters).create()
+    with phases("preprocess"):
+        inputs = make_inputs(model, input_data, input_files)
+        check_arity(model, inputs)
+        try_out(model, inputs)
+    judged_by = _judged_by(reference, compute, model, generates=generates)
+    with phases("reference"):
+        files = judged_by.save(inputs, target)
+        without_neighbours = judged_by.without_neighbours
+        cost = count_cost(reference, model, inputs)
+        # Tests prove it for the suite's own models.
+        # An exported program says itself what its truth is worth.
+        is_brought = hasattr(model, "try_out") and not hasattr(model, "truth_and_reference")
+        remark = remark_on_truth(reference, model, inputs) if is_brought else None
+    without_second = None if second else "none was wanted"
+    if second:
+        with phases("second_reference"):
+            without_second = judged_by.save_second(target, lambda: second_inputs(model, inputs))
+    check: TruthCheck | None = getattr(model, "truth_check", None)
+    return {
+        "files": files,
+        "cost": attrs.asdict(cost),
+        "remark": remark,
+        "without_second": without_second,
+        "without_neighbours": without_neighbours,
+        # Foreign code decides itself which inputs it reads.
+        "takes_further": second and not isinstance(model, ForeignModel),
+        # Foreign code may not be able to compute in float64, and says why.
+        "without_float64": getattr(model, "without_float64", None),
+        "truth_check": attrs.asdict(check) if check else None,
+    }
+
+
+def prepare_further(
+    phases: PhaseClock,
+    *,
+    module_path: str,
+    parameters: dict[str, Any],
+    reference: str,
+    directory: str,
+    attempt: int,
+    generates: bool = False,
+) -> Message:
+    """Makes a further input from the first one, with its truth and reference.
+
+    The answer's `without_second` is the reason if this failed, else None.
+
+    Args:
+      phases: times it.
+      module_path: see `prepare`, as for the others that are not named here.
+      parameters: likewise.
+      reference: likewise.
+      directory: that `prepare` has filled.
+      attempt: by which rule, see `second_input.further_inputs`.
+      generates: see `prepare`.
+    """
+    target = Path(directory)
+    with phases("load"):
+        compute = load_object(reference)
+        model = ModelDefinition(module_path=module_path, parameters=parameters).create()
+    judged_by = _judged_by(reference, compute, model, generates=generates)
+    with phases("second_reference"):
+        inputs = arrays.load_all(target / "inputs", "input")
+        reason = judged_by.save_second(
+            target, lambda: further_inputs(inputs, attempt), prefix=FURTHER
+        )
+    return {
+        "without_second": reason,
+        "without_float64": getattr(model, "without_float64", None),
+    }
+
+
+def quantised_run(
+    phases: PhaseClock,
+    *,
+    module_path: str,
+    parameters: dict[str, Any],
+    reference: str,
+    rounding: dict[str, Any],
+    inputs: Sequence[str],
+    directory: str,
+) -> Message:
+    """Saves the outputs of a plain run with the rounding of a recipe.
+
+    The answer's `files` is None if the module of the reference has no `quantised`, or if this kind
+    of model cannot be run by it.
+
+    Args:
+      phases: times it.
+      module_path: see `prepare`.
+      parameters: likewise.
+      reference: likewise.
+      rounding: fields of a `Rounding`.
+      inputs: files.
+      directory: where the outputs go.
+    """
+    with phases("load"):
+        module = importlib.import_module(reference.partition(":")[0])
+        run = getattr(module, "quantised", None)
+        model = ModelDefinition(module_path=module_path, parameters=parameters).create()
+    if run is None or isinstance(model, ForeignModel) or hasattr(model, "truth_and_reference"):
+        return {"files": None}
+    with phases("reference"):
+        values = [arrays.load(Path(path)) for path in inputs]
+        outputs = run(model, values, Rounding.read(rounding))
+    return {"files": arrays.save_all(Path(directory), "output", outputs)}
+
+
+def _judged_by(reference: str, compute: Reference, model: Any, *, generates: bool) -> "JudgedBy":
+    module = importlib.import_module(reference.partition(":")[0])
+    return JudgedBy(
+        compute=compute,
+        reference=reference,
+        model=model,
+        generates=generates,
+        in_own_type=getattr(module, "in_own_type", None) if _may_lack_float64(model) else None,
+        nearby=getattr(module, "nearby", None),
+    )
+
+
+def _may_lack_float64(model: Any) -> bool:
+    """Returns whether a model may be judged by plain runs: users' models, but not foreign code.
+
+    Models with an architecture are written to be widened; foreign code judges itself.
+    """
+    return not isinstance(model, ArchitectureModel | ForeignModel)
+
+
+def make_inputs(model: Any, input_data: str, files: Sequence[str]) -> list[Array]:
+    """Returns the arrays of files if there are any, else what the model makes of its raw input."""
+    if files:
+        return [arrays.load(Path(path)) for path in files]
+    if hasattr(model, "generate_inputs"):
+        raw = model.generate_inputs(input_data)
+    else:  # a model that inherits nothing of ours
+        raw = testdata.vary(model.generate_default_inputs(), input_data)
+    # The OpenXLA suite's models take several raw inputs one by one, ours as a tuple.
+    are_apart = isinstance(raw, tuple) and mismatch(model.preprocess, [raw]) is not None
+    made = model.preprocess(*raw) if are_apart else model.preprocess(raw)
+    return [checked_array(value, "preprocess") for value in as_tuple(made)]
+
+
+@attrs.define(kw_only=True)
+class JudgedBy:
+    """Makes what the outputs of a model are judged by.
+
+    Attributes:
+      compute: gives truth and reference; `reference` is its `module:function`.
+      model: what is computed.
+      generates: whether it continues prompts; the reference then goes on with the truth's tokens.
+      in_own_type: gives the outputs of a plain run, for a model that is not written to be widened:
+        where its float64 run fails, it is judged by two of these.
+      nearby: runs the model likewise on weights and inputs that are rounded; None to round inputs
+        alone.
+      without_neighbours: why the last inputs have no neighbours; None if they have, or need none.
+    """
+
+    compute: Reference
+    reference: str
+    model: Any
+    generates: bool
+    in_own_type: _PlainRun | None = None
+    nearby: _PlainRun | None = None
+    without_neighbours: str | None = attrs.field(default=None, init=False)
+
+    def save(self, inputs: Sequence[Array], target: Path, prefix: str = "") -> dict[str, Any]:
+        """Writes inputs, truth and reference to folders of these names; tells what is in each."""
+        truth, same_type = self._due(inputs)
+        if self.generates:
+            same_type = self._along_truth(inputs, truth)
+        elif getattr(self.model, "without_float64", None) is None:
+            self.without_neighbours = neighbours.save(
+                target / f"{prefix}{NEIGHBOURS}",
+                reference=self.reference,
+                compute=self.compute,
+                model=self.model,
+                inputs=inputs,
+                truth=truth,
+            )
+        return {
+            kind: arrays.save_all(target / f"{prefix}{kind}", stem, values)
+            for kind, stem, values in (
+                ("inputs", "input", inputs),
+                ("truth", "output", truth),
+                ("reference", "output", same_type),
+            )
+        }
+
+    def save_second(
+        self, target: Path, make: Callable[[], Sequence[Array]], prefix: str = SECOND
+    ) -> str | None:
+        """Writes the same of a second input; returns why there is none, None if there is.
+
+        A model that cannot be run on one is judged by its first input alone.
+        """
+        try:
+            self.save([checked_array(value, "second_inputs") for value in make()], target, prefix)
+        except Exception as error:
+            remove_second(target, prefix)
+            return f"{type(error).__name__}: {error}"[:300]
+        return None
+
+    def _due(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
+        """Returns truth and reference."""
+        # An exported program says itself how it is judged, whatever framework takes it.
+        own = getattr(self.model, "truth_and_reference", None)
+        if own is not None:
+            found: tuple[list[Any], list[Any]] = own(inputs)
+            return found
+        try:
+            return self.compute(self.model, inputs)
+        except (MemoryError, UnsupportedError):
+            raise
+        except Exception as error:
+            if self.in_own_type is None:
+                raise
+            why = f"{type(error).__name__}: {error}"[:300]
+        plain = self.in_own_type(self.model, inputs)
+        self.model.without_float64 = f"the model has no float64 run: {why}"
+        if self.nearby is not None:
+            return in_place_of_truth(plain), self.nearby(self.model, inputs)
+        return in_place_of_truth(plain), self.in_own_type(self.model, rounded(inputs))
+
+    def _along_truth(self, inputs: Sequence[Array], truth: Sequence[Any]) -> list[Any]:
+        """Returns the outputs of the reference run that goes on with the truth's tokens.
+
+        Raises:
+          RuntimeError: the float64 run that is fed with its own tokens takes others: the model does
+            not go on with what it is fed, and nothing could be judged by it.
+        """
+        forced = self.model.verification_inputs(inputs, truth)
+        again, same_type = self._due(forced)
+        if not np.array_equal(again[TOKENS], truth[TOKENS]):
+            raise RuntimeError(
+                "the model takes other tokens when it is fed with those that it took"
+            )
+        return same_type
+
+
+def count_cost(reference: str, model: Any, inputs: Sequence[Array]) -> WorkloadCost:
+    """Returns what the model has to do, as `cost` beside a reference counts it, or why not.
+
+    A model that cannot be counted has its truth all the same.
+    """
+    if isinstance(model, TrainingModel):  # `forward` is several steps, and updates real weights
+        return WorkloadCost.unknown("what a training step has to do is not counted")
+    if reason := getattr(model, "not_countable", None):
+        return WorkloadCost.unknown(reason)
+    module = importlib.import_module(reference.partition(":")[0])
+    count: Callable[..., WorkloadCost] | None = getattr(module, "cost", None)
+    if count is None:
+        return WorkloadCost.unknown(f"{module.__name__} counts nothing")
+    try:
+        return count(model, inputs)
+    except Exception as error:
+        return WorkloadCost.unknown(f"not countable: {type(error).__name__}: {error}"[:300])
+
+
+def remark_on_truth(reference: str, model: Any, inputs: Sequence[Array]) -> str | None:
+    """Returns why a model's float64 run is not exact, as `remark` beside a reference tells it.
+
+    None where it is, or where nobody can tell.
+    """
+    module = importlib.import_module(reference.partition(":")[0])
+    remark: Callable[..., str | None] | None = getattr(module, "remark", None)
+    try:
+        return remark(model, inputs) if remark is not None else None
+    except Exception:  # a model that looks at values cannot be run without them
+        return None
+
+
+def try_out(model: Any, inputs: Sequence[Array]) -> None:
+    """Has a model that somebody brings say what it cannot do, if it has a word for it."""
+    if (own := getattr(model, "try_out", None)) is not None:
+        own(*inputs)

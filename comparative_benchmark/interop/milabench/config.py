@@ -1,0 +1,287 @@
+"""Benchmarks of a configuration: what each is, and which are selected."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.interop.milabench.arguments import (
+    AnyNumber,
+    ArgumentsError,
+    assemble,
+    filled,
+)
+from comparative_benchmark.interop.milabench.inheritance import Entry, Override, entries_of
+from comparative_benchmark.results.record import Definition, EnvironmentName, WorkloadRecord
+from comparative_benchmark.terminal.options import UsageError
+from openxla.benchmark.text import choices
+
+_METHODS = ("per_gpu", "njobs")
+_FILE_NAME = re.compile(r"\w[\w.+-]*")
+_CAPABILITY = re.compile(r"(len\(nodes\)|gpu\[(['\"])count\2\])\s*(>=?)\s*(\d+)")
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """How many processes of a benchmark run at once: one for each GPU, or `jobs`."""
+
+    per_gpu: bool
+    jobs: int = 1
+
+
+@attrs.frozen(kw_only=True)
+class Bench:
+    """One benchmark.
+
+    Attributes:
+      place: where it stands, as `file:line:column`.
+      folder: of its `benchfile.py`.
+      install_group: benchmarks of one group share an environment.
+      install_variant: which `requirements.<variant>.txt`; `unpinned` is `requirements.in`.
+      weight: in the score of all.
+      needs: why it cannot run here, whatever happens; None if it may.
+      least_gpus: that it asks for.
+      config: all that the file says of it, for its benchfile.
+      venv: an environment that is used as it is; None for that of its install group.
+      environment: its name, where it is one of several that race.
+      batch_factor: what `auto_batch` sizes are multiplied by.
+    """
+
+    name: str
+    place: str
+    folder: Path
+    group: str
+    install_group: str
+    install_variant: str | None
+    plan: Plan
+    max_duration_s: float
+    weight: float
+    tags: tuple[str, ...]
+    enabled: bool
+    needs: str | None
+    config: Mapping[str, Any]
+    least_gpus: int = 0
+    venv: Path | None = None
+    environment: EnvironmentName | None = None
+    batch_factor: int = 1
+
+    def in_environment(self, environment: EnvironmentName) -> "Bench":
+        """Returns it as it runs in an environment that is used as it is."""
+        venv = Path(environment.python).parents[1]
+        return attrs.evolve(self, venv=venv, environment=environment)
+
+
+def read(path: Path, overrides: Sequence[Override] = ()) -> list[Bench]:
+    """Returns the benchmarks of a file, in its order.
+
+    Args:
+      path: of the file.
+      overrides: what goes over it.
+
+    Raises:
+      UsageError: it cannot be read, or says what cannot be; with file, line and column.
+    """
+    found = {
+        name: _bench(name, entry, fields)
+        for name, entry, fields in entries_of(path, overrides)
+        # Files that only switch benchmarks on and off name some that others have no more.
+        if "definition" in fields or fields.get("enabled") is not False
+    }
+    if not found:
+        raise UsageError(
+            f"{path} defines no benchmark; entries whose names begin with _ are only inherited from"
+        )
+    return list(found.values())
+
+
+def _bench(name: str, entry: Entry, merged: dict[str, Any]) -> Bench:
+    for key in ("name", "install_group"):
+        # Both are names of files and folders.
+        if not _FILE_NAME.fullmatch(value := str(name if key == "name" else merged.get(key, name))):
+            entry.fail(key, f"invalid {key} {value!r}; use letters, digits, . _ + and -")
+    if "definition" not in merged:
+        entry.fail("definition", f"benchmark {name} needs a definition, the path of its folder")
+    if not isinstance(merged.get("system", {}), dict):
+        entry.fail("system", "system must be a mapping")
+    group = str(merged.get("group") or name)
+    install_group = str(merged.get("install_group") or group)
+    variant = merged.get("install_variant")
+    try:
+        # Whatever the machine is like, which is not asked yet.
+        assemble(filled(merged.get("argv"), AnyNumber()))
+    except ArgumentsError as error:
+        entry.fail("argv", str(error))
+    needs, least_gpus = _needs(entry, merged)
+    if isinstance(definition := merged["definition"], dict):
+        needs, definition = f"{definition['git']}, which cbs does not fetch", entry.folder / name
+    return Bench(
+        name=name,
+        place=entry.file.place(entry.node),
+        folder=Path(definition),
+        group=group,
+        install_group=install_group,
+        install_variant=None if variant is None else str(variant),
+        plan=_plan(entry, merged.get("plan")),
+        max_duration_s=_number(entry, merged, "max_duration", 600.0, least=0.001),
+        weight=_number(entry, merged, "weight", 1.0, least=0.0),
+        tags=tuple(merged["tags"]),
+        enabled=merged.get("enabled", True) is not False,
+        needs=needs,
+        least_gpus=least_gpus,
+        config={**merged, "name": name, "group": group, "install_group": install_group},
+    )
+
+
+def _plan(entry: Entry, plan: Any) -> Plan:
+    if plan is None:
+        return Plan(per_gpu=True)
+    if not isinstance(plan, dict) or plan.get("method") not in _METHODS:
+        method = plan.get("method") if isinstance(plan, dict) else plan
+        entry.fail("plan", f"unknown plan method {method!r}; {choices(str(method), _METHODS)}")
+    if unknown := [key for key in plan if key not in ("method", "n")]:
+        entry.fail("plan", f"unknown plan key {unknown[0]!r}; choices are method, n")
+    jobs = plan.get("n", 1)
+    if type(jobs) is not int or jobs < 1:
+        entry.fail("plan", f"n must be a positive integer, got {jobs!r}")
+    return Plan(per_gpu=plan["method"] == "per_gpu", jobs=jobs)
+
+
+def _number(
+    entry: Entry, fields: Mapping[str, Any], key: str, default: float, *, least: float
+) -> float:
+    value = fields.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < 1e9:
+        entry.fail(key, f"{key} must be a number from {least:g} to 1e9, got {value!r}")
+    return float(value)
+
+
+def _needs(entry: Entry, fields: Mapping[str, Any]) -> tuple[str | None, int]:
+    """Returns what is missing on any machine, and the least number of GPUs."""
+    machines = _number(entry, fields, "num_machines", 1.0, least=1.0)
+    if machines > 1:
+        return f"{machines:g} machines", 0
+    least_gpus = 0
+    for text in fields.get("requires_capabilities") or ():
+        told = str(filled(text, scalars(fields)))
+        # milabench evaluates these as Python; what they ask for is always one of these.
+        match = _CAPABILITY.fullmatch(told.strip())
+        if match is None:
+            return f"{told!r}, which cbs cannot evaluate", 0
+        least = int(match[4]) + (match[3] == ">")
+        if match[1].startswith("gpu"):
+            least_gpus = max(least_gpus, least)
+        elif least > 1:
+            return f"{least} machines", 0
+    return None, least_gpus
+
+
+def scalars(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the fields that `${name}` may stand for, as texts."""
+    return {n: str(v) for n, v in fields.items() if isinstance(v, str | int | float)}
+
+
+def select(
+    benches: Sequence[Bench], selected: Sequence[str], excluded: Sequence[str]
+) -> list[Bench]:
+    """Returns the enabled benchmarks that a name, group, install group, tag or folder selects.
+
+    Raises:
+      UsageError: one of the names selects nothing.
+    """
+    known = {name for bench in benches for name in _names(bench)}
+    for name in (*selected, *excluded):
+        if name != "*" and name not in known:
+            raise UsageError(
+                f"unknown benchmark, group or tag {name!r}; {choices(name, sorted(known))}"
+            )
+
+    def chosen(bench: Bench, names: Sequence[str]) -> bool:
+        return "*" in names or not _names(bench).isdisjoint(names)
+
+    found = [b for b in benches if b.enabled and (not selected or chosen(b, selected))]
+    found = [bench for bench in found if not chosen(bench, excluded)]
+    if not found:
+        raise UsageError("no benchmark selected: all are excluded or disabled")
+    return found
+
+
+def _names(bench: Bench) -> set[str]:
+    return {bench.name, bench.group, bench.install_group, bench.folder.name, *bench.tags}
+
+
+BACKEND, COMPILER = "milabench", "script"
+
+
+def definition(bench: Bench, device: str, config: Mapping[str, Any], units: str) -> Definition:
+    """Returns what a benchmark is in a results file.
+
+    Args:
+      bench: which.
+      device: as `-device` names it.
+      config: that its processes got.
+      units: of its rates.
+    """
+    # What decides how much work an item is; not the code, whose speed is the question.
+    asked = {name: config.get(name) for name in ("argv", "plan", "client", "server")}
+    digest = _digest([bench.name, asked, units, device])
+    return Definition(
+        benchmark_name=f"milabench/{bench.name}",
+        framework="ModelFrameworkType.SCRIPT",
+        data_type=None,
+        batch_size=None,
+        compiler=COMPILER,
+        device=device,
+        tags=bench.tags,
+        backend=BACKEND,
+        level="framework_level",
+        options=(),
+        environment=bench.environment,
+        model=bench.name,
+        model_parameters={
+            **_scalars(config.get("argv")),
+            "source_sha256": _source_digest(bench),
+            "config": bench.place.rsplit(":", 2)[0],
+        },
+        verify_parameters={},
+        input_data="its own",
+        workload=WorkloadRecord(
+            id=f"milabench/{bench.name}",
+            digest=digest,
+            # Times of such a result are of one unit of work, in all tables.
+            label=f"{bench.name}, time per {_unit(units)}",
+            architecture=f"milabench/{bench.name}",
+            config_digest=_digest(asked),
+            checkpoint="its own",
+            data_type=None,
+            inputs=(),
+            input_digest=_digest("its own"),
+        ),
+    )
+
+
+def _unit(units: str) -> str:
+    """Returns what a rate counts, e.g. `item` of `items/s`."""
+    counted = units.removesuffix("/s").removesuffix("s")
+    return counted or units
+
+
+def _scalars(argv: Any) -> dict[str, Any]:
+    if not isinstance(argv, dict):
+        return {}
+    return {n: v for n, v in argv.items() if v is None or isinstance(v, str | int | float | bool)}
+
+
+def _source_digest(bench: Bench) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(bench.folder.rglob("*.py")):
+        if path.is_file() and not path.is_symlink():
+            digest.update(f"{path.relative_to(bench.folder)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,0 +1,315 @@
+"""Entries of milabench's YAML by name, with what they inherit.
+
+What a file says of a name goes over what the files that it includes say of it. `inherits` is a
+chain: what a benchmark says goes over what it inherits, mapping by mapping, and tags unite. Names
+that begin with `_` are there to be inherited from. `matrix` makes a benchmark of each combination
+of values. Where the template says `install-variant` milabench reads `install_variant`: both are the
+same here.
+"""
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import yaml
+
+from comparative_benchmark.terminal.options import UsageError
+from comparative_benchmark.terminal.yaml_file import YamlFile, scalar
+from openxla.benchmark.text import choices, near
+
+# `NAME.KEY.KEY=VALUE`, or `*.KEY=VALUE` for all benchmarks.
+_TEXT = re.compile(r"(\*|[\w+-]+)\.([^=\s]+)=(.*)", re.DOTALL)
+_OF_A_SYSTEM = (
+    *("arch", "sshkey", "nodes", "gpu", "docker", "docker_image", "options", "self"),
+    "cloud_profiles",
+)
+# What else such a file may have: runs with other settings, which are not made here.
+_BESIDE_A_SYSTEM = ("multirun",)
+
+
+@attrs.frozen(kw_only=True)
+class Override:
+    """Fields that go over those of an entry.
+
+    Attributes:
+      name: of the entry; `*` for all benchmarks.
+      place: where it stands, for messages.
+    """
+
+    name: str
+    fields: Mapping[str, Any]
+    place: str
+
+
+def of_command_line(texts: Sequence[str]) -> list[Override]:
+    """Returns what `--override NAME.KEY=VALUE` says; values are scalars of YAML.
+
+    Raises:
+      UsageError: a text is not of that form.
+    """
+    found = []
+    for text in texts:
+        match = _TEXT.fullmatch(text)
+        if match is None or match[3][:1] in ("[", "{", "!", "&"):
+            raise UsageError(
+                f"--override {text!r}: expected NAME.KEY=VALUE, where VALUE is a number or a "
+                "string, e.g. '*.voir.options.stop=5'"
+            )
+        fields: Any = scalar(match[3])
+        for key in reversed(match[2].split(".")):
+            fields = {key: fields}
+        found.append(Override(name=match[1], fields=fields, place=f"--override {text!r}"))
+    return found
+
+
+def of_system(path: Path) -> Override:
+    """Returns what the description of a system says, as milabench's `--system` reads it.
+
+    Raises:
+      UsageError: the file cannot be read, or says what cannot be.
+    """
+    file = YamlFile(path)
+    items = file.items(file.document(), "the file")
+    if "system" not in items or not {*items} <= {"system", *_BESIDE_A_SYSTEM}:
+        file.fail(file.document(), "expected the key 'system' and, at most, 'multirun'")
+    _, node = items["system"]
+    fields: dict[str, Any] = {}
+    for name, (key, value) in file.items(node, "system").items():
+        if name not in _OF_A_SYSTEM:
+            file.fail(key, f"unknown key {name!r}; {choices(name, _OF_A_SYSTEM)}")
+        fields[name] = file.plain(value)
+    arch, nodes = fields.get("arch", ""), fields.get("nodes", [])
+    if not isinstance(arch, str):
+        file.fail(node, f"arch must be a string, got {arch!r}")
+    if not isinstance(nodes, list) or not all(isinstance(item, dict) for item in nodes):
+        file.fail(node, "nodes must be a list of mappings")
+    return Override(name="*", fields={"system": fields}, place=str(path))
+
+
+# What milabench's own configuration has under this name, which the template inherits from.
+DEFAULTS: Mapping[str, Any] = {
+    "max_duration": 600,
+    "voir": {"options": {"stop": 60, "interval": "1s"}},
+    "validation": {"usage": {"gpu_load_threshold": 0.5, "gpu_mem_threshold": 0.5}},
+}
+_LISTS = ("include", "includes")
+_KEYS = (
+    *("inherits", "definition", "group", "install_group", "install_variant", "enabled"),
+    *("weight", "tags", "url", "plan", "argv", "voir", "max_duration", "num_machines"),
+    *("requires_capabilities", "validation", "env", "dirs", "pip", "venv", "use_deepspeed"),
+    *("gradient_accumulation_steps", "matrix", "job", "docker_image", "client", "server"),
+    *("name", "tag", "system", "extra", "description"),
+)
+# An unknown key that is so like a known one is misspelt; others are the benchfile's own.
+_LIKE = 0.72
+_MOST_FILES = 200
+_MOST_COMBINATIONS = 10_000
+
+
+@attrs.frozen(kw_only=True)
+class Entry:
+    """What stands under a name, and where."""
+
+    file: YamlFile
+    node: yaml.Node | None
+    fields: Mapping[str, Any]
+    folder: Path
+    places: Mapping[str, tuple[YamlFile, yaml.Node]] = attrs.field(factory=dict)
+
+    def fail(self, key: str, text: str) -> Any:
+        """Raises a UsageError with the place of a key."""
+        file, where = self.places.get(key, (self.file, self.node))
+        if where is None:
+            raise UsageError(f"{file.path}: {text}")
+        file.fail(where, text)
+
+    def above(self, included: "Entry | None") -> "Entry":
+        """Returns an entry that also has what an included file says under the same name."""
+        if included is None:
+            return self
+        return attrs.evolve(
+            self,
+            fields=_over(included.fields, self.fields),
+            places={**included.places, **self.places},
+        )
+
+
+def entries_of(
+    path: Path, overrides: Sequence[Override] = ()
+) -> Iterator[tuple[str, Entry, dict[str, Any]]]:
+    """Yields the benchmarks of a file: name, entry, and all fields that it has or inherits.
+
+    Args:
+      path: of the file.
+      overrides: what goes over its entries.
+
+    Raises:
+      UsageError: the file cannot be read, or says what cannot be; with file, line and column.
+    """
+    entries: dict[str, Entry] = {
+        "_defaults": Entry(file=YamlFile(path), node=None, fields=DEFAULTS, folder=path.parent)
+    }
+    _load(path.absolute(), entries, (), [])
+    benchmarks = _expanded(entries)
+    known = {**entries, **benchmarks}
+    for override in overrides:
+        if override.name != "*" and override.name not in known:
+            raise UsageError(
+                f"{override.place}: unknown benchmark; {choices(override.name, benchmarks)}"
+            )
+        entry = known.get(override.name) or attrs.evolve(entries["_defaults"], fields={})
+        fields = {_known(key): value for key, value in override.fields.items()}
+        for key in fields:
+            if key not in _KEYS and (close := near(key, _KEYS, cutoff=_LIKE)):
+                raise UsageError(f"{override.place}: unknown key {key!r}; did you mean {close}?")
+        known[override.name] = attrs.evolve(entry, fields=_over(entry.fields, fields))
+    for name in benchmarks:
+        if not name.startswith("_") and name != "*":
+            yield name, known[name], _merged(name, known[name], known)
+
+
+def _load(
+    path: Path, entries: dict[str, Entry], above: tuple[Path, ...], loaded: list[Path]
+) -> None:
+    file = YamlFile(path)
+    items = file.items(file.document(), "the file")
+    for name in _LISTS:
+        if name in items:
+            key, value = items.pop(name)
+            for other in _texts(file, value):
+                included = (path.parent / other).resolve()
+                if included in (*above, path):
+                    file.fail(key, f"{other} includes itself")
+                if len(loaded) >= _MOST_FILES:
+                    file.fail(key, f"more than {_MOST_FILES} files are included")
+                loaded.append(included)
+                _load(included, entries, (*above, path), loaded)
+    for name, (key, value) in items.items():
+        if not isinstance(value, yaml.MappingNode):
+            file.fail(value, f"benchmark {name} must be a mapping")
+        fields: dict[str, Any] = {}
+        places: dict[str, tuple[YamlFile, yaml.Node]] = {}
+        for given, (given_key, given_value) in file.items(value, f"benchmark {name}").items():
+            known = _known(given)
+            if known not in _KEYS and (close := near(known, _KEYS, cutoff=_LIKE)):
+                file.fail(given_key, f"unknown key {given!r}; did you mean {close}?")
+            if known in fields:
+                file.fail(given_key, f"duplicate key {known!r} in benchmark {name}")
+            fields[known], places[known] = file.plain(given_value), (file, given_key)
+        entry = Entry(file=file, node=key, fields=fields, folder=path.parent, places=places)
+        if "definition" in fields:
+            # Relative to the file that says it, which another may include.
+            fields["definition"] = _definition(entry)
+        entries[name] = entry.above(entries.get(name))
+
+
+def _known(key: str) -> str:
+    found = key.replace("-", "_")
+    return found if found in _KEYS else key
+
+
+def _texts(file: YamlFile, node: yaml.Node) -> list[str]:
+    value = file.plain(node)
+    values = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str) for item in values):
+        file.fail(node, "expected a file name or a list of them")
+    return [str(item) for item in values]
+
+
+def _expanded(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Returns the entries with one for each combination of a `matrix` in the place of that."""
+    found: dict[str, Entry] = {}
+    for name, entry in entries.items():
+        matrix = entry.fields.get("matrix")
+        if matrix is None:
+            found[name] = entry
+            continue
+        if not isinstance(matrix, dict) or not all(isinstance(v, list) for v in matrix.values()):
+            entry.fail("matrix", "matrix must be a mapping of lists")
+        job = entry.fields.get("job")
+        if not isinstance(job, dict) or not isinstance(job.get("name"), str):
+            entry.fail("matrix", "a matrix needs a job with a name, e.g. bench-{batch-size}")
+        count = math.prod(map(len, matrix.values()))
+        if count > _MOST_COMBINATIONS:
+            entry.fail("matrix", f"{count} combinations; at most {_MOST_COMBINATIONS} are allowed")
+        for values in itertools.product(*matrix.values()):
+            texts = {key: str(value) for key, value in zip(matrix, values, strict=True)}
+            fields = {
+                **{k: v for k, v in entry.fields.items() if k not in ("matrix", "job")},
+                **_substituted(job, texts),
+            }
+            title = str(fields.pop("name"))
+            if title in found:
+                entry.fail("matrix", f"two combinations have the name {title!r}")
+            found[title] = attrs.evolve(entry, fields=fields)
+    return found
+
+
+def _substituted(value: Any, texts: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        for name, text in texts.items():
+            value = value.replace(f"{{{name}}}", text)
+        return value
+    if isinstance(value, dict):
+        return {_substituted(key, texts): _substituted(v, texts) for key, v in value.items()}
+    return [_substituted(item, texts) for item in value] if isinstance(value, list) else value
+
+
+def _merged(name: str, entry: Entry, entries: Mapping[str, Entry]) -> dict[str, Any]:
+    """Returns what an entry says over what it inherits."""
+    chain, names = [entry], [name]
+    while (parent := chain[-1].fields.get("inherits")) is not None:
+        if not isinstance(parent, str):
+            chain[-1].fail("inherits", "inherits must be the name of one benchmark")
+        if parent in names:
+            cycle = " -> ".join([*names[names.index(parent) :], parent])
+            chain[-1].fail("inherits", f"circular inheritance: {cycle}")
+        if parent not in entries:
+            chain[-1].fail("inherits", f"unknown benchmark {parent!r}; {choices(parent, entries)}")
+        names.append(parent)
+        chain.append(entries[parent])
+    merged: dict[str, Any] = {}
+    tags: set[str] = set()
+    for link in reversed(chain):
+        tags |= _tags(link)
+        fields = dict(link.fields)
+        if "definition" in fields:
+            fields["definition"] = _definition(link)
+        merged = _over(merged, fields)
+    if "*" in entries:
+        merged = _over(merged, entries["*"].fields)
+    merged["tags"] = sorted(tags)
+    merged.pop("inherits", None)
+    return merged
+
+
+def _tags(entry: Entry) -> set[str]:
+    tags = entry.fields.get("tags") or []
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        entry.fail("tags", "tags must be a list of strings")
+    return set(tags)
+
+
+def _definition(entry: Entry) -> str | dict[str, Any]:
+    given = entry.fields["definition"]
+    if isinstance(given, dict) and isinstance(given.get("git"), str):
+        return given
+    if not isinstance(given, str):
+        entry.fail("definition", "definition must be the path of a folder")
+    folder = (entry.folder / given).resolve()
+    # The guide says that it may be the benchfile's own path.
+    return str(folder.parent if folder.name == "benchfile.py" else folder)
+
+
+def _over(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in update.items():
+        old = merged.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            value = _over(old, value)  # noqa: PLW2901
+        merged[key] = value
+    return merged

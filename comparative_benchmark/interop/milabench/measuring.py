@@ -1,0 +1,402 @@
+"""A benchmark's replicates as a result of the suite's results file."""
+
+import json
+import math
+import signal
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+from msgspec import UNSET
+
+from comparative_benchmark.analysis.machine import variables
+from comparative_benchmark.analysis.stats.analysis import (
+    SampleError,
+    latency_interval,
+    unpaired_ratio,
+)
+from comparative_benchmark.analysis.stats.steadiness import FEWEST_SAMPLES, Steadiness, steadiness
+from comparative_benchmark.interop.milabench.config import Bench, definition
+from comparative_benchmark.interop.milabench.processes.kept import Ended
+from comparative_benchmark.interop.milabench.talk import PhaseOutcome
+from comparative_benchmark.results.outcome import contention_of
+from comparative_benchmark.results.record import (
+    Block,
+    IntervalRecord,
+    Levels,
+    Metrics,
+    OneAlone,
+    Process,
+    Program,
+    Result,
+    Status,
+    Throughput,
+    ThroughputProcess,
+)
+from comparative_benchmark.results.summary import outlier_counts, summarize
+
+# The test takes a tenth of a millisecond; of many rates not every beginning is tried.
+_MOST_TRIES = 64
+TOO_FEW = f"fewer than {FEWEST_SAMPLES} rates: no warm-up removed beyond what the script skips"
+
+
+@attrs.frozen(kw_only=True)
+class Steady:
+    """The rates of one process that count.
+
+    Attributes:
+      warmup: how many came before them.
+      steadiness: of them; None where there were too few for the test.
+    """
+
+    rates: tuple[float, ...]
+    warmup: int
+    steadiness: Steadiness | None
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether they are a speed; few are taken as the script gives them."""
+        return bool(self.rates) and (self.steadiness is None or self.steadiness.steady)
+
+    @property
+    def rate(self) -> float:
+        """Their median, which interruptions move least."""
+        return statistics.median(self.rates)
+
+
+def without_warmup(rates: Sequence[float]) -> Steady:
+    """Returns the rates after the warm-up: the longest end that the steadiness test accepts.
+
+    At least half of the rates stay, and at least as many as the test needs. Where no end is steady
+    all rates are returned, with the test's reason. Fewer rates than it needs are taken as they are:
+    their number is the script's own choice, as is what it skips.
+    """
+    times_ms = [1000 / rate for rate in rates]
+    most = min(len(rates) // 2, len(rates) - FEWEST_SAMPLES)
+    if most < 0:
+        return Steady(rates=tuple(rates), warmup=0, steadiness=None)
+    step = max(1, most // _MOST_TRIES)
+    first = steadiness(times_ms)
+    found, dropped = first, 0
+    while not found.steady and dropped + step <= most:
+        dropped += step
+        found = steadiness(times_ms[dropped:])
+    if not found.steady:
+        return Steady(rates=tuple(rates), warmup=0, steadiness=first)
+    return Steady(rates=tuple(rates[dropped:]), warmup=dropped, steadiness=found)
+
+
+def together(processes: Sequence[Sequence[float]]) -> list[float]:
+    """Returns the rates of processes that ran at once: the n-th of each, added up.
+
+    Processes that told more than others are cut at their beginning: all ended together.
+    """
+    shortest = min(map(len, processes), default=0)
+    if not shortest:
+        return []
+    return [math.fsum(row) for row in zip(*(p[-shortest:] for p in processes), strict=True)]
+
+
+_LARGEST_FACTOR = 256
+# Less is noise, and costs memory.
+_LEAST_GAIN = 1.02
+
+
+def is_automatic(bench: Bench) -> bool:
+    """Tells whether a benchmark says `auto_batch(...)` somewhere."""
+    return "auto_batch(" in json.dumps(bench.config, default=str)
+
+
+def best_factor(rate: Callable[[int], float | None]) -> int:
+    """Returns by what to multiply the batch size: powers of two are tried while they gain 2 %.
+
+    It fails where a rate falls at one size and rises again at a larger one.
+
+    Args:
+      rate: runs the benchmark with a factor; None where that fails, e.g. for lack of memory.
+    """
+    factor, best = 1, rate(1)
+    if best is None:
+        return 1
+    while 2 * factor <= _LARGEST_FACTOR:
+        found = rate(2 * factor)
+        if found is None or found < best * _LEAST_GAIN:
+            break
+        factor, best = 2 * factor, found
+    return factor
+
+
+_NO_NETWORK = "but `run` has no network; download in prepare.py"
+
+
+@attrs.frozen(kw_only=True)
+class Replicate:
+    """One time that a benchmark ran."""
+
+    outcome: PhaseOutcome
+    wall_s: float
+    alone: PhaseOutcome | None = None
+    foreign_cpu_share: float | None = None
+
+
+def to_result(
+    bench: Bench,
+    replicates: Sequence[Replicate],
+    *,
+    run_id: str,
+    device: str,
+    versions: Mapping[str, str],
+    config: Mapping[str, Any],
+) -> Result:
+    """Returns the result of a benchmark that ran once or more.
+
+    Args:
+      bench: which.
+      replicates: in order.
+      run_id: of the run.
+      device: as `-device` names it.
+      versions: of packages of its environment.
+      config: that its processes got.
+    """
+    processes: list[ThroughputProcess] = []
+    sums: list[list[float]] = []
+    warmups: list[list[float]] = []
+    for number, replicate in enumerate(replicates):
+        found = [_process(number, ended, replicate) for ended in replicate.outcome.ended]
+        processes += [process for process, _ in found]
+        sums.append(together([steady.rates for _, steady in found]))
+        early = [steady.warmup for _, steady in found]
+        warmups.append(list(found[0][0].rates[: early[0]]) if len(found) == 1 else [])
+    status, reason, traceback = _status(replicates, processes)
+    units = _units(replicates)
+    metrics: dict[str, Any] = {}
+    rate = interval = None
+    if status is Status.OK:
+        samples_ms = [[1000 / value for value in replicate] for replicate in sums]
+        rate = statistics.fmean(statistics.median(values) for values in sums)
+        interval = _rate_interval(samples_ms)
+        metrics = _measured(samples_ms, warmups, processes)
+    else:
+        metrics["error"] = f"{status.value} in run: {reason}"
+    log = replicates[-1].outcome.ended
+    return Result(
+        run_id=run_id,
+        definition=definition(bench, device, config, units),
+        status=status,
+        metrics=Levels(
+            framework_level=Metrics(
+                **metrics,
+                compile_time_ms=None,
+                input_data_transfer_ms=None,
+                output_data_transfer_ms=None,
+                autotuning_enabled=None,
+                device_memory_peak_mb=_largest(p.device_memory_peak_mb for p in processes),
+                host_memory_peak_mb=_largest(p.host_memory_peak_mb for p in processes),
+                phases={},
+                verification=None,
+                final_verification=None,
+                program=Program(),
+                artifact_digests={},
+                stop_reason="the script ended",
+                throughput=Throughput(
+                    units=units,
+                    rate=rate,
+                    rate_interval=interval,
+                    weight=bench.weight,
+                    processes=tuple(processes),
+                    alone=_one_alone(replicates, sums) if status is Status.OK else None,
+                ),
+            )
+        ),
+        wall_s=round(sum(replicate.wall_s for replicate in replicates), 3),
+        log_file=str(log[-1].log_file) if log else None,
+        versions=dict(versions),
+        phase="run" if status is not Status.OK else UNSET,
+        reason=reason if status is not Status.OK else UNSET,
+        traceback=traceback or UNSET,
+    )
+
+
+def _process(number: int, ended: Ended, replicate: Replicate) -> tuple[ThroughputProcess, Steady]:
+    observed = ended.observed
+    steady = without_warmup(observed.measured)
+    status, reason = _how_it_ended(ended, steady)
+    notes = [f"{what}: {count}" for what, count in sorted(observed.oddities.items())]
+    if steady.steadiness is None and steady.rates:
+        notes.append(TOO_FEW)
+    if network := _network(ended):
+        notes.append(network)
+    if not ended.isolated:
+        notes.append("the network could not be disabled; only proxy variables blocked it")
+    if ended.left:
+        notes.append(f"processes that it left running, now killed: {ended.left}")
+    found = ThroughputProcess(
+        replicate=number,
+        tag=ended.tag,
+        status=status,
+        reason=reason,
+        devices=ended.devices,
+        cpus=ended.cpus,
+        rates=tuple(observed.measured),
+        warmup=steady.warmup,
+        steadiness=steady.steadiness,
+        losses=(observed.losses[0], observed.losses[-1]) if observed.losses else (),
+        wall_s=ended.wall_s,
+        cpu_s=ended.cpu_s,
+        involuntary_switches=ended.involuntary_switches,
+        foreign_cpu_share=replicate.foreign_cpu_share,
+        host_memory_peak_mb=ended.peak_memory_bytes / 1e6 or None,
+        device_memory_peak_mb=observed.device_memory_mb,
+        device_use=observed.device_use,
+        notes=tuple(notes),
+    )
+    return found, steady
+
+
+def _network(ended: Ended) -> str:
+    """Returns what a script wanted of the network; empty if nothing."""
+    if ended.network_tries:
+        return f"it tried to reach the network {ended.network_tries} times, {_NO_NETWORK}"
+    if ended.code and variables.is_why(ended.last_words):
+        return f"it needed the network, {_NO_NETWORK}"
+    return ""
+
+
+def _how_it_ended(ended: Ended, steady: Steady) -> tuple[Status, str | None]:
+    observed = ended.observed
+    network = f"; {found}" if (found := _network(ended)) else ""
+    if ended.reason:
+        status = Status.TIMEOUT if ended.timed_out else Status.FAILED
+        return status, ended.reason + network
+    if ended.code != 0 and not ended.stopped:
+        words = f"; last output: {ended.last_words}" if ended.last_words else ""
+        if ended.code is not None and ended.code < 0:
+            how = f"killed by {signal.Signals(-ended.code).name}"
+            return Status.CRASHED, how + words + network
+        return Status.FAILED, f"exit code {ended.code}{words}{network}"
+    if observed.nan_loss is not None:
+        return Status.WRONG_OUTPUT, f"loss number {observed.nan_loss} was NaN or infinite"
+    if not steady.rates:
+        error = f": its voirfile failed: {ended.instrument_error}" if ended.instrument_error else ""
+        return Status.FAILED, f"it reported no rate{error}{network}"
+    if not steady.is_steady:
+        assert steady.steadiness is not None
+        reason = f"the rates never became steady: {steady.steadiness.reason}"
+        if (told := len(steady.rates)) < 2 * FEWEST_SAMPLES:
+            reason += (
+                f"; at most {told - FEWEST_SAMPLES} of {told} rates can be warm-up, so report "
+                f"{2 * FEWEST_SAMPLES} or more (with voir: --override "
+                f"NAME.voir.options.stop={2 * FEWEST_SAMPLES})"
+            )
+        return Status.UNSTEADY, reason
+    return Status.OK, None
+
+
+# What weighs most comes first.
+_GRAVITY = (
+    *(Status.UNSUPPORTED, Status.CRASHED, Status.TIMEOUT, Status.FAILED, Status.OUT_OF_MEMORY),
+    *(Status.WRONG_OUTPUT, Status.UNSTEADY),
+)
+
+
+def _status(
+    replicates: Sequence[Replicate], processes: Sequence[ThroughputProcess]
+) -> tuple[Status, str | None, str | None]:
+    for outcome in (replicate.outcome for replicate in replicates):
+        if outcome.status is not Status.OK:
+            return outcome.status, outcome.reason, outcome.traceback
+    worst = min(
+        (p for p in processes if p.status is not Status.OK),
+        key=lambda process: _GRAVITY.index(process.status),
+        default=None,
+    )
+    if worst is not None:
+        where = f"{worst.tag}: " if len(processes) > 1 else ""
+        return worst.status, f"{where}{worst.reason}", None
+    if not processes:
+        return Status.FAILED, "its benchfile ran no command", None
+    return Status.OK, None, None
+
+
+def _units(replicates: Sequence[Replicate]) -> str:
+    ended = [ended for replicate in replicates for ended in replicate.outcome.ended]
+    return ended[0].observed.measured_units if ended else "items/s"
+
+
+def _rate_interval(samples_ms: Sequence[Sequence[float]]) -> IntervalRecord | None:
+    if len(samples_ms) < 2:
+        return None
+    found = latency_interval(samples_ms)
+    return IntervalRecord(
+        low=1000 / found.high, high=1000 / found.low, level=found.level, processes=found.processes
+    )
+
+
+def _one_alone(replicates: Sequence[Replicate], sums: Sequence[Sequence[float]]) -> OneAlone | None:
+    """Returns what one process did alone; None if it did not, or did not as it should."""
+    if any(replicate.alone is None for replicate in replicates):
+        return None
+    alone, together_ms, processes = [], [], []
+    for number, (replicate, sum_of_all) in enumerate(zip(replicates, sums, strict=True)):
+        assert replicate.alone is not None
+        found = [_process(number, ended, replicate) for ended in replicate.alone.ended]
+        if len(found) != 1 or found[0][0].status is not Status.OK:
+            return None
+        [(process, steady)] = found
+        processes.append(process)
+        alone.append(list(steady.rates))
+        count = len(replicate.outcome.ended)
+        together_ms.append([1000 * count / rate for rate in sum_of_all])
+    alone_ms = [[1000 / rate for rate in rates] for rates in alone]
+    try:
+        share = unpaired_ratio(alone_ms, together_ms).interval()
+    except SampleError:
+        return None
+    return OneAlone(
+        rate=statistics.fmean(statistics.median(rates) for rates in alone),
+        share=share.estimate,
+        share_interval=IntervalRecord(
+            low=share.low, high=share.high, level=share.level, processes=share.processes
+        )
+        if share.processes > 1
+        else None,
+        processes=tuple(processes),
+    )
+
+
+def _measured(
+    samples_ms: Sequence[Sequence[float]],
+    warmups: Sequence[Sequence[float]],
+    processes: Sequence[ThroughputProcess],
+) -> dict[str, Any]:
+    blocks = [Block(latencies_ms=tuple(samples)) for samples in samples_ms]
+    samples = [value for replicate in samples_ms for value in replicate]
+    warmup_ms = [1000 / rate for replicate in warmups for rate in replicate]
+    wall_s = sum(process.wall_s for process in processes)
+    return {
+        **summarize(samples, "latency_ms"),
+        **summarize(warmup_ms, "warmup_latency_ms"),
+        "warmup_iterations": len(warmup_ms),
+        "benchmark_iterations": len(samples),
+        "latencies_ms": tuple(samples),
+        "warmup_latencies_ms": tuple(warmup_ms),
+        "dispatch_ms": (),
+        "device_latencies_ms": (),
+        "contention": contention_of(blocks),
+        "outliers": outlier_counts(samples_ms),
+        "cpu_wall_ratio": sum(p.cpu_s for p in processes) / wall_s if wall_s else None,
+        "processes": tuple(
+            Process(
+                blocks=(block,),
+                warmup_iterations=len(warmup),
+                stop_reason="the script ended",
+                steadiness=processes[0].steadiness if len(processes) == 1 else None,
+            )
+            for block, warmup in zip(blocks, warmups, strict=True)
+        ),
+    }
+
+
+def _largest(values: Any) -> float | None:
+    return max((value for value in values if value is not None), default=None)

@@ -1,0 +1,1 @@
+"""Processes of benchmarks: started, observed, and ended with their children."""

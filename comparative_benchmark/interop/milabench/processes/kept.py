@@ -1,0 +1,316 @@
+"""A command of foreign code, its keeper, and what comes from both.
+
+The keeper (see there) ends all that the command started when a pipe that the parent holds is
+closed. Three other pipes bring events, output and, at the end, how it came out.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+
+from comparative_benchmark.analysis.machine import other_processes, variables
+from comparative_benchmark.analysis.machine.gpu_clocks import SESSION_VARIABLE
+from comparative_benchmark.interop.milabench.processes import keeper
+from comparative_benchmark.interop.milabench.processes.observed import (
+    EventLines,
+    Observed,
+    SmuggledEvents,
+)
+from comparative_benchmark.results import codec
+from comparative_benchmark.results.codec import ResultsFileError
+from openxla.benchmark.files import write_atomically
+
+# Below it a command that writes is ended: a full disk would cost all others their results.
+_DISK_RESERVE_BYTES, _DISK_RESERVE = 256 * 2**20, 0.05
+
+
+@attrs.frozen(kw_only=True)
+class CommandLine:
+    """What to run.
+
+    Attributes:
+      argv, cwd, env: all variables of the command.
+      use_stdout: whether its events come in escapes of its output; they are looked for anyway.
+      tag: name of the process in logs and results.
+      cpus: on which it may run; empty for all.
+    """
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str]
+    tag: str
+    use_stdout: bool = False
+    cpus: tuple[int, ...] = ()
+    devices: tuple[str, ...] = ()
+
+
+@attrs.define(kw_only=True)
+class Ended:
+    """How a command came to its end.
+
+    Attributes:
+      code: exit code; negative for a signal; None where its keeper was killed.
+      reason: why we ended it; None if it ended by itself.
+      timed_out: whether we ended it because it took too long.
+      stopped: whether it had asked to be stopped, as an early stop does.
+      left: processes that it left behind, which were killed.
+      isolated: whether it had no network; `network_tries`: how often it wanted one.
+      instrument_error: which one voir had with its voirfile, and went on without rates.
+    """
+
+    tag: str
+    observed: Observed
+    log_file: Path
+    code: int | None = None
+    reason: str | None = None
+    timed_out: bool = False
+    stopped: bool = False
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    peak_memory_bytes: int = 0
+    involuntary_switches: int = 0
+    left: int = 0
+    isolated: bool = False
+    network_tries: int | None = None
+    last_words: str = ""
+    instrument_error: str = ""
+    devices: tuple[str, ...] = ()
+    cpus: tuple[int, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """What commands may use.
+
+    Attributes:
+      duration_s: after which they are ended.
+      network: whether they have one.
+      disk: folder whose disk must keep `disk_reserve_bytes` free.
+      protect: files that the commands cannot change, where the system allows that.
+    """
+
+    duration_s: float
+    network: bool
+    disk: Path
+    disk_reserve_bytes: int = 0
+    protect: tuple[str, ...] = ()
+
+
+def disk_reserve_bytes(disk: Path) -> int:
+    """Returns what must stay free: 256 MiB, of a small disk 5 %."""
+    return min(_DISK_RESERVE_BYTES, int(shutil.disk_usage(disk).total * _DISK_RESERVE))
+
+
+def restored(path: Path, before: bytes) -> bool:
+    """Restores a results file that lacks something which it held; returns whether that was so.
+
+    What other commands have added meanwhile stays.
+    """
+    due = codec.decode_document(before, str(path))
+    try:
+        content = path.read_bytes()
+        if content == before:
+            return False
+        now = codec.decode_document(content, str(path))
+    except (OSError, ResultsFileError):
+        pass
+    else:
+        if set(_texts(due.runs)) <= set(_texts(now.runs)) and set(_texts(due.benchmarks)) <= set(
+            _texts(now.benchmarks)
+        ):
+            return False
+    write_atomically(path, before)
+    return True
+
+
+def _texts(records: Iterable[object]) -> Iterable[bytes]:
+    return map(codec.encode, records)
+
+
+# More output is dropped; the log says so.
+LOG_LIMIT_BYTES = 16 * 2**20
+# A line, rules, and a traceback up to the exception, which is not indented.
+_VOIRS_ERROR = re.compile(
+    rb"voir: An error occurred[^\n]*\n=+\nTraceback[^\n]*\n(?:[ \t][^\n]*\n|\n)*([^\s][^\n]*)"
+)
+
+
+class KeptCommand:
+    """It runs from its making on; as a context, it is ended where that ends."""
+
+    def __init__(
+        self,
+        command: CommandLine,
+        *,
+        mark: str,
+        limits: Limits,
+        log_dir: Path,
+        echo: bool,
+        pass_fds: Sequence[int],
+    ) -> None:
+        self.ended = Ended(
+            tag=command.tag,
+            observed=Observed(),
+            log_file=log_dir / f"{command.tag}.log",
+            devices=command.devices,
+            cpus=command.cpus,
+        )
+        self.over = False
+        self._echo = echo
+        self._lines, self._smuggled = EventLines(), SmuggledEvents()
+        self._status = b""
+        self._logged = 0
+        self._tail = b""
+        self._log = self.ended.log_file.open("wb")
+        life_read, self._life = os.pipe()
+        report, report_write = os.pipe()
+        data, data_write = os.pipe()
+        out, out_write = os.pipe()
+        err, err_write = os.pipe()
+        self.pipes: dict[int, Callable[[bytes], None]] = {
+            data: self._take_data,
+            out: self._take_output,
+            err: self._take_text,
+            report: self._take_status,
+        }
+        env = {**command.env, SESSION_VARIABLE: mark, "DATA_FD": str(data_write)}
+        if not limits.network:
+            env |= variables.VARIABLES
+        spec = {
+            "argv": command.argv,
+            "cwd": command.cwd,
+            "env": env,
+            "cpus": command.cpus,
+            "network": limits.network,
+            "protect": limits.protect,
+            "life": life_read,
+            "report": report_write,
+        }
+        theirs = (life_read, report_write, data_write, out_write, err_write)
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-S", keeper.__file__, json.dumps(spec)],
+                stdin=subprocess.DEVNULL,
+                stdout=out_write,
+                stderr=err_write,
+                pass_fds=(life_read, report_write, data_write, *pass_fds),
+                env={SESSION_VARIABLE: mark, "PATH": os.defpath},
+                start_new_session=True,  # Ctrl-C reaches the parent alone, which then ends it
+            )
+        finally:
+            for number in theirs:
+                os.close(number)
+        self._life_open = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # The end of this pipe is the end of everything that the keeper started.
+        self._let_go()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=10)
+        self.process.kill()
+        self.process.wait()
+        for number in self.pipes:
+            os.close(number)
+        self._log.close()
+
+    def end(self, reason: str | None, *, timed_out: bool = False) -> None:
+        """Asks the keeper to end the command, gently at first."""
+        if not self.ended.reason:
+            self.ended.reason, self.ended.timed_out = reason, timed_out
+        if self._life_open:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._life, b"t")
+
+    def _let_go(self) -> None:
+        if self._life_open:
+            self._life_open = False
+            os.close(self._life)
+
+    def look_at_memory(self) -> None:
+        """Notes the memory of the command and all its children."""
+        now = sum(map(other_processes.resident_bytes, _children(self.process.pid)))
+        self.ended.peak_memory_bytes = max(self.ended.peak_memory_bytes, now)
+
+    def finish(self) -> None:
+        """Notes how it ended, when all that it said has been read."""
+        self.over = True
+        self._lines.close()
+        self._write(self._smuggled.close())
+        ended = self.ended
+        if garbage := self._lines.garbage + self._smuggled.garbage:
+            ended.observed.oddities["invalid events"] += garbage
+        ended.last_words = _last_words(self._tail)
+        if not self._status:
+            ended.reason = ended.reason or "its supervisor process was killed"
+            return
+        told: dict[str, Any] = json.loads(self._status)
+        ended.code = told["code"]
+        ended.wall_s, ended.cpu_s = told["wall_s"], told["cpu_s"]
+        ended.involuntary_switches = told["switches"]
+        ended.peak_memory_bytes = max(ended.peak_memory_bytes, told["max_rss_bytes"])
+        ended.left, ended.isolated = told["left"], told["isolated"]
+        ended.network_tries = told["network_tries"]
+        self._log.flush()
+        if not ended.observed.rates:
+            ended.instrument_error = _instrument_error(ended.log_file)
+
+    def _take_data(self, piece: bytes) -> None:
+        for event in self._lines.feed(piece):
+            self.ended.observed.take(event)
+
+    def _take_output(self, piece: bytes) -> None:
+        text, events = self._smuggled.feed(piece)
+        for event in events:
+            self.ended.observed.take(event)
+        self._write(text)
+
+    def _take_text(self, piece: bytes) -> None:
+        self._write(piece)
+
+    def _take_status(self, piece: bytes) -> None:
+        self._status += piece
+
+    def _write(self, text: bytes) -> None:
+        if not text:
+            return
+        self._tail = (self._tail + text)[-4000:]
+        if self._logged < LOG_LIMIT_BYTES:
+            self._logged += len(text)
+            self._log.write(text)
+            if self._logged >= LOG_LIMIT_BYTES:
+                self._log.write(b"\n[more than 16 MiB: the rest is left out]\n")
+        if self._echo:
+            sys.stdout.write(text.decode(errors="replace"))
+            sys.stdout.flush()
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    except OSError:
+        return []
+    return list(map(int, text.split()))
+
+
+def _instrument_error(log: Path) -> str:
+    """Returns the exception of a voirfile, which voir shows, and then runs the script as it is."""
+    found = _VOIRS_ERROR.search(log.read_bytes())
+    return found[1].decode(errors="replace").strip()[:300] if found else ""
+
+
+def _last_words(tail: bytes) -> str:
+    lines = [line.strip() for line in tail.decode(errors="replace").splitlines() if line.strip()]
+    # A traceback ends with the exception.
+    return lines[-1][:300] if lines else ""

@@ -1,0 +1,281 @@
+"""A process decides what a benchmark runs, and it is run for it.
+
+A benchfile is executed by `host.py`, which asks over a pipe for commands and gets their exit codes.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.backends import host_settings
+from comparative_benchmark.interop.milabench import venvs
+from comparative_benchmark.interop.milabench.config import Plan
+from comparative_benchmark.interop.milabench.placement import (
+    Placement,
+    as_json,
+    gpus,
+    host_command,
+    host_environment,
+)
+from comparative_benchmark.interop.milabench.processes import execution
+from comparative_benchmark.interop.milabench.processes.execution import Listener
+from comparative_benchmark.interop.milabench.processes.kept import (
+    CommandLine,
+    Ended,
+    Limits,
+    disk_reserve_bytes,
+)
+from comparative_benchmark.results.record import Status
+from openxla.benchmark.temporary import temporary_folder
+
+INSTALL, PREPARE, RUN, PIN = "install", "prepare", "run", "pin"
+
+
+@attrs.define(kw_only=True)
+class PhaseOutcome:
+    """How a phase came out.
+
+    Attributes:
+      ended: the commands that it ran, in order.
+      status, reason: `ok` and None, or what went wrong.
+    """
+
+    status: Status = Status.OK
+    reason: str | None = None
+    traceback: str | None = None
+    ended: list[Ended] = attrs.field(factory=list)
+
+    def fail(self, status: Status, reason: str, traceback: str | None = None) -> None:
+        """Notes the first thing that went wrong."""
+        if self.status is Status.OK:
+            self.status, self.reason, self.traceback = status, reason, traceback
+
+
+@attrs.frozen(kw_only=True)
+class Wishes:
+    """What a command line asks for, besides which benchmarks.
+
+    Attributes:
+      variant: `--variant`; None for what the configuration says.
+      arguments: of `pin`.
+      say: shows a line to the user.
+      listen: hears of events.
+      echo: whether the output of commands is shown.
+      disk_reserve_bytes: what must stay free on the disk; None for the usual.
+      protect: files that scripts cannot change.
+      alone: whether one process of the plan runs, on the CPUs that it has beside the others.
+    """
+
+    variant: str | None = None
+    arguments: Mapping[str, Any] = attrs.field(factory=dict)
+    say: Callable[[str], None] = print
+    listen: Listener = lambda _, __: None
+    echo: bool = False
+    disk_reserve_bytes: int | None = None
+    protect: tuple[str, ...] = ()
+    alone: bool = False
+
+
+# A benchfile only decides; what takes time are its commands, which have limits of their own.
+LONGEST_S = 24 * 3600.0
+
+
+class Talk:
+    """The talk with the process of a benchfile, about one phase."""
+
+    def __init__(
+        self, phase: str, placement: Placement, wishes: Wishes, outcome: PhaseOutcome
+    ) -> None:
+        self._phase, self._placement = phase, placement
+        self._wishes, self._outcome = wishes, outcome
+        self._rest = b""
+        self._done = False
+        self._answers = -1
+
+    def hold(self) -> None:
+        """Does what the benchfile asks for, until it is done; the outcome says how that went."""
+        bench = self._placement.bench
+        questions, questions_write = os.pipe()
+        answers_read, self._answers = os.pipe()
+        with temporary_folder("bench") as temporary:
+            file = Path(temporary) / "asked.json"
+            file.write_text(as_json(self._asked()), encoding="utf-8")
+            host = CommandLine(
+                argv=tuple(host_command(questions_write, answers_read, file)),
+                # As the guide says: from the benchmark's folder, in the current environment.
+                cwd=str(bench.folder),
+                env=host_environment(),
+                tag=f"{bench.name}.{self._phase}.benchfile",
+            )
+            try:
+                [ended] = execution.run(
+                    [host],
+                    # It writes nothing much: its commands are watched.
+                    limits=Limits(duration_s=LONGEST_S, network=True, disk=self._placement.base),
+                    log_dir=self._placement.log_dir,
+                    pass_fds=(questions_write, answers_read),
+                    also={questions: self._take},
+                )
+            finally:
+                os.close(questions)
+                os.close(self._answers)
+        if not self._done:
+            words = f": {ended.last_words}" if ended.last_words else ""
+            self._outcome.fail(
+                Status.FAILED, f"benchfile.py ended with exit code {ended.code}{words}"
+            )
+
+    def _asked(self) -> dict[str, Any]:
+        plan, alone = self._placement.bench.plan, self._wishes.alone
+        return {
+            "phase": self._phase,
+            "config": self._placement.config(self._wishes.variant),
+            "gpus": [attrs.asdict(gpu) for gpu in gpus()][: 1 if alone and plan.per_gpu else None],
+            "per_gpu": plan.per_gpu,
+            "jobs": 1 if alone else plan.jobs,
+            "arguments": dict(self._wishes.arguments),
+        }
+
+    def _limits(self, duration_s: float, *, network: bool) -> Limits:
+        disk, reserve = self._placement.base, self._wishes.disk_reserve_bytes
+        return Limits(
+            duration_s=duration_s,
+            network=network,
+            disk=disk,
+            disk_reserve_bytes=disk_reserve_bytes(disk) if reserve is None else reserve,
+            protect=self._wishes.protect,
+        )
+
+    def _take(self, piece: bytes) -> None:
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            try:
+                told = json.loads(line)
+                self._answer(told)
+            except (ValueError, KeyError, TypeError) as error:
+                self._outcome.fail(Status.FAILED, f"benchfile.py sent a bad message: {error!r}")
+
+    def _answer(self, told: Mapping[str, Any]) -> None:
+        kind = told["type"]
+        if kind == "message":
+            self._wishes.say(f"{self._placement.bench.name}: {told['text']}")
+        elif kind == "execute":
+            codes = self._execute([_Wanted(**item) for item in told["commands"]])
+            os.write(self._answers, json.dumps({"codes": codes}).encode() + b"\n")
+        elif kind in ("failed", "unsupported"):
+            self._done = True
+            status = Status.FAILED if kind == "failed" else Status.UNSUPPORTED
+            text = told["text"]
+            if told.get("ran_by_suite"):
+                text = self._with_last_words(text)
+            self._outcome.fail(status, text, told.get("traceback"))
+        elif kind == "done":
+            self._done = True
+
+    def _with_last_words(self, text: str) -> str:
+        last = self._outcome.ended[-1] if self._outcome.ended else None
+        why = last and (last.reason or last.last_words)
+        return f"{text}: {why}" if why else text
+
+    def _execute(self, wanted: "Sequence[_Wanted]") -> list[int]:
+        running = self._phase == RUN
+        wanted = _with_tags_of_their_own(wanted)
+        at_once = max(len(wanted), planned(self._placement.bench.plan) if self._wishes.alone else 0)
+        sets = (_cpu_sets(at_once) if running else [()] * at_once)[: len(wanted)]
+        duration_s = self._placement.bench.max_duration_s if running else LONGEST_S
+        try:
+            commands = [self._command(item, own) for item, own in zip(wanted, sets, strict=True)]
+        except venvs.VenvError as error:
+            self._outcome.fail(Status.FAILED, str(error))
+            return [1] * len(wanted)
+        ended = execution.run(
+            commands,
+            limits=self._limits(duration_s, network=not running),
+            log_dir=self._placement.log_dir,
+            listen=self._wishes.listen,
+            echo=self._wishes.echo,
+        )
+        # What only helps is of no interest, unless it fails.
+        self._outcome.ended += [
+            how for item, how in zip(wanted, ended, strict=True) if item.measured or _code(how)
+        ]
+        return [_code(item) for item in ended]
+
+    def _command(self, wanted: "_Wanted", cpu_set: tuple[int, ...]) -> CommandLine:
+        placement = self._placement
+        first, *rest = wanted.argv
+        env = placement.environment(wanted.env, scripts=self._phase in (PREPARE, RUN))
+        argv = list(wanted.argv)
+        if first == "pip" and rest[:1] == ["install"]:
+            argv = venvs.install_command(placement.dirs["venv"], rest[1:])
+            env = venvs.installer_environment()
+        elif first == "pip-compile":
+            argv = venvs.compile_command(placement.base, rest)
+            env = venvs.installer_environment()
+        elif found := shutil.which(first, path=env["PATH"]):
+            argv[0] = found
+        elif first.endswith(".py") and Path(first).is_file():
+            # Its mode got lost, as in archives.
+            argv = [str(placement.dirs["venv"] / "bin" / "python"), *argv]
+        if cpu_set:
+            env.setdefault("OMP_NUM_THREADS", str(len(cpu_set)))
+        return CommandLine(
+            argv=tuple(argv),
+            cwd=wanted.cwd,
+            env=env,
+            use_stdout=wanted.use_stdout,
+            tag=f"{wanted.tag}.{self._phase}" if self._phase != RUN else wanted.tag,
+            cpus=cpu_set,
+            devices=tuple(map(str, wanted.devices)),
+        )
+
+
+def planned(plan: Plan) -> int:
+    """Returns how many processes of a benchmark run at once on this machine."""
+    return max(1, len(gpus())) if plan.per_gpu else plan.jobs
+
+
+@attrs.frozen(kw_only=True)
+class _Wanted:
+    """A command that a benchfile wants to be run."""
+
+    argv: list[str]
+    cwd: str
+    env: dict[str, str]
+    use_stdout: bool
+    measured: bool
+    tag: str
+    devices: list[Any]
+
+
+def _with_tags_of_their_own(wanted: Sequence[_Wanted]) -> list[_Wanted]:
+    """Returns commands whose logs have different names."""
+    tags = [item.tag for item in wanted]
+    return [
+        item if tags.count(item.tag) == 1 else attrs.evolve(item, tag=f"{item.tag}.{number}")
+        for number, item in enumerate(wanted)
+    ]
+
+
+def _code(ended: Ended) -> int:
+    if ended.reason:
+        return 1
+    # One that stopped because it had asked to be stopped did as it should.
+    return 0 if ended.stopped else ended.code if ended.code is not None else 1
+
+
+def _cpu_sets(count: int) -> list[tuple[int, ...]]:
+    """Returns CPUs of their own for each process; none where there are fewer CPUs than processes.
+
+    A lone process has all that we have.
+    """
+    usable = host_settings.usable_cpus()
+    if count <= 1 or count > len(usable):
+        return [()] * count
+    share = len(usable) // count
+    return [tuple(usable[i * share : (i + 1) * share]) for i in range(count)]

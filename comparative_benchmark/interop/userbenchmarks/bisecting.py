@@ -1,0 +1,232 @@
+"""`cbs userbenchmark bisect`: the search of `cbs bisect`, with metrics as the oracle.
+
+Each candidate's environment runs the userbenchmark several times, in turns with the good one's.
+A metric of three runs a side has an interval, and that decides; a status that took the place of a
+number is bad at once.
+"""
+
+import argparse
+import json
+import re
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import requires
+from pathlib import Path
+
+import attrs
+from packaging.requirements import Requirement
+
+from comparative_benchmark.analysis.stats.analysis import SampleError, unpaired_ratio, verdict
+from comparative_benchmark.engine.environments import Environment
+from comparative_benchmark.interop.userbenchmarks.discovery import Userbenchmark, UserbenchmarkError
+from comparative_benchmark.interop.userbenchmarks.processes import (
+    MetricsError,
+    read_metrics,
+    run_benchmark,
+)
+from comparative_benchmark.interop.userbenchmarks.signals import more_is_better
+from comparative_benchmark.studies.bisection import story
+from comparative_benchmark.studies.bisection.bisection import as_json
+from comparative_benchmark.studies.bisection.environments import EnvironmentPool, Recipe
+from comparative_benchmark.studies.bisection.from_options import Subject, bisect, bisected, check
+from comparative_benchmark.studies.bisection.judging import by_ratio
+from comparative_benchmark.studies.bisection.oracle import (
+    Candidate,
+    CaseAnswer,
+    Finding,
+    Focus,
+    UnjudgeableError,
+)
+from comparative_benchmark.studies.bisection.recipes import Recipes
+from comparative_benchmark.studies.bisection.search import Answer
+from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageError
+
+Value = float | str
+_DISTRIBUTION = "common-benchmark-suite"
+# Relative change of a metric that is not worth looking for.
+_NOISE = 0.03
+
+
+def run(options: argparse.Namespace, benchmark: Userbenchmark) -> int:
+    """Bisects, says what came of it and returns the exit code: 0 if a first bad one was found.
+
+    Raises:
+      UsageError: something that the user typed cannot be, or an end cannot be judged.
+    """
+    check(options)
+    if options.runs < 3:
+        raise UsageError("--runs must be at least 3: fewer runs give no confidence interval")
+    outcome = bisect(options, _subject(options, benchmark), say=_say)
+    if options.json:
+        print(json.dumps(as_json(outcome), indent=2))
+    else:
+        told = story.tell(outcome, "worse", what=bisected(options), effort="--attempts, --runs")
+        print(f"{benchmark.name}: {told}")
+    return EXIT_OK if outcome.found else EXIT_MISSING
+
+
+def _subject(options: argparse.Namespace, benchmark: Userbenchmark) -> Subject:
+    try:
+        pattern = re.compile(options.metric)
+    except re.error as error:
+        raise UsageError(
+            f"--metric {options.metric!r} is not a regular expression: {error}"
+        ) from error
+
+    def oracle(pool: EnvironmentPool, recipes: Recipes, folder: Path) -> UserbenchmarkOracle:
+        return UserbenchmarkOracle(
+            benchmark=benchmark,
+            arguments=tuple(options.arguments),
+            pattern=pattern,
+            pool=pool,
+            recipe=recipes,
+            folder=folder / "runs",
+            runs=options.runs,
+            threshold=options.threshold or _NOISE,
+            timeout_s=options.timeout,
+        )
+
+    question = {
+        "userbenchmark": str(benchmark.folder),
+        "arguments": list(options.arguments),
+        "runs": options.runs,
+    }
+    return Subject(
+        lock=_requirements(options),
+        question=question,
+        noise=_NOISE,
+        oracle=oracle,
+        name=benchmark.name,
+    )
+
+
+def _requirements(options: argparse.Namespace) -> str:
+    """Returns what environments hold: what was asked for, and what the suite itself imports.
+
+    Raises:
+      UsageError: the file cannot be read.
+    """
+    own = [Requirement(line) for line in requires(_DISTRIBUTION) or []]
+    own = [item for item in own if item.marker is None or item.marker.evaluate({"extra": ""})]
+    lines = [str(item) for item in own]
+    if options.requirements is not None:
+        try:
+            lines.append(options.requirements.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(
+                f"--requirements {options.requirements} cannot be read: {error}"
+            ) from error
+    return "\n".join(lines)
+
+
+@attrs.frozen(kw_only=True)
+class UserbenchmarkOracle:
+    """Judges candidates by a userbenchmark; see `bisection.oracle.Oracle`.
+
+    Attributes:
+      benchmark: which.
+      arguments: of its `run`.
+      pattern: of the metrics to look at.
+      pool, recipe: where environments come from, and what they are made of.
+      folder: where metrics and logs go.
+      runs: of each side; twice as many at each further attempt.
+      threshold: relative change below which a candidate is good, until the ends tell one.
+      timeout_s: of one run.
+    """
+
+    benchmark: Userbenchmark
+    arguments: Sequence[str]
+    pattern: re.Pattern[str]
+    pool: EnvironmentPool
+    recipe: Callable[[Candidate], Recipe]
+    folder: Path
+    runs: int = 3
+    threshold: float = _NOISE
+    timeout_s: float | None = None
+
+    def compare(
+        self, good: Candidate, candidate: Candidate, focus: Focus, *, attempt: int
+    ) -> Finding:
+        """Returns what each metric of the candidate is against that of the good one.
+
+        Raises:
+          UnjudgeableError: one of the two does not run.
+        """
+        environments = [
+            self.pool.get(self.recipe(side), beside=(other.environment_name,))
+            for side, other in ((good, candidate), (candidate, good))
+        ]
+        folder = self.folder / f"{good.environment_name}-{candidate.environment_name}-{attempt}"
+        sides: tuple[list[Mapping[str, Value]], ...] = ([], [])
+        for turn in range(self.runs * 2**attempt):
+            # In turns, and each first as often as the other: what drifts, drifts for both.
+            for side in (0, 1) if turn % 2 == 0 else (1, 0):
+                sides[side].append(self._run(environments[side], folder, turn))
+        names = [
+            name
+            for name in sides[0][0]
+            if self.pattern.search(name) and (focus.cases is None or name in focus.cases)
+        ]
+        limit = self.threshold if focus.threshold is None else focus.threshold
+        return Finding(
+            cases=tuple(_judge(name, sides[0], sides[1], limit) for name in names),
+            results=str(folder),
+        )
+
+    def _run(self, environment: Environment, folder: Path, turn: int) -> Mapping[str, Value]:
+        output = folder / f"{environment.name}-{turn}"
+        output.mkdir(parents=True, exist_ok=True)
+        try:
+            with (output / "log.txt").open("w", encoding="utf-8") as log:
+                left = run_benchmark(
+                    self.benchmark,
+                    self.arguments,
+                    output,
+                    python=environment.python,
+                    variables=environment.variables,
+                    timeout_s=self.timeout_s,
+                    log=log,
+                )
+            metrics: Mapping[str, Value] = read_metrics(left.files[-1])["metrics"]
+        except (UserbenchmarkError, MetricsError) as error:
+            raise UnjudgeableError(f"{environment.name}: {error} (see {output}/log.txt)") from error
+        return metrics
+
+
+def _judge(
+    name: str,
+    good: Sequence[Mapping[str, Value]],
+    candidate: Sequence[Mapping[str, Value]],
+    threshold: float,
+) -> CaseAnswer:
+    old, new = ([metrics.get(name, "missing") for metrics in side] for side in (good, candidate))
+    if texts := [value for value in old if isinstance(value, str)]:
+        return CaseAnswer(case=name, answer=Answer.SKIPPED, reason=f"good side: {texts[0]}")
+    if texts := [value for value in new if isinstance(value, str)]:
+        return CaseAnswer(case=name, answer=Answer.BAD, reason=texts[0])
+    sides = [[[float(value)] for value in values] for values in (new, old)]
+    if more_is_better(name):
+        sides.reverse()
+    try:
+        interval = unpaired_ratio(sides[0], sides[1]).interval()
+    except SampleError as error:
+        return _without_spread(name, old, new, str(error))
+    return by_ratio(name, interval, *verdict(interval, threshold=threshold), threshold)
+
+
+def _without_spread(
+    name: str, old: Sequence[Value], new: Sequence[Value], reason: str
+) -> CaseAnswer:
+    """Returns the answer of values that are no positive times, such as counts down to 0."""
+    before, after = (statistics.median(map(float, side)) for side in (old, new))
+    is_worse = (after < before) if more_is_better(name) else (after > before)
+    return CaseAnswer(
+        case=name,
+        answer=Answer.BAD if is_worse else Answer.GOOD,
+        reason=f"{before:g} -> {after:g} ({reason})",
+    )
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr)

@@ -1,0 +1,120 @@
+"""The process that imports a userbenchmark; nothing of it is ever imported by `cbs` itself.
+
+The folder that holds `userbenchmark/` is first on the import path, as with `run_benchmark.py` of
+TorchBench. If it lacks `torchbenchmark` or `userbenchmark.utils`, this suite provides them.
+
+It is started as `python -P -m comparative_benchmark.interop.userbenchmarks.child`, with
+`run NAME DIRECTORY ARGS...` or `detect NAME DIRECTORY QUESTION.json ANSWER.json`.
+"""
+
+import dataclasses
+import importlib
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from comparative_benchmark.interop.userbenchmarks import authoring
+
+# Exit codes that a benchmark's own ones are unlikely to be.
+NO_RUN, NO_DETECTOR = 64, 65
+PACKAGE = "userbenchmark"
+DETECTOR = "regression_detector"
+_BASE_PACKAGE = "torchbenchmark"
+_HOST = Path(__file__).parents[2] / "sources" / "torchbench" / "host"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Does what the parent asks; returns the exit code."""
+    action, name, directory, *rest = arguments
+    folder = Path(directory)
+    sys.path.insert(0, str(folder.parent))
+    _make_package(folder)
+    _provide_base_package(folder.parent)
+    _provide_utils(folder.parent)
+    if action == "detect":
+        return _detect(name, Path(rest[0]), Path(rest[1]))
+    return _run(name, rest)
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    # A parser of the userbenchmark's arguments prints the first item as the program's name.
+    sys.argv[:] = ["run_benchmark.py", name, *arguments]
+    run = _run_function(name)
+    if run is None:
+        return NO_RUN
+    code = run(arguments)
+    # Whatever else it returns is none of ours.
+    return code if type(code) is int else 0
+
+
+def _run_function(name: str) -> Callable[[list[str]], Any] | None:
+    """Returns `run` of `__init__.py`, or else of `run.py`, as TorchBench has it."""
+    module = importlib.import_module(f"{PACKAGE}.{name}")
+    found = getattr(module, "run", None)
+    if isinstance(found, ModuleType):
+        found = getattr(found, "run", None)
+    if found is None and importlib.util.find_spec(f"{PACKAGE}.{name}.run"):
+        found = getattr(importlib.import_module(f"{PACKAGE}.{name}.run"), "run", None)
+    return found if callable(found) else None
+
+
+def _detect(name: str, question: Path, answer: Path) -> int:
+    if importlib.util.find_spec(f"{PACKAGE}.{name}.{DETECTOR}") is None:
+        return NO_DETECTOR
+    module = importlib.import_module(f"{PACKAGE}.{name}.{DETECTOR}")
+    run = getattr(module, "run", None)
+    if not callable(run):
+        return NO_DETECTOR
+    asked = json.loads(question.read_text(encoding="utf-8"))
+    found = run(asked["control"], asked["treatment"])
+    if dataclasses.is_dataclass(found) and not isinstance(found, type):
+        found = dataclasses.asdict(found)
+    answer.write_text(json.dumps(found, default=str), encoding="utf-8")
+    return 0
+
+
+def _make_package(directory: Path) -> None:
+    """Makes `userbenchmark` a package of that folder, whatever its name is."""
+    init = directory / "__init__.py"
+    if init.is_file():
+        spec = importlib.util.spec_from_file_location(
+            PACKAGE, init, submodule_search_locations=[str(directory)]
+        )
+        assert spec is not None
+        assert spec.loader is not None
+        package = importlib.util.module_from_spec(spec)
+        sys.modules[PACKAGE] = package
+        spec.loader.exec_module(package)
+        return
+    package = ModuleType(PACKAGE)
+    package.__path__ = [str(directory)]
+    sys.modules[PACKAGE] = package
+
+
+def _provide_base_package(root: Path) -> None:
+    """Makes `torchbenchmark` importable where neither the checkout nor an installation has it."""
+    spec = importlib.util.find_spec(_BASE_PACKAGE)
+    if spec is None or spec.origin is None:  # a folder without __init__.py is not the package
+        os.environ.setdefault("CBS_TORCHBENCH_REPO", str(root))
+        sys.path.append(str(_HOST))
+
+
+def _provide_utils(root: Path) -> None:
+    """Makes `userbenchmark.utils` importable where the folder has none."""
+    name = f"{PACKAGE}.utils"
+    if importlib.util.find_spec(name) is not None:
+        return
+    utils = ModuleType(name, "Functions that userbenchmarks of TorchBench import.")
+    public = {key: value for key, value in vars(authoring).items() if not key.startswith("_")}
+    vars(utils).update(public, REPO_PATH=root)
+    sys.modules[name] = utils
+    vars(sys.modules[PACKAGE])["utils"] = utils
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

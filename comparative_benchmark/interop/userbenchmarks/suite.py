@@ -1,0 +1,117 @@
+"""What the userbenchmarks of this suite share: run cases, and leave their metrics."""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from comparative_benchmark.backends.api import backends
+from comparative_benchmark.interop.userbenchmarks.authoring import (
+    get_default_debug_output_dir,
+    get_default_output_json_path,
+    pytorch_versions,
+    write_output,
+)
+from comparative_benchmark.reporting.formats.torchbench import document_of
+from comparative_benchmark.reporting.history import results_files
+from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_MISSING
+from openxla.benchmark import devices
+
+# Small enough for any machine, and in every framework.
+DEFAULT_CASES = "models/BERT_TINY_FP32_.+_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
+
+
+def run(name: str, arguments: Sequence[str], *fixed: str) -> int:
+    """Runs `cbs run` with the arguments, and writes the metrics of what it measured.
+
+    Args:
+      name: of the userbenchmark.
+      arguments: of the user, as `cbs run` takes them; without `-o`, and with defaults for
+        `-name`, `--backend` and `-device`.
+      fixed: arguments of the userbenchmark itself.
+
+    Returns:
+      What `cbs run` returns: 2 if an output was wrong, 3 if something could not be measured. The
+      metrics are written all the same, with a status in the place of what is missing.
+    """
+    chosen, rest = _options(name).parse_known_args(list(arguments))
+    folders = [f"--torchbench={path}" for path in chosen.torchbench or ()]
+    # `cbs run` knows how folders are usually run, and takes all that there are.
+    backend = chosen.backend or ("" if folders else ",".join(_installed()))
+    if not (backend or folders):
+        print("no backend is installed (see cbs backends)", file=sys.stderr)
+        return EXIT_FAILED
+    cases = chosen.name or (None if folders else DEFAULT_CASES)
+    selected = [
+        *folders,
+        *(("-name", cases) if cases else ()),
+        *(("--backend", backend) if backend else ()),
+        *("-device", chosen.device),
+    ]
+    return _measured(name, ["run", *selected, *fixed, *rest], os.environ)
+
+
+def run_scripts(name: str, arguments: Sequence[str]) -> int:
+    """Runs `cbs bench run` with the arguments, and writes the metrics of what the scripts told.
+
+    Scripts with `--use-current-env` run in the environment of this process, so that a bisection of
+    one of its packages is about them.
+    """
+    environment = {**os.environ, "VIRTUAL_ENV": sys.prefix}
+    environment.pop("CONDA_PREFIX", None)
+    # One that failed has its status among the metrics.
+    return _measured(name, ["bench", "run", *arguments], environment, some_fail=True)
+
+
+def _measured(
+    name: str, command: Sequence[str], environment: Mapping[str, str], *, some_fail: bool = False
+) -> int:
+    metrics = Path(get_default_output_json_path(name))
+    # A file of its own: what an older one holds is not of this run.
+    results = get_default_debug_output_dir(str(metrics)) / "results.json"
+    code = subprocess.run(
+        [sys.executable, "-P", "-m", "comparative_benchmark", *command, "-o", str(results)],
+        check=False,
+        env=environment,
+    ).returncode
+    if some_fail and code == EXIT_FAILED:
+        code = EXIT_MISSING
+    if code in (EXIT_FAILED, EXIT_INTERRUPTED) or code < 0 or not results.exists():
+        return EXIT_FAILED
+    found = results_files.read(results)
+    for sentence in found.refused:
+        print(f"skipped: {sentence}", file=sys.stderr)
+    document = document_of(found.results, name)
+    version, git_version = pytorch_versions()
+    # `cbs run` in another environment may have run another PyTorch.
+    if document["environ"]["pytorch_version"] == version:
+        document["environ"]["pytorch_git_version"] = git_version
+    write_output(metrics, document)
+    return code
+
+
+def _options(name: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"cbs userbenchmark run {name}",
+        allow_abbrev=False,
+        epilog="all other arguments are passed to `cbs run`",
+    )
+    parser.add_argument("-name", help=f"cases (default: {DEFAULT_CASES}) or folders to run")
+    parser.add_argument(
+        "--torchbench", action="append", help="TorchBench model folders to run instead of cases"
+    )
+    parser.add_argument("--backend", help="backends to run (default: all installed)")
+    parser.add_argument(
+        "-device", default=devices.HOST_CPU.name, help="device to run on (default: %(default)s)"
+    )
+    return parser
+
+
+def _installed() -> list[str]:
+    return [
+        backend.name
+        for backend in backends().values()
+        if any(not backend.missing_modules(framework) for framework in backend.modules)
+    ]

@@ -1,0 +1,1 @@
+"""Commands that look after a machine, its artifacts, and the suite itself."""

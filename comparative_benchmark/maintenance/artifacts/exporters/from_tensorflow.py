@@ -1,0 +1,92 @@
+"""SavedModel and TFLite of JAX and TensorFlow models.
+
+The conversions are those of the backend `tflite`. Readers are TensorFlow's own loader and
+LiteRT.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from comparative_benchmark.backends.api import Array, UnsupportedError, untimed
+from comparative_benchmark.maintenance.artifacts.exporters.job import Job
+from comparative_benchmark.tflite.export import export, specs_of
+from openxla.benchmark.artifacts import archives
+
+_SAVED_MODEL = "tf-model.tgz"
+_STABLEHLO = "stablehlo"
+# Random numbers, so that two savings of one model are told apart: here they are to be the same.
+_FINGERPRINT = "fingerprint.pb"
+
+
+def export_saved_model(job: Job) -> None:
+    """Writes a SavedModel, with the weights as its variables, as an archive."""
+    from openxla.benchmark.models.tflite import conversion
+
+    directory = job.scratch / "saved-model"
+    conversion.save(job.model(), specs_of(job.arrays()), directory)
+    (directory / _FINGERPRINT).unlink(missing_ok=True)
+    archives.pack_directory(job.directory / _SAVED_MODEL, directory, level=archives.FASTEST)
+
+
+def run_saved_model(job: Job) -> list[Array]:
+    """Loads it with TensorFlow and calls its signature."""
+    import tensorflow as tf
+
+    directory = job.scratch / "loaded-model"
+    archives.unpack(job.find(_SAVED_MODEL), directory)
+    signature = tf.saved_model.load(str(directory)).signatures["serving_default"]
+    values = {f"input_{index:02d}": tf.constant(v) for index, v in enumerate(job.arrays())}
+    outputs = signature(**values)
+    return [outputs[name].numpy() for name in sorted(outputs)]
+
+
+def export_tflite(job: Job) -> None:
+    """Converts a model, or takes the file that a case is.
+
+    Raises:
+      UnsupportedError: TFLite cannot hold the model in that way.
+    """
+    compiler, target = job.options["compiler"], job.directory / job.options["file"]
+    if compiler == _STABLEHLO:
+        target.write_bytes(_converted_through_stablehlo(job))
+    else:
+        shutil.copyfile(_converted(job, compiler), target)
+
+
+def run_tflite(job: Job) -> list[Array]:
+    """Runs the file in LiteRT's interpreter.
+
+    Raises:
+      UnsupportedError: LiteRT has no kernel for an operation of it.
+    """
+    from openxla.benchmark.models.tflite.program import Program
+
+    try:
+        program = Program(job.find(job.options["file"]), threads=job.threads)
+        program.set_inputs(job.arrays())
+        program.invoke()
+    except (RuntimeError, ValueError) as error:
+        first = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+        raise UnsupportedError(f"LiteRT rejects the file: {first}") from error
+    return program.outputs()
+
+
+def _converted(job: Job, compiler: str) -> Path:
+    """Returns the TFLite file that another process has made of the model."""
+    # Of its own: the process keeps its files there.
+    directory = Path(tempfile.mkdtemp(prefix="tflite-", dir=job.scratch))
+    return Path(export(job.definition, job.arrays(), compiler, directory, untimed)["path"])
+
+
+def _converted_through_stablehlo(job: Job) -> bytes:
+    from openxla.benchmark.models.tflite import conversion
+
+    directory = job.scratch / "stablehlo-model"
+    directory.mkdir()
+    try:
+        return conversion.convert(
+            job.model(), specs_of(job.arrays()), "fp32", directory, keeps_stablehlo=True
+        )
+    except conversion.NotConvertibleError as error:
+        raise UnsupportedError(str(error)) from error

@@ -1,0 +1,57 @@
+"""ONNX of PyTorch models; the reader is ONNX Runtime."""
+
+from pathlib import Path
+
+from comparative_benchmark.backends.api import Array, UnsupportedError, untimed
+from comparative_benchmark.backends.frameworks import generation_export, onnx_export
+from comparative_benchmark.maintenance.artifacts.exporters.job import Job
+
+_FILE = "model.onnx"
+
+
+def export_onnx(job: Job) -> None:
+    """Writes the graph, and its weights beside it.
+
+    Raises:
+      UnsupportedError: the model cannot be exported, or is more than one graph.
+    """
+    model = job.model()
+    if generation_export.is_generator(model):
+        raise UnsupportedError(
+            "a generative model consists of two graphs and a loop on the host; export the model "
+            "that scores its input instead"
+        )
+    [path], _ = onnx_export.write(model, job.arrays(), job.directory, untimed)
+    _strip(path)
+
+
+def run_onnx(job: Job) -> list[Array]:
+    """Runs the graph in a session, unoptimised.
+
+    Raises:
+      UnsupportedError: ONNX Runtime lacks a kernel.
+    """
+    from comparative_benchmark.backends.resident_programs import SingleProgram
+    from comparative_benchmark.onnxruntime import session
+
+    chosen = session.options("disabled", job.threads)
+    opened = session.open_session(job.find(_FILE), "cpu", chosen)
+    bound = SingleProgram(session.SessionProgram(opened, "cpu"), job.arrays())
+    bound.run()
+    return bound.fetch()
+
+
+def _strip(path: Path) -> None:
+    """Drops what the exporter notes down of the sources: paths and lines of this machine."""
+    import onnx
+
+    model = onnx.load(path, load_external_data=False)
+    parts = [model.graph, *model.functions]
+    for part in parts:
+        nodes = list(part.node)
+        values = [*part.value_info, *getattr(part, "input", ()), *getattr(part, "output", ())]
+        for item in (part, *nodes, *(v for v in values if not isinstance(v, str))):
+            item.ClearField("metadata_props")
+            item.ClearField("doc_string")
+    model.ClearField("metadata_props")
+    path.write_bytes(model.SerializeToString(deterministic=True))

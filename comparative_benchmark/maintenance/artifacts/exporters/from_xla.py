@@ -1,0 +1,87 @@
+"""StableHLO and HLO of JAX and TensorFlow models, with the weights beside them.
+
+The export is that of the backend `xla_hlo`; here its result becomes files for other people: without
+paths of this machine, and the weights in one archive. The reader is XLA's client in jaxlib, without
+a framework.
+"""
+
+import json
+
+from comparative_benchmark.backends import published_programs
+from comparative_benchmark.backends.api import Array, untimed
+from comparative_benchmark.maintenance.artifacts.exporters.job import Job
+from comparative_benchmark.xla_hlo.export import export
+from comparative_benchmark.xla_hlo.exported_program import FORMS, ExportedProgram
+from openxla.benchmark.artifacts import archives, arrays
+
+WEIGHTS, ARGUMENTS = "weights_npy.tgz", "xla_arguments.json"
+
+
+def export_weights(job: Job) -> None:
+    """Packs the weights in the order of the parameters, and says which parameter takes what."""
+    program = _exported(job, "stablehlo")
+    paths = arrays.numbered(program.directory / "weights", published_programs.STEM)
+    members = {path.name: path for path in paths}
+    archives.pack(job.directory / WEIGHTS, members, level=archives.FASTEST)
+    document = json.dumps({"inputs": list(program.inputs)}, sort_keys=True) + "\n"
+    (job.directory / ARGUMENTS).write_text(document, encoding="utf-8")
+
+
+def export_stablehlo_mlir(job: Job) -> None:
+    """Writes StableHLO as text."""
+    from comparative_benchmark.maintenance.artifacts.exporters import stablehlo_module
+
+    with stablehlo_module.without_locations(_exported(job, "stablehlo").path.read_bytes()) as found:
+        text = found.operation.get_asm()
+    (job.directory / job.options["file"]).write_text(text, encoding="utf-8")
+
+
+def export_stablehlo_bytecode(job: Job) -> None:
+    """Writes StableHLO as a portable artifact: bytecode that later versions read, too."""
+    from comparative_benchmark.maintenance.artifacts.exporters import stablehlo_module
+
+    with stablehlo_module.without_locations(_exported(job, "stablehlo").path.read_bytes()) as found:
+        content = stablehlo_module.portable(found)
+    (job.directory / job.options["file"]).write_bytes(content)
+
+
+def export_xla_hlo_dump(job: Job) -> None:
+    """Writes HLO before any optimisation, as text that can be parsed: with all constants."""
+    from comparative_benchmark.xla_hlo.private_jaxlib import hlo
+
+    module = hlo.hlo_module_from_text(_exported(job, "hlo-text").path.read_text(encoding="utf-8"))
+    options = hlo.HloPrintOptions()
+    options.print_large_constants = True
+    options.print_metadata = False  # names of this machine's files
+    (job.directory / job.options["file"]).write_text(module.to_string(options), encoding="utf-8")
+
+
+def run_program(job: Job) -> list[Array]:
+    """Compiles and runs a program with the published weights; returns its outputs.
+
+    The weights alone are read back with the program that was exported with them.
+    """
+    from comparative_benchmark.xla_hlo.backend import stablehlo_of
+    from comparative_benchmark.xla_hlo.pjrt import client
+
+    form = job.options["form"]
+    if file := job.options.get("file"):
+        content = job.find(file).read_bytes()
+    else:
+        content = (job.scratch / "xla" / FORMS[form]).read_bytes()
+    unpacked = job.scratch / "weights"
+    places = published_programs.unpack([job.find(WEIGHTS), job.find(ARGUMENTS)], unpacked)
+    weights = iter(arrays.load_all(unpacked, published_programs.STEM))
+    xla, inputs = client("cpu"), job.arrays()
+    arguments = [xla.put(next(weights) if index is None else inputs[index]) for index in places]
+    module = stablehlo_of(content, form)
+    is_text = isinstance(module, bytes) and job.options.get("file", "").endswith(".mlir")
+    executable = xla.compile(module.decode() if is_text else module)  # type: ignore[union-attr]
+    return [xla.fetch(output) for output in executable.run(arguments)]
+
+
+def _exported(job: Job, form: str) -> ExportedProgram:
+    directory = job.scratch / "xla"
+    directory.mkdir(exist_ok=True)
+    program, _ = export(job.definition, job.arrays(), form, directory, untimed)
+    return program

@@ -1,0 +1,241 @@
+"""Models by name, and what their exports are judged by."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from comparative_benchmark.analysis.verification import error_limits
+from comparative_benchmark.analysis.verification.generation_verification import (
+    verify_forced_run,
+    verify_free_run,
+)
+from comparative_benchmark.analysis.verification.verification import (
+    Verification,
+    failed,
+    open_array,
+    verify,
+)
+from comparative_benchmark.backends.api import BackendInfo, judges_of
+from comparative_benchmark.engine.preparation import Preparation
+from comparative_benchmark.engine.session import SessionEnded
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.trial import Competitor, Trial
+from comparative_benchmark.maintenance.artifacts.exporters import kinds
+from comparative_benchmark.maintenance.artifacts.exporters.kinds import Kind
+from comparative_benchmark.maintenance.artifacts.exporters.outcomes import Subject
+from comparative_benchmark.results.record import Status
+from openxla.benchmark import synonyms, testdata
+from openxla.benchmark.artifacts.manifest import Manifest
+from openxla.benchmark.artifacts.workload_store import Due
+from openxla.benchmark.comparative_suite import exports
+from openxla.benchmark.comparative_suite.expressions import Expression
+from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, Model, ModelFrameworkType
+from openxla.benchmark.files import write_atomically
+from openxla.benchmark.models.generation import TOKENS
+from openxla.benchmark.workloads import generated_tokens, workload_of
+
+
+def entry(model: Model, manifest: Manifest) -> dict[str, Any]:
+    """Returns what a manifest proves of a model.
+
+    A failure that says nothing of the model, as a package that is not installed, is one all the
+    same: what is not proved is not recorded as exported.
+    """
+    module_path, data_type, generates = exports.key_of(model.model_impl, model.model_parameters)
+    made = {file.artifact_type for file in manifest.files}
+    reasons = {failure.artifact_type: failure.reason for failure in manifest.failures}
+    forms = [kind.name for kind in kinds.KINDS if kind.model_type is not None]
+    forms += [name for name in sorted(reasons) if name not in forms]
+    return {
+        "module_path": module_path,
+        "data_type": data_type,
+        "generates": generates,
+        "types": [name for name in forms if name in made],
+        "failures": {
+            name: reasons[name] for name in forms if name in reasons and kinds.is_form(name)
+        },
+    }
+
+
+def update(path: Path, new: Mapping[str, Mapping[str, Any]]) -> None:
+    """Adds entries to a file; types that were not tried this time keep what is known of them.
+
+    The same entries give the same bytes.
+    """
+    models = dict(exports.recorded(path))
+    for name, found in new.items():
+        models[name] = _merged(models.get(name, {}), found)
+    document = {"version": exports.PROVED_VERSION, "models": dict(sorted(models.items()))}
+    write_atomically(path, (json.dumps(document, indent=2, sort_keys=True) + "\n").encode())
+    exports.recorded.cache_clear()
+
+
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    tried = {*new["types"], *new["failures"]}
+    kept = [name for name in old.get("types", ()) if name not in tried]
+    failures = {name: why for name, why in old.get("failures", {}).items() if name not in tried}
+    return {
+        **new,
+        "types": sorted([*new["types"], *kept]),
+        "failures": {**failures, **new["failures"]},
+    }
+
+
+# Computes what a run is judged by that takes the tokens in a file.
+Along = Callable[[Path], Due]
+
+
+def judge(kind: Kind, subject: Subject, outputs: Sequence[Path], along: Along) -> Verification:
+    """Returns the verdict on the outputs of a consumer, by what its kind is judged by.
+
+    A file runs on its own inputs alone and cannot be fed with the truth's tokens. So where it
+    leaves these at a near-tie, truth and reference are fed with its tokens, and judge every step.
+    """
+    artifacts = subject.artifacts
+    if kind.judged_by == "itself":
+        return Verification(passed=True)
+    if kind.judged_by in ("inputs", "truth"):
+        due = artifacts.inputs if kind.judged_by == "inputs" else artifacts.truth
+        return _judge_identity(outputs, due)
+    parameters = error_limits.parameters_for(
+        kind.precision, subject.workload.data_type, subject.case.verify_parameters
+    )
+    due_outputs = (artifacts.truth, artifacts.reference, parameters)
+    if generated_tokens(subject.case) is None:
+        return verify(outputs, *due_outputs)
+    data_type = subject.workload.data_type
+    verdict = verify_free_run(outputs, *due_outputs, data_type=data_type)
+    if not verdict.passed or not verdict.divergences:
+        return verdict
+    own = along(outputs[TOKENS])
+    whole = verify_forced_run(outputs, own.truth, own.reference, parameters, data_type=data_type)
+    if not whole.passed:
+        return attrs.evolve(whole, reason=f"judged on its own tokens: {whole.reason}")
+    return attrs.evolve(whole, divergences=verdict.divergences)
+
+
+def _judge_identity(found: Sequence[Path], due: Sequence[Path]) -> Verification:
+    if len(found) != len(due):
+        return failed(f"{len(found)} arrays, expected {len(due)}")
+    for index, (one, other) in enumerate(zip(map(open_array, found), map(open_array, due))):
+        same = one.dtype == other.dtype and one.shape == other.shape
+        if not same or np.ascontiguousarray(one).tobytes() != np.ascontiguousarray(other).tobytes():
+            return failed(f"array {index} differs")
+    return Verification(passed=True)
+
+
+_FRAMEWORKS = (
+    ModelFrameworkType.PYTORCH,
+    ModelFrameworkType.JAX,
+    ModelFrameworkType.TF_V2,
+    ModelFrameworkType.TFLITE,
+)
+
+
+def framework(name: str) -> ModelFrameworkType:
+    """Returns the framework that a name stands for, e.g. `pt` or `pytorch`.
+
+    Raises:
+      DefinitionError: there is none.
+    """
+    try:
+        return ModelFrameworkType(synonyms.framework(name))
+    except ValueError:
+        known = ", ".join(item.value for item in _FRAMEWORKS)
+        raise DefinitionError(f"unknown framework {name!r}; choices are {known}") from None
+
+
+def cases(
+    every: Sequence[BenchmarkCase], *, name: str | None, of: ModelFrameworkType | None
+) -> list[BenchmarkCase]:
+    """Returns the default case of each model that is meant, in their order.
+
+    Args:
+      every: where to look.
+      name: regular expression for the whole name of a model, or of its case; None for all.
+      of: framework of the models; None for all.
+
+    Raises:
+      re.error: the expression is malformed.
+    """
+    pattern = Expression(name) if name is not None else None
+    default = testdata.INPUT_DATA_MODEL_DEFAULT.name
+    return [
+        case
+        for case in every
+        if case.input_data.name == default
+        and of in (None, case.model.model_impl.framework_type)
+        and (
+            pattern is None
+            or any(
+                pattern.fullmatch(text)
+                for text in (case.model.name, f"models/{case.model.name}", case.name)
+            )
+        )
+    ]
+
+
+def subjects(
+    found: Sequence[BenchmarkCase],
+    settings: RunSettings,
+    announce: Callable[[str], None],
+    *,
+    reference: BackendInfo | None = None,
+) -> tuple[list[Subject], dict[str, SessionEnded]]:
+    """Makes or finds inputs, truth and reference of each model.
+
+    Args:
+      found: cases.
+      settings: of the processes that do so.
+      announce: is told what is being made.
+      reference: the backend whose framework computes them; the usual one where none is given.
+
+    Returns:
+      The models whose exports can be judged, and why others cannot, by the name of the model.
+    """
+    trials, failures = [], {}
+    for case in found:
+        backend = reference or _reference_of(case)
+        if backend is None:
+            reason = (
+                "no backend computes the truth of "
+                f"{case.model.model_impl.framework_type.value} models"
+            )
+            failures[case.model.name] = SessionEnded(Status.FAILED, "artifacts", reason)
+            continue
+        competitor = Competitor(backend=backend, compiler=backend.compilers[0])
+        trials.append(
+            Trial(
+                case=case,
+                workload=workload_of(case),
+                competitor=competitor,
+                device=settings.device,
+            )
+        )
+    preparation = Preparation(settings, announce)
+    preparation.run(trials)
+    ready = []
+    for trial in trials:
+        artifacts = preparation.artifacts.get(trial.workload.digest)
+        if artifacts is None:
+            failures[trial.case.model.name] = preparation.failures[trial.case.name]
+        else:
+            ready.append(
+                Subject(
+                    case=trial.case,
+                    workload=trial.workload,
+                    artifacts=artifacts,
+                    reference=trial.competitor.backend,
+                )
+            )
+    return ready, failures
+
+
+def _reference_of(case: BenchmarkCase) -> BackendInfo | None:
+    """Returns the backend that computes truths of the framework, best one that is installed."""
+    kind = case.model.model_impl.framework_type
+    return min(judges_of(kind), key=lambda info: bool(info.missing_modules(kind)), default=None)

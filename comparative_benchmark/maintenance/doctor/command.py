@@ -1,0 +1,222 @@
+"""`cbs doctor`: what this machine would do to a measurement, what to type, how to check it."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+import attrs
+from rich.table import Table
+from rich.text import Text
+
+from comparative_benchmark.analysis.machine.host import default_threads, usable_cpus
+from comparative_benchmark.analysis.roofline import ceilings as roofs
+from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.maintenance.doctor.checks import Finding, System, examine
+from comparative_benchmark.results.codec import ResultsFileError, read_document
+from comparative_benchmark.results.comparing import noise_floor as noise
+from comparative_benchmark.terminal.screen import Screen
+from openxla.benchmark.root import root_dir
+
+EXIT_OK, EXIT_FAILED, EXIT_UNFIT, EXIT_MISSING = 0, 1, 2, 3
+
+_STYLES = {"ok": "green", "warning": "yellow", "problem": "red", "unknown": "dim"}
+_UNFIT = ("warning", "problem")
+_NOTHING_UNCHANGED = (
+    "--noise-floor: no unchanged program was measured twice. Measure a competitor whose compiled "
+    "program has a digest (not eager) in two runs, on one machine with the same packages"
+)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints findings, and ceilings and noise floor when asked for.
+
+    Returns:
+      0, or 1 when the ceilings could not be measured or results not be read, 3 when these hold no
+      unchanged program; with `strict` 2 on a warning or problem.
+    """
+    errors = Screen(stderr=True, highlight=False, soft_wrap=True)
+    threads = default_threads().number if options.threads is None else options.threads
+    if not 1 <= threads <= usable_cpus():
+        print(
+            f"cbs: --threads {threads} is not from 1 to {usable_cpus()} (usable CPUs)",
+            file=sys.stderr,
+        )
+        return EXIT_FAILED
+    if roofs.accelerator_of(options.device) is None:
+        known = ", ".join(roofs.DEVICES)
+        print(
+            f"cbs: no ceilings exist for -device {options.device!r}; choices: {known}",
+            file=sys.stderr,
+        )
+        return EXIT_FAILED
+    findings = examine(System(artifact_root=root_dir()))
+    if not options.json:
+        _print_findings(findings)
+    on_cpu = roofs.accelerator_of(options.device) == "cpu"
+    measured = roofs.load_ceilings(threads) if on_cpu else None
+    if options.ceilings:
+        measured = _measure(options, threads, errors)
+        if measured is None:
+            return EXIT_FAILED
+    floor = None
+    if options.noise_floor:
+        try:
+            floor = noise.noise_floor(map(read_document, options.noise_floor))
+            if floor.pooled is None:
+                print(f"cbs: {_NOTHING_UNCHANGED}", file=sys.stderr)
+                return EXIT_MISSING
+            path = noise.save_noise_floor(floor)
+        except (ResultsFileError, noise.NoiseFloorError, OSError) as error:
+            print(f"cbs: --noise-floor: {error}", file=sys.stderr)
+            return EXIT_FAILED
+        errors.print(Text(f"noise floor: {path}"))
+    if options.json:
+        print(json.dumps(as_json(findings, measured, floor), indent=2))
+    if options.ceilings and measured and not options.json:
+        _out().print(ceilings_table(measured))
+    if floor and not options.json:
+        _out().print(noise_table(floor))
+        if floor.pooled and (outlook := floor.pooled.outlook(SamplingRule())):
+            _out().print(Text(str(outlook)))
+    unfit = any(finding.status in _UNFIT for finding in findings)
+    return EXIT_UNFIT if options.strict and unfit else EXIT_OK
+
+
+def _measure(options: argparse.Namespace, threads: int, errors: Screen) -> roofs.Ceilings | None:
+    """Returns the ceilings, measured now and kept; None where that failed, which it says."""
+    try:
+        measured = roofs.measure_ceilings(
+            threads,
+            say=lambda line: errors.print(Text(line)),
+            device=options.device,
+            budget_s=options.budget,
+        )
+        path = roofs.save_ceilings(measured)
+    except roofs.CeilingsError as error:
+        print("\n    ".join([f"cbs: {error.summary}", *error.reasons]), file=sys.stderr)
+        return None
+    except OSError as error:
+        print(f"cbs: {error}", file=sys.stderr)
+        return None
+    errors.print(Text(f"ceilings: {path}"))
+    return measured
+
+
+def as_json(
+    findings: Sequence[Finding],
+    measured: roofs.Ceilings | None,
+    floor: noise.NoiseFloor | None = None,
+) -> dict[str, object]:
+    """Returns findings, ceilings and noise floor as JSON.
+
+    Ceilings are null when they were never measured; those of a GPU unless they are measured now.
+    """
+    return {
+        "findings": [attrs.asdict(finding) for finding in findings],
+        "ceilings": attrs.asdict(measured) if measured else None,
+        "noise_floor": attrs.asdict(floor) if floor else None,
+    }
+
+
+def findings_table(findings: Sequence[Finding]) -> Table:
+    """Returns a table with a row for each finding."""
+    table = Table()
+    table.add_column("check", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    table.add_column("value", overflow="fold")
+    for finding in findings:
+        status = Text(finding.status, style=_STYLES[finding.status])
+        table.add_row(finding.name, status, Text(finding.value))
+    return table
+
+
+def ceilings_table(measured: roofs.Ceilings) -> Table:
+    """Returns a table of the ceilings, the best of each data type marked."""
+    title = (
+        f"{measured.gpu or f'{measured.cpu_model}, {measured.threads} threads'}, {measured.date}"
+    )
+    if measured.contended:
+        title += " (other processes were busy: the true values are higher)"
+    table = Table(title=title, title_justify="left")
+    for heading in ("operation", "library", "size"):
+        table.add_column(heading)
+    table.add_column("best", justify="right")
+    if measured.gpu:
+        table.add_column("clock")
+    for gemm in measured.gemms:
+        mark = " *" if gemm is measured.best_gemm(gemm.data_type) else ""
+        table.add_row(
+            f"product {gemm.data_type}",
+            f"{gemm.library} {gemm.version}",
+            str(gemm.size),
+            f"{_product_rate(gemm.gflops)}{mark or '  '}",
+            *([_clock(gemm)] if measured.gpu else ()),
+        )
+    for copy in measured.copies:
+        table.add_row(
+            f"copy, {copy.threads} threads" if copy.threads else "copy",
+            f"{copy.library} {copy.version}",
+            f"{copy.buffer_bytes / 2**20:.0f} MiB",
+            f"{_digits(copy.gb_per_s)} GB/s  ",
+            *([_clock(copy)] if measured.gpu else ()),
+        )
+    return table
+
+
+def _product_rate(gflops: float) -> str:
+    many = 1e4
+    return f"{gflops:.3g} GFLOP/s" if gflops < many else f"{_digits(gflops / 1e3)} TFLOP/s"
+
+
+def _digits(value: float) -> str:
+    """Returns three significant digits, never in exponent form."""
+    return f"{float(f'{value:.3g}'):g}"
+
+
+def _clock(rate: roofs.Gemm | roofs.Copy) -> str:
+    """Returns the clock of a GPU and what held it back."""
+    clock = "unknown clock" if rate.sm_mhz is None else f"{rate.sm_mhz} MHz"
+    return f"{clock}, held back by {', '.join(rate.held_back_by)}" if rate.held_back_by else clock
+
+
+def noise_table(floor: noise.NoiseFloor) -> Table:
+    """Returns a table of how far runs of unchanged programs lie apart, in percent."""
+    table = Table(title=f"noise floor, {floor.machine}", title_justify="left")
+    table.add_column("competitor", no_wrap=True)
+    for heading in ("programs", "pairs of runs", "median %", "95 %", "max %"):
+        table.add_column(heading, justify="right")
+    rows = list(floor.competitors.items())
+    if floor.pooled and len(rows) > 1:
+        rows.append(("all", floor.pooled))
+    for name, item in rows:
+        few = item.pairs < noise.FEWEST_FOR_95
+        table.add_row(
+            name,
+            str(item.programs),
+            str(item.pairs),
+            f"{item.median_percent:.2g}",
+            "-" if few else f"{item.p95_percent:.2g}",
+            f"{item.largest_percent:.2g}",
+        )
+    return table
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
+    out = _out()
+    out.print(findings_table(findings))
+    for finding in findings:
+        if finding.status in _UNFIT:
+            out.print(Text(f"\n{finding.name}: {finding.value}", style=_STYLES[finding.status]))
+            out.print(Text(f"    effect: {finding.cost}"), soft_wrap=True)
+            if finding.fix:
+                out.print(Text(f"    fix:    {finding.fix}"), soft_wrap=True)
+    out.print("\ncommands that check each value:")
+    for finding in findings:
+        out.print(Text(f"    {finding.name + ':':<17} {finding.verify}"), soft_wrap=True)
+
+
+def _out() -> Screen:
+    """Returns the console on stdout; a pipe has no width, and gets long lines."""
+    console = Screen(highlight=False)
+    return console if console.is_terminal else Screen(highlight=False, width=160)

@@ -1,0 +1,145 @@
+"""`cbs ci-template`: a GitHub workflow that races a model on every pull request."""
+
+import argparse
+import json
+import os
+import re
+from pathlib import Path
+
+from comparative_benchmark.terminal.options import EXIT_OK, UsageError
+from openxla.benchmark import extras
+from openxla.benchmark.files import new_file
+from openxla.benchmark.text import printable
+from openxla.benchmark.user_models import BroughtError, place_of
+from openxla.benchmark.user_models.places import OwnModule
+
+_TEMPLATE = Path(__file__).parent / "templates" / "ci_workflow.yml.txt"
+_DEFINITIONS = "*_definitions.py"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes the workflow and says what to do next.
+
+    Raises:
+      UsageError: there is no such model in this checkout, or another file has the workflow's name.
+    """
+    here = Path.cwd()
+    root = next((at for at in (here, *here.parents) if (at / ".git").exists()), here)
+    model, is_suite = _model(options.model, root)
+    path = root / ".github" / "workflows" / f"benchmark-{_stem(model)}.yml"
+    suite = options.install or _requirement()
+    content = workflow(model, is_suite=is_suite, backends=options.backend, suite=suite)
+    _write(path, content)
+    print(printable(str(path)))
+    print("\nCommit it: each pull request then gets a table that compares it with its base.")
+    return EXIT_OK
+
+
+def workflow(model: str, *, is_suite: bool, backends: str, suite: str) -> str:
+    """Returns the workflow's text, in which no name can become code.
+
+    Args:
+      model: as `cbs run` takes it, from the top of the checkout; or a suite's folder.
+      is_suite: whether it is the latter.
+      backends: as `--backend` takes them.
+      suite: what pip is to install.
+
+    Raises:
+      UsageError: GitHub would evaluate one of these texts, or they cannot be in a line.
+    """
+    for text in (model, backends, suite):
+        # An expression is evaluated in any quotes.
+        if "${{" in text or not text.isprintable():
+            raise UsageError(
+                f"{text!r} cannot be used in a workflow: it contains '${{{{' or "
+                "an unprintable character"
+            )
+    # What JSON quotes, YAML reads as it is; a shell gets it as the value of a variable.
+    fields = {
+        "WHAT": "the cases of a folder" if is_suite else "a model",
+        "NAME": json.dumps(f"Benchmark of {model}"),
+        "MODEL": json.dumps(f"./{model}" if model.startswith("-") else model),
+        "BACKENDS": json.dumps(backends),
+        "SUITE": json.dumps(suite),
+        "ASKED": "--suite-dir " if is_suite else "",
+    }
+    text = _TEMPLATE.read_text(encoding="utf-8")
+    # In one pass: a name may look like a field.
+    return re.sub(r"@([A-Z]+)@", lambda found: fields[found[1]], text)
+
+
+def _requirement() -> str:
+    """Returns a requirement for this revision of the suite that a runner of GitHub can install.
+
+    Raises:
+      UsageError: this revision comes from this machine only.
+    """
+    found = extras.requirement("pt-inductor,onnxruntime")
+    if found is None or "@ git+" not in found:
+        raise UsageError(
+            "the suite is not on a package index yet, and this copy has no public Git origin; name "
+            f"a revision with --install '{extras.PACKAGE}[pt-inductor,onnxruntime] @ "
+            "git+https://HOST/OWNER/REPOSITORY@COMMIT'"
+        )
+    return found
+
+
+def _model(given: str | None, root: Path) -> tuple[str, bool]:
+    """Returns the model or the suite's folder from the top of the checkout, and which it is.
+
+    Raises:
+      UsageError: it is not there, or there is no telling which.
+    """
+    here = Path.cwd()
+    if given is None:
+        found = sorted({path.parent for path in here.glob(f"*/{_DEFINITIONS}")})
+        if len(found) != 1:
+            names = ", ".join(path.name for path in found) or "none"
+            raise UsageError(
+                "MODEL may be omitted only if `cbs run MODEL --save-as` wrote exactly one folder "
+                f"here; found: {names}"
+            )
+        return _inside(found[0], root), True
+    folder = here / given
+    if folder.is_dir() and any(folder.glob(_DEFINITIONS)):
+        return _inside(folder, root), True
+    if given.startswith("hub:"):
+        raise UsageError(f"{given} is not in {root}, so no pull request can change it")
+    try:
+        place = place_of(given, here)
+    except BroughtError as error:
+        raise UsageError(str(error)) from error
+    if isinstance(place, OwnModule) and place.module:
+        if place.root != root:
+            raise UsageError(
+                f"{given} cannot be imported from {root}; name the file as PATH.py:CALLABLE"
+            )
+        return given, False
+    if isinstance(place, OwnModule):
+        name = _inside(place.file, root)
+        return f"{name}:{place.callable}" if place.callable else name, False
+    return _inside(place if isinstance(place, Path) else place.path, root), False
+
+
+def _inside(path: Path, root: Path) -> str:
+    path = path.parent.resolve() / path.name
+    if not path.is_relative_to(root.resolve()):
+        raise UsageError(f"{path} is outside {root}: a workflow can use only files of the checkout")
+    return os.path.relpath(path, root.resolve())
+
+
+def _stem(model: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-") or "model"
+
+
+def _write(path: Path, content: str) -> None:
+    if path.exists() and path.read_text(encoding="utf-8", errors="replace") == content:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(path, overwrite=False) as temporary:
+            temporary.write_text(content, encoding="utf-8")
+    except FileExistsError as error:
+        raise UsageError(f"{path} already exists with other content; remove it") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,233 @@
+"""`cbs new-model`: writes a new architecture's own files, complete and correct.
+
+The suite finds them by where they are: nothing that exists is changed.
+"""
+
+import argparse
+import keyword
+import re
+import shutil
+import string
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+import attrs
+
+import openxla.benchmark
+from comparative_benchmark.maintenance.onboarding import new_folder
+from comparative_benchmark.terminal.options import EXIT_OK, UsageError
+from openxla.benchmark import synonyms
+from openxla.benchmark.text import printable
+
+_SUITE = Path("common_benchmark_suite/openxla/benchmark")
+_TEMPLATES = Path(__file__).parent / "templates"
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+# Longer names would break lines of the templates in other places than the formatter does.
+_LONGEST_NAME = 24
+
+
+@attrs.frozen(kw_only=True)
+class Framework:
+    """What a framework is called in the different places of the suite.
+
+    Attributes:
+      package: its folder of models.
+      module: what must be installed to run its models.
+      competitor: what is quick to start and runs its models.
+      requirements: a model whose requirements those of the new one are.
+    """
+
+    package: str
+    module: str
+    competitor: str
+    requirements: str
+
+
+FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
+    {
+        framework.package: framework
+        for framework in (
+            Framework(
+                package="pt",
+                module="torch",
+                competitor="pt_inductor:eager",
+                requirements="example",
+            ),
+            Framework(
+                package="jax",
+                module="jax",
+                competitor="jax_xla:xla",
+                requirements="bert",
+            ),
+            Framework(
+                package="tf",
+                module="tensorflow",
+                competitor="tf_xla:graph",
+                requirements="bert",
+            ),
+        )
+    }
+)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes the files and says what to do next.
+
+    Raises:
+      UsageError: the name cannot be used, or files are there; nothing has been written.
+    """
+    if options.torchbench:
+        return _write_folder(options.name, (options.into or Path.cwd()).absolute())
+    root = _checkout(options.into)
+    frameworks = parse_frameworks(options.framework)
+    files = new_files(options.name, frameworks, root)
+    write_files(root, files)
+    for path in files:
+        print(printable(str(root / path)))
+    upper = options.name.upper()
+    print(f"\nList its cases: cbs list -name 'models/{upper}_.+'")
+    print(f"Replace the example with your model, then run: cbs check-model {options.name}")
+    if Path(str(openxla.benchmark.__file__)).parents[3] != root:
+        print(
+            f"This `cbs` is not installed from {root}: run `pip install -e .` there first.",
+            file=sys.stderr,
+        )
+    return EXIT_OK
+
+
+def _write_folder(name: str, root: Path) -> int:
+    """Writes a model folder of TorchBench and says what to do next."""
+    _check_name(name)
+    if (root / name).exists():
+        raise UsageError(f"{root / name} already exists; nothing was written")
+    files = new_folder.new_files(name)
+    write_files(root, files)
+    for path in files:
+        print(printable(str(root / path)))
+    print(f"\nRun it: cbs run --torchbench {root / name} -o results.json")
+    print(f"Put your model in net.py, then run: cbs check-model --torchbench {root / name}")
+    return EXIT_OK
+
+
+def parse_frameworks(text: str) -> list[Framework]:
+    """Returns the frameworks that `pt,jax` names.
+
+    Raises:
+      UsageError: one is unknown, or none is named.
+    """
+    typed = (name.strip() for name in text.split(",") if name.strip())
+    names = list(dict.fromkeys(map(synonyms.framework_folder, typed)))
+    unknown = [name for name in names if name not in FRAMEWORKS]
+    if unknown or not names:
+        what = f"unknown framework {', '.join(unknown)}" if unknown else "no framework given"
+        raise UsageError(f"--framework: {what}; choices are {', '.join(FRAMEWORKS)}")
+    return [FRAMEWORKS[name] for name in names]
+
+
+def new_files(name: str, frameworks: Sequence[Framework], root: Path) -> dict[Path, str]:
+    """Returns the content of each new file, by its path in the checkout.
+
+    Raises:
+      UsageError: the name cannot be used, or files are there.
+    """
+    _check_name(name)
+    title = name.replace("_", " ").capitalize()
+    fields = {
+        "name": name,
+        "upper": name.upper(),
+        "title": title,
+        "class_name": "".join(part.capitalize() for part in name.split("_")),
+        "model": name.replace("_", "-"),
+        "tag": name.replace("_", "-"),
+    }
+    spelt = ", ".join(f'"{item.package.upper()}"' for item in frameworks)
+    competitors = [f'    "{item.module}": "{item.competitor}",\n' for item in frameworks]
+    files = {
+        _SUITE / "models" / "architectures" / f"{name}.py": _filled("architecture.py", fields),
+        _SUITE / "comparative_suite" / f"{name}_definitions.py": _filled(
+            "definitions.py", fields, frameworks=f"[{spelt}]"
+        ),
+        Path("tests/frameworks") / f"test_agreement_{name}.py": _filled(
+            "test.py", fields, competitors="".join(competitors)
+        ),
+    }
+    for item in frameworks:
+        models = _SUITE / "models" / item.package
+        folder = models / name
+        like = root / models / item.requirements / "requirements.txt"
+        if not like.is_file():
+            raise UsageError(f"{root} has no models for {item.package}: {like} is missing")
+        files[folder / "__init__.py"] = f'"""{title}."""\n'
+        files[folder / f"{name}_model.py"] = _filled(f"{item.package}_model.py", fields)
+        files[folder / "requirements.txt"] = like.read_text(encoding="utf-8")
+    _check_free(name, files, root)
+    return files
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name) or keyword.issoftkeyword(name):
+        raise UsageError(
+            f"{name!r} is not a valid model name; use lowercase letters, digits and single "
+            "underscores, but no Python keyword, e.g. my_mlp"
+        )
+    if len(name) > _LONGEST_NAME:
+        raise UsageError(f"model name {name!r} is longer than {_LONGEST_NAME} characters")
+
+
+def _check_free(name: str, files: Mapping[Path, str], root: Path) -> None:
+    """Raises if a file is there, or the folder that a model of that name would have."""
+    folders = [root / _SUITE / "models" / package / name for package in FRAMEWORKS]
+    folders.append(root / _SUITE / "comparative_suite" / name)
+    taken = [path for path in (*folders, *(root / path for path in files)) if path.exists()]
+    if taken:
+        raise UsageError(
+            f"{name!r} already exists: {taken[0].relative_to(root)}; nothing was written"
+        )
+
+
+def write_files(root: Path, files: Mapping[Path, str]) -> None:
+    """Writes all files, or none where one cannot be written.
+
+    Raises:
+      UsageError: one cannot be written.
+    """
+    made: list[Path] = []
+    try:
+        for path, content in files.items():
+            for folder in reversed((root / path).parents):
+                if not folder.exists():
+                    folder.mkdir()
+                    made.append(folder)
+            made.append(root / path)
+            (root / path).write_text(content, encoding="utf-8")
+    except OSError as error:
+        for path in reversed(made):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        raise UsageError(f"{error.filename} cannot be written: {error.strerror}") from error
+
+
+def _checkout(given: Path | None) -> Path:
+    """Returns the checkout to write into.
+
+    Raises:
+      UsageError: there is none.
+    """
+    if given is not None:
+        candidates = [given.absolute()]
+    else:
+        here = Path.cwd()
+        candidates = [here, *here.parents, Path(str(openxla.benchmark.__file__)).parents[3]]
+    for candidate in candidates:
+        if (candidate / _SUITE).is_dir() and (candidate / "pyproject.toml").is_file():
+            return candidate
+    raise UsageError(f"{candidates[0]} is not in a checkout of the suite; name one with --into")
+
+
+def _filled(template: str, fields: Mapping[str, str], **more: str) -> str:
+    text = (_TEMPLATES / f"{template}.txt").read_text(encoding="utf-8")
+    return string.Template(text).substitute({**fields, **more})

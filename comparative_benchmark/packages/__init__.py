@@ -1,1 +1,0 @@
-"""Foreign collections of benchmarks, run as they are."""

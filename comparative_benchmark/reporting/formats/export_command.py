@@ -1,0 +1,127 @@
+"""`cbs export`: results files of this suite in the format of another tool."""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from comparative_benchmark.reporting.formats.exported import Exported
+from comparative_benchmark.reporting.formats.registry import exporter
+from comparative_benchmark.reporting.formats.source import printable
+from comparative_benchmark.reporting.history import results_files
+from comparative_benchmark.reporting.history.portable import FormatError, PortableResult
+from comparative_benchmark.results.published import host_name, without_folders
+from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageError
+from openxla.benchmark.files import write_atomically
+
+_LATEST = "latest"
+_STANDARD_OUTPUT = "-"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes the export; returns 0, or 3 if one of several files was left out.
+
+    Raises:
+      UsageError: the results cannot be told apart in the format, or the output not be written.
+    """
+    if Path(options.output).resolve() in {path.resolve() for path in options.results}:
+        raise UsageError(f"-o {options.output} is one of the results files; choose another file")
+    results, refused = _read(options.results)
+    if refused and not results:
+        raise UsageError(printable("; ".join(refused)))
+    for sentence in refused:
+        print(f"cbs export: skipped: {printable(sentence)}", file=sys.stderr)
+    if options.run:
+        results = of_run(results, options.run)
+    if not results:
+        raise UsageError("no results to export")
+    if not options.with_host:
+        results = [_published(result) for result in results]
+    try:
+        exported = exporter(options.format)(results)
+    except FormatError as error:
+        raise UsageError(str(error)) from error
+    try:
+        written = write(exported, options.output)
+    except OSError as error:
+        raise UsageError(f"{options.output} cannot be written: {error}") from error
+    for remark in exported.remarks:
+        print(printable(f"cbs export: {options.format}: {remark}"), file=sys.stderr)
+    for path in written:
+        print(printable(f"cbs export: wrote {len(results)} results to {path}"), file=sys.stderr)
+    return EXIT_MISSING if refused else EXIT_OK
+
+
+def _published(result: PortableResult) -> PortableResult:
+    """Returns a result without the names of its host and of folders."""
+    reason = result.reason and without_folders(result.reason)
+    told = {name: _without_host(getattr(result, name)) for name in ("host", "extra")}
+    return msgspec.structs.replace(result, reason=reason, **told)
+
+
+def _without_host(values: Mapping[str, Any]) -> dict[str, Any]:
+    name = values.get("hostname")
+    return {**values, "hostname": host_name(name)} if isinstance(name, str) else dict(values)
+
+
+def of_run(results: Sequence[PortableResult], run: str) -> list[PortableResult]:
+    """Returns the results of a run, by its identifier or `latest`.
+
+    Raises:
+      UsageError: there is no such run.
+    """
+    began = {result.run_id: result.timestamp or "" for result in results}
+    if run == _LATEST and began:
+        run = str(max(began, key=lambda name: (began[name], name)))
+    found = [result for result in results if result.run_id == run]
+    if not found:
+        raise UsageError(f"no results of run {run!r}; choices are {', '.join(map(str, began))}")
+    return found
+
+
+def write(exported: Exported, output: str) -> list[Path]:
+    """Writes the files of an export, each atomically; returns their paths.
+
+    Raises:
+      OSError: one cannot be written.
+      UsageError: several files cannot go to standard output, or into a file.
+    """
+    if list(exported.files) != [""]:
+        return _write_directory(exported, output)
+    if output == _STANDARD_OUTPUT:
+        sys.stdout.buffer.write(exported.files[""])
+        sys.stdout.buffer.flush()
+        return []
+    path = Path(output)
+    if path.is_dir():
+        raise UsageError(f"{output} is a directory; name a file in it")
+    write_atomically(path, exported.files[""])
+    return [path]
+
+
+def _write_directory(exported: Exported, output: str) -> list[Path]:
+    directory = Path(output)
+    if output == _STANDARD_OUTPUT or directory.is_file():
+        raise UsageError("this format consists of several files; name a directory with -o")
+    paths = []
+    for name, content in exported.files.items():
+        path = directory / name
+        write_atomically(path, content)
+        paths.append(path)
+    return paths
+
+
+def _read(paths: Sequence[Path]) -> tuple[list[PortableResult], list[str]]:
+    results: list[PortableResult] = []
+    refused: list[str] = []
+    seen: set[str | None] = set()
+    for path in paths:
+        contents = results_files.read(path)
+        refused += contents.refused
+        # The same result twice, in a file and in its copy, is one result.
+        results += [result for result in contents.results if result.identity not in seen]
+        seen |= {result.identity for result in contents.results}
+    return results, refused

@@ -1,0 +1,133 @@
+"""A file that someone else wrote: its JSON, checked by type, and the line of a part of it."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import attrs
+import msgspec
+from msgspec import Raw
+
+from comparative_benchmark.reporting.history.portable import Contents, FormatError
+
+T = TypeVar("T")
+
+_LARGEST_BYTES = 2 * 2**30
+_LARGEST = 1e300
+# A text, or what some programs write where JSON has no number.
+_NOT_A_NUMBER = re.compile(rb'("(?:[^"\\]|\\.)*")|-?(?:NaN|Infinity)')
+_BYTE = re.compile(r"\(byte (\d+)\)")
+
+
+@attrs.frozen
+class Part:
+    """A part of a file; as text `file:line`."""
+
+    source: "Source"
+    content: bytes
+    offset: int
+
+    def __str__(self) -> str:
+        line = self.source.content.count(b"\n", 0, self.offset) + 1
+        return f"{self.source.name}:{line}"
+
+    def decoded(self, kind: type[T]) -> T:
+        """Returns it as an object of a class.
+
+        Raises:
+          FormatError: it is not one; the message tells which field is wrong, not the line.
+        """
+        try:
+            return msgspec.json.decode(self.content, type=kind)
+        except RecursionError as error:
+            raise FormatError("nested too deeply") from error
+        except msgspec.DecodeError as error:
+            raise FormatError(str(error)) from error
+
+    def items(self) -> Iterator["Part"]:
+        """Yields the parts of a list, or the values of an object.
+
+        Raises:
+          FormatError: it is neither.
+        """
+        items: Any = self.decoded(list[Raw] | dict[str, Raw])  # type: ignore[arg-type]  # a union
+        offset = self.offset
+        for item in items.values() if isinstance(items, dict) else items:
+            part = self.source.part(item, offset)
+            yield part
+            offset = part.offset + len(part.content)
+
+
+def _with_null(content: bytes) -> bytes:
+    if b"NaN" not in content and b"Infinity" not in content:
+        return content
+    return _NOT_A_NUMBER.sub(lambda found: found[1] or b"null", content)
+
+
+@attrs.frozen
+class Source:
+    """The name and the content of a file to be imported."""
+
+    name: str
+    content: bytes = attrs.field(converter=_with_null)
+
+    def decoded(self, kind: type[T], what: str = "") -> T:
+        """Returns the document of the whole file as an object of a class.
+
+        Raises:
+          FormatError: it is not JSON, or not `what`; the message tells the line.
+        """
+        try:
+            return msgspec.json.decode(self.content, type=kind)
+        except RecursionError as error:
+            raise FormatError(f"{self.name}: not JSON: nested too deeply") from error
+        except msgspec.ValidationError as error:
+            raise FormatError(f"{self.name}:1: not {what}: {error}") from error
+        except msgspec.DecodeError as error:
+            byte = _BYTE.search(str(error))
+            place = Part(self, b"", int(byte[1]) if byte else len(self.content))
+            raise FormatError(f"{place}: not JSON ({error})") from error
+
+    def part(self, raw: Raw, start: int = 0) -> Part:
+        """Returns a part that was decoded as `Raw` and does not begin before `start`."""
+        content = bytes(raw)
+        return Part(self, content, max(self.content.find(content, start), 0))
+
+
+Importer: TypeAlias = Callable[[Source], Contents]
+
+
+def read_source(path: Path) -> Source:
+    """Returns the content of a file.
+
+    Raises:
+      FormatError: it cannot be read, or is not UTF-8; the message tells the line.
+    """
+    try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            raise FormatError(f"{path}: larger than {_LARGEST_BYTES / 2**30:g} GiB")
+        content = path.read_bytes()
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror or error}") from error
+    try:
+        return Source(str(path), content.decode("utf-8-sig").encode())
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise FormatError(f"{path}:{line}: not UTF-8 text ({error.reason})") from error
+
+
+def numbers(fields: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the fields that are finite numbers."""
+    return {
+        name: float(value)
+        for name, value in fields.items()
+        if isinstance(value, (int, float)) and type(value) is not bool and abs(value) <= _LARGEST
+    }
+
+
+def printable(sentence: str) -> str:
+    """Returns a sentence with parts of a foreign file: no character that steers a terminal."""
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in sentence
+    )

@@ -1,0 +1,322 @@
+"""TorchBench userbenchmark metrics: `{"name", "environ", "metrics": {key: number or status}}`.
+
+A key is `model=M, test=eval, device=D, bs=B, extra_args=[...], metric=NAME`, as its `test_bench`
+writes it; the model of one of its folders is the folder's name. Where there is no number the
+status stands in its place, as its readers expect.
+"""
+
+import ast
+import datetime
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from comparative_benchmark.reporting.formats.exported import (
+    CARRIER,
+    Exported,
+    carried,
+    json_file,
+    one_run,
+    read_carrier,
+    remarks_on,
+    unique,
+)
+from comparative_benchmark.reporting.formats.source import Part, Source
+from comparative_benchmark.reporting.history.portable import (
+    OK,
+    Contents,
+    FormatError,
+    PortableResult,
+    made,
+)
+from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
+
+NAME = "comparative_suite"
+# Cases that are TorchBench's own folders have it, see `torchbench.cases`; their test is a tag, too.
+_FOLDER_TAG = "torchbench"
+METRICS_VERSION = "v0.1"
+# What TorchBench's own helper writes where it does not know.
+UNKNOWN = "<unknown>"
+LATENCY = "latencies"
+NOT_IMPLEMENTED = "not_implemented"
+
+
+def export(results: Sequence[PortableResult]) -> Exported:
+    """Returns the metrics file of one run.
+
+    Raises:
+      FormatError: there are several runs, or results that one key would stand for.
+    """
+    one_run(results, "a TorchBench metrics file")
+    return Exported(
+        files={"": json_file(document_of(results, NAME))},
+        remarks=remarks_on(
+            results,
+            f"samples, intervals, versions and exact statuses are in {CARRIER!r}: TorchBench has "
+            "no fields for them",
+        ),
+    )
+
+
+def document_of(results: Sequence[PortableResult], name: str) -> dict[str, Any]:
+    """Returns the metrics document of a userbenchmark of that name.
+
+    Raises:
+      FormatError: two results have one key.
+    """
+    unique((_base(result) for result in results), "TorchBench's metrics")
+    metrics = {key: value for result in results for key, value in metrics_of(result).items()}
+    return {
+        "name": name,
+        "environ": _environ(results),
+        "metrics": metrics,
+        CARRIER: carried(results),
+    }
+
+
+def matches(document: Any) -> bool:
+    """Tells whether a JSON document looks like a metrics file."""
+    return isinstance(document, dict) and {"name", "environ", "metrics"} <= set(document)
+
+
+def metric_key(result: PortableResult, metric: str) -> str:
+    """Returns the key of a metric of a result."""
+    return f"{_base(result)}, metric={metric}"
+
+
+def _base(result: PortableResult) -> str:
+    arguments = [f"--backend={result.backend}", f"--compiler={result.compiler}"]
+    if result.environment:
+        arguments.append(f"--env={result.environment}")
+    if result.input_data not in (None, INPUT_DATA_MODEL_DEFAULT.name):
+        arguments.append(f"--input={result.input_data}")
+    model = result.model or result.case
+    is_folder = _FOLDER_TAG in result.tags
+    trains = "train" in result.tags if is_folder else "_TRAIN_" in model
+    test = "train" if trains else "eval"
+    if is_folder:
+        model = re.sub(rf"_{test.upper()}_PT(_BATCH\d+)?$", "", model)
+    return (
+        f"model={model}, test={test}, device={result.device}, "
+        f"bs={result.batch_size}, extra_args={arguments}"
+    )
+
+
+def metrics_of(result: PortableResult) -> dict[str, float | str]:
+    """Returns the metrics of a result by their keys; of one that is not ok its status alone."""
+    if result.status != OK:
+        # Neither speed nor size of a wrong program counts.
+        status = NOT_IMPLEMENTED if result.status == "unsupported" else result.status
+        return {metric_key(result, LATENCY): status}
+    found = {
+        LATENCY: result.latency_ms,
+        "compile_time_ms": _median(result.compile_ms),
+        "warm_compile_time_ms": _median(result.warm_compile_ms),
+        # In GB, as TorchBench's numbers are.
+        "cpu_peak_mem": _gigabytes(result.host_memory_peak_mb),
+        "gpu_peak_mem": _gigabytes(result.device_memory_peak_mb),
+        "tokens_per_s": result.tokens_per_s,
+        "relative_rmse": result.relative_rmse,
+        **{name: value for name, value in result.metrics.items() if name != LATENCY},
+    }
+    return {metric_key(result, name): v for name, v in found.items() if v is not None}
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
+
+
+def _gigabytes(megabytes: float | None) -> float | None:
+    return None if megabytes is None else megabytes / 1e3
+
+
+def _environ(results: Sequence[PortableResult]) -> dict[str, str]:
+    versions = {
+        name: sorted({result.versions[name] for result in results if name in result.versions})
+        for name in sorted({name for result in results for name in result.versions})
+    }
+    told = {
+        "suite_git_revision": {result.git_revision for result in results},
+        "run_id": {result.run_id for result in results},
+        "timestamp": {result.timestamp for result in results},
+        "device": {result.host.get("cpu_model") for result in results},
+    }
+    return {
+        # First, so that no package takes the place of what readers look up.
+        **{f"{name}_version": ", ".join(found) for name, found in versions.items()},
+        "metrics_version": METRICS_VERSION,
+        "pytorch_git_version": UNKNOWN,
+        "pytorch_version": ", ".join(versions.get("torch", [UNKNOWN])),
+        **{
+            name: ", ".join(sorted(map(str, values - {None})))
+            for name, values in told.items()
+            if values - {None}
+        },
+    }
+
+
+_SKIPPED = ("skip", "skip_by_dryrun")
+_TEST_BENCH = re.compile(
+    r"model=(?P<model>.*), test=(?P<test>.*), device=(?P<device>.*), bs=(?P<bs>.*), "
+    r"extra_args=(?P<args>.*), metric=(?P<metric>[^,]*)"
+)
+_NIGHTLY = re.compile(
+    r"test_(?P<test>eval|train)\[(?P<model>.+)-(?P<device>\w+)-(?P<args>\w+)\]_"
+    r"(?P<metric>latency|cmem|gmem)"
+)
+_CPU = re.compile(r"(?P<model>.+)-(?P<test>eval|train)_(?P<metric>latency|throughput|cmem)")
+_FILE_TIME = re.compile(r"metrics-(\d{14})\.json")
+
+
+class _File(msgspec.Struct):
+    name: str
+    environ: dict[str, Any]
+    metrics: dict[str, Raw]
+    common_benchmark_suite: Raw = Raw()
+
+
+def read(source: Source) -> Contents:
+    """Returns the results of a metrics file; those that it carries exactly, if any.
+
+    Raises:
+      FormatError: it is not a metrics file.
+    """
+    document = source.decoded(_File, "a TorchBench metrics file")
+    if carrier := document.common_benchmark_suite:
+        metrics = source.decoded(dict[str, Any])["metrics"]
+        return read_carrier(source.part(carrier), lambda results: _faults(results, metrics))
+    return _read_foreign(source, document)
+
+
+def _faults(results: Sequence[PortableResult], metrics: Mapping[str, Any]) -> list[str | None]:
+    faults = []
+    for result in results:
+        wrong = [key for key, value in metrics_of(result).items() if metrics.get(key) != value]
+        faults.append(
+            f"metric {wrong[0]!r} is {metrics.get(wrong[0])!r} in the metrics, but differs in "
+            f"{CARRIER}"
+            if wrong
+            else None
+        )
+    return faults
+
+
+def _read_foreign(source: Source, document: _File) -> Contents:
+    groups: dict[tuple[tuple[str, str], ...], dict[str, Part]] = {}
+    offset, environ = 0, document.environ
+    torch = environ.get("pytorch_version")
+    for key, raw in document.metrics.items():
+        # A value may be a digit that stands anywhere, its key does not.
+        name = source.part(Raw(msgspec.json.encode(key)), offset)
+        part = source.part(raw, name.offset + len(name.content))
+        parts = _parts(key)
+        metric = parts.pop("metric")
+        groups.setdefault(tuple(sorted(parts.items())), {})[metric] = part
+    common = {
+        "framework": "pytorch",
+        "versions": {"torch": torch} if isinstance(torch, str) else {},
+        "timestamp": _timestamp(source.name),
+        "host": {"cpu_model": environ["device"]} if isinstance(environ.get("device"), str) else {},
+    }
+    results, refused, skipped = [], [], 0
+    for group, values in groups.items():
+        try:
+            result = _foreign(document.name, dict(group), values, environ, common)
+        except FormatError as error:
+            refused.append(str(error))
+            continue
+        if result is None:
+            skipped += 1
+        else:
+            results.append(result)
+    return Contents(tuple(results), tuple(refused), skipped)
+
+
+def _parts(key: str) -> dict[str, str]:
+    for pattern in (_TEST_BENCH, _NIGHTLY, _CPU):
+        if match := pattern.fullmatch(key):
+            return match.groupdict()
+    return {"key": key, "metric": key}
+
+
+def _foreign(
+    name: str,
+    parts: Mapping[str, str],
+    values: Mapping[str, Part],
+    environ: Mapping[str, Any],
+    common: Mapping[str, Any],
+) -> PortableResult | None:
+    """Returns the result of one configuration; None if it was skipped."""
+    numbers: dict[str, float] = {}
+    texts: dict[str, str] = {}
+    for metric, part in values.items():
+        try:
+            value: float | str = part.decoded(float | str)  # type: ignore[arg-type]  # a union
+        except FormatError as error:
+            raise FormatError(f"{part}: {metric}: {error}") from error
+        if isinstance(value, str):
+            texts[metric] = value
+        else:
+            numbers[metric] = value
+    if not numbers and texts and all(text in _SKIPPED for text in texts.values()):
+        return None
+    latency = next((numbers.pop(n) for n in (LATENCY, "latency") if n in numbers), None)
+    batch = parts.get("bs", "")
+    failure = next((text for text in texts.values() if text not in _SKIPPED), None)
+    if failure is not None:
+        # A configuration that failed in one metric has no speed in another.
+        if latency is not None:
+            numbers[LATENCY] = latency
+        latency = None
+    return made(
+        case=f"{name}/{parts.get('model') or parts.get('key')}",
+        model=parts.get("model"),
+        device=parts.get("device"),
+        batch_size=int(batch) if batch.isdigit() else None,
+        compiler=_compiler(parts.get("args")) if parts.get("model") else None,
+        backend="torchbench",
+        status=_status(failure),
+        reason=failure,
+        latency_ms=latency,
+        metrics=numbers,
+        extra={
+            "userbenchmark": name,
+            "environ": dict(environ),
+            **({"test": parts["test"]} if "test" in parts else {}),
+        },
+        **common,
+    )
+
+
+def _status(failure: str | None) -> str:
+    if failure is None:
+        return OK
+    return "unsupported" if failure == NOT_IMPLEMENTED else "failed"
+
+
+def _compiler(arguments: str | None) -> str:
+    """Returns `eager`, or the extra arguments that made it something else."""
+    if not arguments:
+        return "eager"
+    try:
+        found = ast.literal_eval(arguments)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return arguments
+    return " ".join(map(str, found)) or "eager" if isinstance(found, list) else arguments
+
+
+def _timestamp(name: str) -> str | None:
+    match = _FILE_TIME.fullmatch(PurePath(name).name)
+    if match is None:
+        return None
+    try:
+        # The file does not tell its zone.
+        told = datetime.datetime.strptime(match[1], "%Y%m%d%H%M%S").replace(tzinfo=datetime.UTC)
+    except ValueError:
+        return None
+    return told.isoformat()

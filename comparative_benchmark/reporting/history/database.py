@@ -1,0 +1,346 @@
+"""The database behind the history: SQLite in a file, or PostgreSQL by URL.
+
+Its tables are made, and brought up to date, by Alembic's migrations.
+"""
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from filelock import FileLock
+from filelock import Timeout as LockTimeout
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from comparative_benchmark.reporting.history.location import HISTORY_VARIABLE, default_location
+
+METADATA = sa.MetaData()
+
+SERIES = sa.Table(
+    "cbs_series",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    # Digest of the columns below: an index over all of them would be larger than the table.
+    sa.Column("digest", sa.LargeBinary(16), nullable=False, unique=True),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("workload", sa.Text, nullable=False),
+    sa.Column("workload_digest", sa.Text, nullable=False),
+    sa.Column("benchmark", sa.Text, nullable=False),
+    sa.Column("framework", sa.Text, nullable=False),
+    sa.Column("level", sa.Text, nullable=False),
+    sa.Column("data_type", sa.Text, nullable=False),
+    sa.Column("batch_size", sa.Integer),
+    sa.Column("backend", sa.Text, nullable=False),
+    sa.Column("compiler", sa.Text, nullable=False),
+    # JSON list of text.
+    sa.Column("options", sa.Text, nullable=False),
+    sa.Column("environment", sa.Text, nullable=False),
+    sa.Column("device", sa.Text, nullable=False),
+    sa.Column("machine", sa.Text, nullable=False),
+    sa.Column("threads", sa.Integer),
+    sa.Index("cbs_series_workload", "workload"),
+    sa.Index("cbs_series_benchmark", "benchmark"),
+)
+
+VERSION_SETS = sa.Table(
+    "cbs_version_sets",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("digest", sa.LargeBinary(16), nullable=False, unique=True),
+    # JSON object of text.
+    sa.Column("versions", sa.Text, nullable=False),
+)
+
+PACKAGES = sa.Table(
+    "cbs_packages",
+    METADATA,
+    sa.Column("version_set", sa.Integer, sa.ForeignKey("cbs_version_sets.id"), primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("version", sa.Text, nullable=False),
+    sa.Index("cbs_packages_version", "name", "version"),
+)
+
+RESULTS = sa.Table(
+    "cbs_results",
+    METADATA,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+    sa.Column("content", sa.LargeBinary(16), nullable=False, unique=True),
+    sa.Column("series", sa.Integer, sa.ForeignKey("cbs_series.id"), nullable=False),
+    sa.Column("version_set", sa.Integer, sa.ForeignKey("cbs_version_sets.id"), nullable=False),
+    # Microseconds since 1970, UTC: both databases sort and compare it in the same way.
+    sa.Column("time_us", sa.BigInteger, nullable=False),
+    sa.Column("run_id", sa.Text, nullable=False),
+    sa.Column("revision", sa.Text, nullable=False),
+    sa.Column("program", sa.Text, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("latency_ms", sa.Double),
+    sa.Column("latency_low_ms", sa.Double),
+    sa.Column("latency_high_ms", sa.Double),
+    sa.Column("processes", sa.Integer),
+    sa.Column("compile_ms", sa.Double),
+    sa.Column("warm_compile_ms", sa.Double),
+    sa.Column("host_memory_mb", sa.Double),
+    sa.Column("device_memory_mb", sa.Double),
+    sa.Column("error", sa.Double),
+    sa.Column("identity", sa.Text, nullable=False),
+    # JSON object.
+    sa.Column("extra", sa.Text, nullable=False),
+    sa.Index("cbs_results_trend", "series", "time_us"),
+    sa.Index("cbs_results_time", "time_us"),
+    sa.Index("cbs_results_run", "run_id"),
+)
+
+
+# The newest migration; others need Alembic to be told of, and its import takes a while.
+HEAD = "0002"
+_REVISIONS = ("0001", HEAD)
+VERSION_TABLE = "cbs_history_version"
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+_WAIT_S = 60
+_ATTEMPTS, _PAUSE_S = 20, 0.05
+# Any number that other programs are unlikely to lock.
+_ADVISORY_LOCK = 0x6362_7368
+_WRITES = "cbs_writes"
+
+
+class HistoryError(RuntimeError):
+    """The history cannot be opened, read or written; the message says why and what to do."""
+
+
+def database_url(location: str) -> URL:
+    """Returns the URL of a location: a file's path, `sqlite:///PATH` or `postgresql://...`.
+
+    Raises:
+      HistoryError: it is neither.
+    """
+    if "://" not in location:
+        return URL.create("sqlite", database=str(Path(location).expanduser().absolute()))
+    try:
+        url = make_url(location)
+    except (ArgumentError, ValueError) as error:
+        # Not the location itself: it may hold a password.
+        kind = location.partition("://")[0]
+        raise HistoryError(
+            f"{kind}://... is not a database URL such as postgresql://USER@HOST:PORT/NAME"
+        ) from error
+    backend = url.get_backend_name()
+    if backend == "sqlite":
+        if not url.database or url.database == ":memory:":
+            raise HistoryError(f"{location!r} does not name a file")
+        return url.set(database=str(Path(url.database).expanduser().absolute()))
+    if backend in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg")
+    raise HistoryError(
+        f"{shown(url)}: unsupported database; expected a file path, sqlite:///PATH or "
+        "postgresql://USER@HOST/NAME"
+    )
+
+
+def shown(url: URL) -> str:
+    """Returns a location for people: without the password."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    return url.render_as_string(hide_password=True)
+
+
+class Database:
+    """Connections to a history whose tables are up to date."""
+
+    def __init__(self, location: str | None = None, *, create: bool = True) -> None:
+        """Opens a history and migrates it to this program's tables.
+
+        Args:
+          location: see `database_url`; the user's own where None.
+          create: make it where there is none.
+
+        Raises:
+          HistoryError: it cannot be opened, is none, or is of a newer program.
+        """
+        self.url = database_url(location or default_location())
+        self._file = Path(str(self.url.database)) if self.is_sqlite else None
+        if self._file is not None and not self._file.exists():
+            if not create:
+                raise HistoryError(
+                    f"no history at {self._file}; create one with `cbs history import`, or "
+                    f"choose another with --db or ${HISTORY_VARIABLE}"
+                )
+            try:
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise HistoryError(f"{self._file.parent} cannot be created: {error}") from error
+        self.engine = _engine(self.url)
+        try:
+            with self._clear_errors():
+                self._migrate()
+        except BaseException:
+            self.engine.dispose()
+            raise
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether it is a file."""
+        return self.url.get_backend_name() == "sqlite"
+
+    def __str__(self) -> str:
+        return shown(self.url)
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self.engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Gives a connection within one transaction.
+
+        Raises:
+          HistoryError: the database fails.
+        """
+        with self._clear_errors(), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Gives a connection whose transaction is committed at the end, or rolled back.
+
+        Raises:
+          HistoryError: the database fails.
+        """
+        with (
+            self._clear_errors(),
+            self.engine.execution_options(**{_WRITES: True}).begin() as connection,
+        ):
+            yield connection
+
+    @contextmanager
+    def _clear_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            # The driver's words, without the statement and its thousand parameters.
+            origin = getattr(error, "orig", None) or error
+            said = " ".join(str(origin).split()) or type(origin).__name__
+            raise HistoryError(f"{self}: {said}") from error
+
+    def _migrate(self) -> None:
+        with self.reading() as connection:
+            if _revision(connection, self) == HEAD:
+                return
+        try:
+            # SQLite has no lock that outlives a change of its tables.
+            lock = FileLock(f"{self._file}.lock") if self._file else None
+            if lock:
+                lock.acquire(timeout=_WAIT_S)
+            try:
+                self._write_ahead()
+                with self.writing() as connection:
+                    if lock is None:
+                        connection.execute(
+                            sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK}
+                        )
+                    # Another process may have been faster.
+                    if _revision(connection, self) != HEAD:
+                        upgrade(connection, HEAD)
+            finally:
+                if lock:
+                    lock.release()
+        except LockTimeout as error:
+            raise HistoryError(
+                f"{self}: another process has been migrating it for {_WAIT_S} s"
+            ) from error
+        except OSError as error:
+            raise HistoryError(f"{self} cannot be written: {error}") from error
+
+    def _write_ahead(self) -> None:
+        """Lets readers of a file go on while one writes, from its first day on."""
+        if not self.is_sqlite:
+            return
+        with self.reading() as connection:
+            if _revision(connection, self) is not None:
+                return
+        # Not within a transaction, and not while another process looks at the file. Without it
+        # readers wait, which is not a reason to fail.
+        with contextlib.closing(self.engine.raw_connection()) as raw:
+            for _ in range(_ATTEMPTS):
+                try:
+                    raw.cursor().execute("PRAGMA journal_mode = WAL")
+                    return
+                except sqlite3.OperationalError:
+                    time.sleep(_PAUSE_S)
+
+
+def upgrade(connection: Connection, revision: str) -> None:
+    """Brings the tables to a revision, by Alembic, within the connection's transaction."""
+    from alembic import command
+    from alembic.config import Config
+
+    configuration = Config()
+    # A percent sign would be taken for the start of a variable.
+    configuration.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    configuration.attributes["connection"] = connection
+    configuration.attributes["version_table"] = VERSION_TABLE
+    command.upgrade(configuration, revision)
+
+
+def _revision(connection: Connection, database: Database) -> str | None:
+    """Returns the revision of the tables; None where there are none."""
+    names = sa.inspect(connection).get_table_names()
+    if VERSION_TABLE not in names:
+        foreign = names if database.is_sqlite else [n for n in names if n.startswith("cbs_")]
+        if foreign:
+            raise HistoryError(
+                f"{database} is not a history: it contains tables of another program "
+                f"({', '.join(sorted(foreign)[:3])}); choose another database with --db"
+            )
+        return None
+    revision = connection.execute(
+        sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE))
+    ).scalar()
+    known = revision is None or str(revision) in _REVISIONS
+    if not known and str(revision) < HEAD:
+        raise HistoryError(f"{database} is damaged: unknown table revision {str(revision)!r}")
+    if not known:
+        raise HistoryError(
+            f"{database} was written by a newer version of this program (table revision "
+            f"{revision}, supported up to {HEAD}); install that version"
+        )
+    return revision
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        return sa.create_engine(url)
+    engine = sa.create_engine(url, connect_args={"timeout": _WAIT_S})
+    sa.event.listen(engine, "connect", _prepare)
+    sa.event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: Any, _: Any) -> None:
+    # Transactions are begun by `_begin`: the driver's own begin too late to lock.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    try:
+        for setting in (
+            "synchronous = NORMAL",
+            "foreign_keys = ON",
+            # As in PostgreSQL.
+            "case_sensitive_like = ON",
+            # 64 MB: a million rows' index is kept while they are written.
+            "cache_size = -64000",
+        ):
+            cursor.execute(f"PRAGMA {setting}")
+    finally:
+        cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    # A writer that began as a reader could find at its first write that another was faster.
+    writes = connection.get_execution_options().get(_WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

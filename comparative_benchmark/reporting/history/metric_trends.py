@@ -1,0 +1,135 @@
+"""A window of nights as arrays, metric by metric, and the rises that are in them."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+import numpy as np
+
+from comparative_benchmark.analysis.stats.piecewise import (
+    Array,
+    Mask,
+    boundaries,
+    noise_scale,
+    penalties,
+)
+from comparative_benchmark.analysis.stats.scatter import correlation, missed, tail
+from comparative_benchmark.analysis.stats.steps import FEWEST_NIGHTS, Step, fit, rises
+from comparative_benchmark.reporting.history.queries import Night, Window
+from comparative_benchmark.reporting.history.rows import METRICS, OK
+
+# An error below it is none, and a step from 0 needs a logarithm.
+_LEAST_ERROR = 1e-9
+# Timer, clock and layout move what was measured by as much, though a short window may not show it.
+_LEAST_SCALE = 0.001
+_Z = 1.959964
+_COLUMNS = (*METRICS, "latency_low_ms", "latency_high_ms")
+_FROM_NIGHT = [Night._fields.index(name) for name in _COLUMNS]
+
+
+@attrs.frozen(kw_only=True)
+class MetricTrends:
+    """One metric of all series that have nights enough.
+
+    Attributes:
+      series: of each row the series, and `nights` all of its nights.
+      logs: [rows, nights], logarithms; `known` says where there is a value.
+      own: [rows, nights], variance of each logarithm as its interval says; 0 where it has none.
+    """
+
+    metric: str
+    series: Sequence[int]
+    nights: Sequence[Sequence[Night]]
+    logs: Array
+    own: Array
+    known: Mask
+
+    def rises(self, thresholds: Mapping[str, float]) -> Iterator["Rise"]:
+        """Yields the rises that noise is unlikely to make in a series by itself."""
+        together = correlation(self.logs, self.known)
+        # Differences of nights that are alike are smaller than the nights' own scatter.
+        scale = noise_scale(self.logs, self.known) / math.sqrt(1 - together)
+        penalty = penalties(scale, self.known.sum(axis=1), _LEAST_SCALE)
+        starts = boundaries(self.logs, self.known, penalty)
+        positions = [np.flatnonzero(known) for known in self.known]
+        fits = [
+            fit(
+                self.logs[row, positions[row]],
+                self.own[row, positions[row]],
+                [int(start) for start in np.searchsorted(positions[row], starts[row])],
+                least=_LEAST_SCALE,
+                correlation=together,
+            )
+            for row in range(len(self.series))
+        ]
+        residuals = [found.residuals for found in fits]
+        heaviness, factor = tail(residuals), missed(scale, residuals)
+        for row, found in enumerate(found.scaled(factor) for found in fits):
+            for step in rises(found, threshold=thresholds[self.metric], tail=heaviness):
+                good, bad = (self.nights[row][positions[row][step.night - back]] for back in (1, 0))
+                yield Rise(
+                    metric=self.metric,
+                    series=self.series[row],
+                    step=step,
+                    last_good=good,
+                    first_bad=bad,
+                    nights=found.nights - step.night,
+                )
+
+
+@attrs.frozen(kw_only=True)
+class Rise:
+    """A step of a series, with its nights; `nights` is how many it has lasted."""
+
+    metric: str
+    series: int
+    step: Step
+    last_good: Night
+    first_bad: Night
+    nights: int
+
+
+def metric_trends(window: Window) -> list[MetricTrends]:
+    """Returns the trends of each of `METRICS`, over the nights that were `ok`."""
+    values = _values(window)
+    return [_trends(metric, values, window) for metric in METRICS]
+
+
+def _values(window: Window) -> Array:
+    """Returns [series, nights, columns], NaN where there is no value."""
+    longest = max(map(len, window.nights.values()), default=0)
+    values = np.full((len(window.nights), longest, len(_COLUMNS)), np.nan)
+    nothing = [None] * len(_COLUMNS)
+    for row, nights in enumerate(window.nights.values()):
+        # What is None becomes NaN.
+        values[row, : len(nights)] = np.array(
+            [
+                [night[column] for column in _FROM_NIGHT] if night.status == OK else nothing
+                for night in nights
+            ],
+            dtype=np.float64,
+        )
+    return values
+
+
+def _trends(metric: str, values: Array, window: Window) -> MetricTrends:
+    chosen = values[:, :, _COLUMNS.index(metric)]
+    if metric == "error":
+        chosen = np.maximum(chosen, _LEAST_ERROR)
+    known = chosen > 0
+    rows = np.flatnonzero(known.sum(axis=1) >= FEWEST_NIGHTS)
+    known = known[rows]
+    own = np.zeros(known.shape)
+    if metric == "latency_ms":
+        low, high = (values[rows, :, column] for column in (-2, -1))
+        told = known & (low > 0) & (high > 0)
+        own = (np.log(np.where(told, high, 1.0) / np.where(told, low, 1.0)) / 2 / _Z) ** 2
+    series = list(window.nights)
+    return MetricTrends(
+        metric=metric,
+        series=[series[row] for row in rows],
+        nights=[window.nights[series[row]] for row in rows],
+        logs=np.log(np.where(known, chosen[rows], 1.0)),
+        own=own,
+        known=known,
+    )

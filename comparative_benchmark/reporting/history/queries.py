@@ -1,0 +1,317 @@
+"""Questions to the history; what a user types goes to the database as parameters only."""
+
+import datetime
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import attrs
+import sqlalchemy as sa
+
+from comparative_benchmark.reporting.history.database import (
+    PACKAGES,
+    RESULTS,
+    SERIES,
+    VERSION_SETS,
+    Database,
+)
+from comparative_benchmark.reporting.history.portable import json_value, microseconds, moment
+from comparative_benchmark.reporting.history.rows import DIMENSIONS, OK, Row
+
+Record = dict[str, Any]
+
+# Columns of a result that a user may ask for by text, apart from those of its series.
+RESULT_TEXTS = ("run_id", "revision", "program", "status")
+COLUMNS = (
+    *("time", *DIMENSIONS, "versions", "run_id", "revision", "program", "status", "reason"),
+    *("latency_ms", "latency_low_ms", "latency_high_ms", "processes", "compile_ms"),
+    *("warm_compile_ms", "host_memory_mb", "device_memory_mb", "error", "extra", "identity"),
+)
+_ESCAPE = "\\"
+_JSON_COLUMNS = ("options", "versions", "extra")
+
+
+@attrs.frozen(kw_only=True)
+class Filter:
+    """Which results are asked for; all conditions hold, of several values of one any.
+
+    Attributes:
+      texts: patterns by column: of `DIMENSIONS` or `RESULT_TEXTS`, with `*` and `?` as in a shell;
+        everything else stands for itself, and case matters.
+      versions: patterns by package name.
+      since, until: with a zone; `since` is within, `until` is not.
+      newest: at most so many results, the latest ones; None for all.
+    """
+
+    texts: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
+    versions: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
+    since: datetime.datetime | None = None
+    until: datetime.datetime | None = None
+    newest: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Series:
+    """A trend as `cbs history ls` lists it."""
+
+    dimensions: Mapping[str, Any]
+    results: int
+    first: datetime.datetime
+    last: datetime.datetime
+    last_status: str
+
+
+@attrs.frozen(kw_only=True)
+class Point:
+    """A point of a trend: a value, with its interval where it has one, and what was installed."""
+
+    time: datetime.datetime
+    value: float
+    low: float | None
+    high: float | None
+    versions: Mapping[str, str]
+
+
+def records(database: Database, which: Filter) -> Iterator[Record]:
+    """Yields results as flat mappings of `COLUMNS`, oldest first.
+
+    Raises:
+      HistoryError: the database fails.
+    """
+    order = [RESULTS.c.time_us, RESULTS.c.id]
+    query = sa.select(
+        RESULTS.c.time_us,
+        *(SERIES.c[name] for name in DIMENSIONS),
+        VERSION_SETS.c.versions,
+        *(RESULTS.c[name] for name in COLUMNS[len(DIMENSIONS) + 2 :]),
+    ).select_from(RESULTS.join(SERIES).join(VERSION_SETS))
+    query = query.where(*conditions(which))
+    if which.newest is not None:
+        query = query.order_by(*(column.desc() for column in order)).limit(which.newest)
+        with database.reading() as connection:
+            rows = connection.execute(query).fetchall()
+        yield from map(_record, reversed(rows))
+        return
+    with database.reading() as connection:
+        options = {"stream_results": True, "yield_per": 5_000}
+        for row in connection.execute(query.order_by(*order), execution_options=options):
+            yield _record(row)
+
+
+def rows(database: Database, which: Filter) -> Iterator[Row]:
+    """Yields results as they were written, oldest first; see `records`."""
+    for record in records(database, which):
+        yield Row(**{**record, "options": tuple(record["options"])})
+
+
+def count(database: Database, which: Filter) -> int:
+    """Returns how many results there are; `newest` is not looked at."""
+    query = sa.select(sa.func.count()).select_from(RESULTS.join(SERIES)).where(*conditions(which))
+    with database.reading() as connection:
+        return int(connection.execute(query).scalar_one())
+
+
+def series(database: Database, which: Filter) -> list[Series]:
+    """Returns the trends of which there are results, sorted by their dimensions."""
+    counted = (
+        sa.select(
+            RESULTS.c.series,
+            sa.func.count().label("results"),
+            sa.func.min(RESULTS.c.time_us).label("first"),
+            sa.func.max(RESULTS.c.time_us).label("last"),
+        )
+        .select_from(RESULTS.join(SERIES))
+        .where(*conditions(which))
+        .group_by(RESULTS.c.series)
+        .subquery()
+    )
+    # Of several results at one time, the one that was written last.
+    newest = (
+        sa.select(RESULTS.c.status)
+        .where(RESULTS.c.series == counted.c.series, RESULTS.c.time_us == counted.c.last)
+        .order_by(RESULTS.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    columns = [SERIES.c[name] for name in DIMENSIONS]
+    query = (
+        sa.select(*columns, counted.c.results, counted.c.first, counted.c.last, newest)
+        .select_from(counted.join(SERIES, SERIES.c.id == counted.c.series))
+        .order_by(*columns)
+    )
+    with database.reading() as connection:
+        found = connection.execute(query).fetchall()
+    return [
+        Series(
+            dimensions=decoded(dict(zip(DIMENSIONS, row, strict=False))),
+            results=row[-4],
+            first=moment(row[-3]),
+            last=moment(row[-2]),
+            last_status=row[-1],
+        )
+        for row in found
+    ]
+
+
+def trend(
+    database: Database,
+    *,
+    metric: str = "latency_ms",
+    which: Filter,
+) -> list[Point]:
+    """Returns the values of a metric over time, oldest first, of results that are `ok`.
+
+    A filter that holds for several series gives their points together: name benchmark, competitor
+    and device, as a rule.
+    """
+    has_interval = metric == "latency_ms"
+    columns = [RESULTS.c.time_us, RESULTS.c[metric], VERSION_SETS.c.versions]
+    if has_interval:
+        columns += [RESULTS.c.latency_low_ms, RESULTS.c.latency_high_ms]
+    query = (
+        sa.select(*columns)
+        .select_from(RESULTS.join(SERIES).join(VERSION_SETS))
+        .where(*conditions(which), RESULTS.c.status == OK, RESULTS.c[metric].is_not(None))
+        .order_by(RESULTS.c.time_us, RESULTS.c.id)
+    )
+    with database.reading() as connection:
+        found = connection.execute(query).fetchall()
+    return [
+        Point(
+            time=moment(row[0]),
+            value=row[1],
+            low=row[3] if has_interval else None,
+            high=row[4] if has_interval else None,
+            versions=json_value(row[2]),
+        )
+        for row in found
+    ]
+
+
+def conditions(which: Filter) -> list[sa.ColumnElement[bool]]:
+    """Returns the conditions of a filter on the joined tables `RESULTS` and `SERIES`."""
+    found: list[sa.ColumnElement[bool]] = []
+    for name, patterns in which.texts.items():
+        column = RESULTS.c[name] if name in RESULT_TEXTS else SERIES.c[name]
+        found.append(sa.or_(*(_matches(column, name, pattern) for pattern in patterns)))
+    for package, patterns in which.versions.items():
+        has_it = PACKAGES.c.version_set == RESULTS.c.version_set
+        versions = sa.or_(*(_like(PACKAGES.c.version, pattern) for pattern in patterns))
+        found.append(sa.exists().where(sa.and_(has_it, PACKAGES.c.name == package, versions)))
+    if which.since is not None:
+        found.append(RESULTS.c.time_us >= microseconds(which.since))
+    if which.until is not None:
+        found.append(RESULTS.c.time_us < microseconds(which.until))
+    return found
+
+
+def _matches(column: Any, name: str, pattern: str) -> sa.ColumnElement[bool]:
+    if name in ("batch_size", "threads"):
+        return column == int(pattern) if pattern.isdigit() else sa.false()
+    if name == "options":
+        # The list as it is kept; one option of several is found by `*option*`.
+        return sa.or_(_like(column, pattern), _like(column, f'*"{pattern}"*'))
+    return _like(column, pattern)
+
+
+def _like(column: Any, pattern: str) -> sa.ColumnElement[bool]:
+    if "*" not in pattern and "?" not in pattern:
+        # An index is of use here.
+        equal: sa.ColumnElement[bool] = column == pattern
+        return equal
+    for special in (_ESCAPE, "%", "_"):
+        pattern = pattern.replace(special, _ESCAPE + special)
+    pattern = pattern.replace("*", "%").replace("?", "_")
+    like: sa.ColumnElement[bool] = column.like(pattern, escape=_ESCAPE)
+    return like
+
+
+def _record(row: Sequence[Any]) -> Record:
+    record = dict(zip(COLUMNS, row, strict=True))
+    record["time"] = moment(record["time"])
+    return decoded(record)
+
+
+def decoded(record: Record) -> Record:
+    """Replaces the JSON text of columns by its value."""
+    for name in _JSON_COLUMNS:
+        if name in record:
+            record[name] = json_value(record[name])
+    return record
+
+
+class Night(NamedTuple):
+    """One result of a series; see `Row`. `version_set` and `id` are the database's own."""
+
+    id: int
+    time_us: int
+    run_id: str
+    revision: str
+    version_set: int
+    program: str
+    status: str
+    reason: str
+    latency_ms: float | None
+    latency_low_ms: float | None
+    latency_high_ms: float | None
+    compile_ms: float | None
+    warm_compile_ms: float | None
+    host_memory_mb: float | None
+    device_memory_mb: float | None
+    error: float | None
+
+    @property
+    def time(self) -> datetime.datetime:
+        """When its run began."""
+        return moment(self.time_us)
+
+
+@attrs.frozen(kw_only=True)
+class Window:
+    """The latest nights of all series that a filter lets through.
+
+    Attributes:
+      nights: by series, oldest first; never empty.
+      dimensions: of each series.
+      version_sets: package versions by `Night.version_set`.
+    """
+
+    nights: Mapping[int, list[Night]]
+    dimensions: Mapping[int, Mapping[str, Any]]
+    version_sets: Mapping[int, Mapping[str, str]]
+
+
+def load(database: Database, which: Filter, *, window: int) -> Window:
+    """Reads the latest `window` results of each series.
+
+    Raises:
+      HistoryError: the database fails.
+    """
+    newest_first = (RESULTS.c.time_us.desc(), RESULTS.c.id.desc())
+    rank = sa.func.row_number().over(partition_by=RESULTS.c.series, order_by=newest_first)
+    ranked = (
+        sa.select(RESULTS.c.series, *(RESULTS.c[name] for name in Night._fields), rank.label("r"))
+        .select_from(RESULTS.join(SERIES))
+        .where(*conditions(which))
+        .subquery()
+    )
+    query = (
+        sa.select(ranked.c.series, *(ranked.c[name] for name in Night._fields))
+        .where(ranked.c.r <= window)
+        .order_by(ranked.c.series, ranked.c.time_us, ranked.c.id)
+    )
+    nights: defaultdict[int, list[Night]] = defaultdict(list)
+    with database.reading() as connection:
+        for row in connection.execute(query).fetchall():
+            nights[row[0]].append(Night(*row[1:]))
+        columns = [SERIES.c[name] for name in DIMENSIONS]
+        dimensions = {
+            row[0]: decoded(dict(zip(DIMENSIONS, row[1:], strict=True)))
+            for row in connection.execute(sa.select(SERIES.c.id, *columns))
+            if row[0] in nights
+        }
+        sets = sa.select(VERSION_SETS.c.id, VERSION_SETS.c.versions)
+        version_sets = {
+            row[0]: decoded({"versions": row[1]})["versions"] for row in connection.execute(sets)
+        }
+    return Window(nights=dict(nights), dimensions=dimensions, version_sets=version_sets)

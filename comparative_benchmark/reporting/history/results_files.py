@@ -1,0 +1,137 @@
+"""Results files of `cbs run` as results that travel: into the history, and into other formats."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from comparative_benchmark.analysis.stats.analysis import SampleError, latency_interval
+from comparative_benchmark.reporting.history.portable import (
+    OK,
+    Contents,
+    FormatError,
+    PortableResult,
+    made,
+)
+from comparative_benchmark.reporting.history.rows import canonical
+from comparative_benchmark.results.case import LATENCY, Case, cases_of
+from comparative_benchmark.results.codec import ResultsFileError, encode, parse, read_document
+from comparative_benchmark.results.comparing.compare_pair import process_samples
+from comparative_benchmark.results.comparing.noise_floor import program_digest
+
+_HOST_FIELDS = (
+    *("hostname", "cpu_model", "architecture", "logical_cpus", "usable_cpus", "threads"),
+    *("memory_bytes", "load_average", "governor", "system", "python"),
+)
+
+
+def read(path: Path) -> Contents:
+    """Returns the results of a file, and what of it cannot travel."""
+    try:
+        cases = cases_of(read_document(path))
+    except ResultsFileError as error:
+        return Contents(refused=(str(error),))
+    # As they stand in the file: a default that a later version adds makes no other result.
+    records = json.loads(path.read_bytes())["benchmarks"]
+    results, refused = [], []
+    for position, (case, record) in enumerate(zip(cases, records, strict=False)):
+        text = f"{canonical(record)}{case.result.run_id}"
+        try:
+            results.append(_result(case, hashlib.sha256(text.encode()).hexdigest()))
+        except (SampleError, FormatError) as error:
+            refused.append(f"{path}: $.benchmarks[{position}]: {error}")
+    return Contents(tuple(results), tuple(refused))
+
+
+def _result(case: Case, identity: str) -> PortableResult:
+    result, metrics, run, host = case.result, case.metrics, case.run, case.host
+    if run is None or host is None:
+        raise FormatError(f"its run {result.run_id} is not in the file, so its time is unknown")
+    definition, compiled, generation = result.definition, metrics.compile, metrics.generation
+    status = result.status.value
+    # A zero byte of a log would keep it out of the database.
+    reason = (result.reason or "").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    phase = f"in {result.phase}: " if result.phase else ""
+    cold = _known(compiled.cold_ms) if compiled else ()
+    told = {name: value for name, value in parse(encode(host), "").items() if value is not None}
+    processes = process_samples(metrics) if status == OK and case.quantity == LATENCY else []
+    latency = latency_interval(processes) if processes else None
+    errors = [v.relative_rmse for v in (metrics.final_verification, metrics.verification) if v]
+    return made(
+        case=definition.benchmark_name,
+        framework=case.framework,
+        model=definition.model,
+        input_data=definition.input_data,
+        workload=definition.workload.id,
+        workload_label=case.label,
+        workload_digest=case.workload,
+        data_type=definition.data_type,
+        precision=definition.precision or definition.data_type,
+        batch_size=definition.batch_size,
+        level=result.level,
+        backend=definition.backend,
+        compiler=definition.compiler,
+        options=definition.options,
+        environment=definition.environment.name if definition.environment else None,
+        device=case.device,
+        tags=definition.tags,
+        status=status,
+        phase=result.phase or None,
+        reason=f"{phase}{reason}" or None if status != OK else None,
+        samples_ms=processes,
+        latency_ms=latency.estimate if latency else None,
+        latency_low_ms=latency.low if latency else None,
+        latency_high_ms=latency.high if latency else None,
+        compile_ms=cold or _known((metrics.compile_time_ms,)),
+        warm_compile_ms=_known(compiled.warm_ms) if compiled else (),
+        host_memory_peak_mb=metrics.host_memory_peak_mb or None,
+        device_memory_peak_mb=metrics.device_memory_peak_mb or None,
+        relative_rmse=next((error for error in errors if error is not None), None),
+        tokens_per_s=generation.tokens_per_s if generation else None,
+        cpu_wall_ratio=metrics.cpu_wall_ratio or None,
+        program_sha256=program_digest(metrics),
+        wall_s=result.wall_s,
+        run_id=result.run_id,
+        timestamp=run.trigger.time.isoformat(),
+        git_revision=case.revision,
+        # The interpreter runs the program, too.
+        versions={**({"python": case.python} if case.python else {}), **result.versions}
+        if result.versions
+        else {},
+        host={name: told[name] for name in _HOST_FIELDS if name in told},
+        machine=host.cpu_model or host.architecture or None,
+        threads=host.threads,
+        metrics={"throughput": metrics.throughput.rate}
+        if metrics.throughput and metrics.throughput.rate
+        else {},
+        extra=_extra(case),
+        identity=identity,
+    )
+
+
+def _known(values: Sequence[float | None]) -> tuple[float, ...]:
+    return tuple(value for value in values if value is not None)
+
+
+def _extra(case: Case) -> dict[str, Any]:
+    """Returns what the history has no column for and its readers ask for."""
+    definition, metrics, host = case.result.definition, case.metrics, case.host
+    found: dict[str, Any] = {
+        "model": definition.model,
+        "tags": list(definition.tags),
+        "hostname": host.hostname if host else None,
+        "stop_reason": metrics.stop_reason,
+        "contended": metrics.contention.contended if metrics.contention else None,
+        "weights": metrics.program.weights,
+    }
+    if (check := metrics.verdict) and check.sqnr_db is not None:
+        found["sqnr_db"] = check.sqnr_db
+    # What a recipe changed, and the bytes that it left.
+    found["recipe"] = metrics.program.notes.get("recipe")
+    if told := metrics.throughput:
+        found["throughput"] = {"rate": told.rate, "units": told.units}
+    if generation := metrics.generation:
+        names = ("tokens_per_s", "prefill_ms", "decode_ms_per_token")
+        found["generation"] = {name: getattr(generation, name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}

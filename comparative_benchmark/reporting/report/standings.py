@@ -1,0 +1,373 @@
+"""Who wins by how much: the geometric mean of speed-ups over the cases that all have in common."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import chain
+
+import attrs
+
+from comparative_benchmark.analysis.stats.analysis import (
+    NOISE_THRESHOLD,
+    VERDICT_LEVEL,
+    Interval,
+    SampleError,
+    Verdict,
+    latency_interval,
+    mean_ratio,
+    verdict,
+)
+from comparative_benchmark.reporting.report.inputs import ReportCase
+from comparative_benchmark.results.case import LATENCY, Case
+from comparative_benchmark.results.comparing.compare import (
+    DEFAULT_BASELINE,
+    against_baseline,
+    map_jobs,
+    process_count,
+)
+from comparative_benchmark.results.comparing.compare_pair import samples_of
+from comparative_benchmark.results.comparing.comparison import Comparison, Fate
+from comparative_benchmark.results.record import Status
+
+# Starting processes takes about as long as judging so many cases.
+_WORTH_PROCESSES = 300
+
+
+@attrs.frozen(kw_only=True)
+class Judged:
+    """A case with what its samples say.
+
+    Attributes:
+      interval: of the latency in ms, 95 %; of a compile-only result, of the cold compile time;
+        None where there are no samples.
+      comparison: with the named competitor, which is candidate / baseline; None for itself.
+    """
+
+    case: ReportCase
+    interval: Interval | None
+    comparison: Comparison | None
+
+
+def choose_baseline(cases: Iterable[Case]) -> str:
+    """Returns the competitor to compare with where none is named."""
+    counts: Counter[str] = Counter()
+    for case in cases:
+        # A script is compared with its own past alone.
+        counts[case.competitor] += case.result.ranked and not case.metrics.throughput
+    if DEFAULT_BASELINE in counts:
+        return DEFAULT_BASELINE
+    return max(sorted(counts), key=lambda name: counts[name])
+
+
+def judge(
+    cases: Sequence[ReportCase],
+    baseline: str,
+    *,
+    threshold: float = NOISE_THRESHOLD,
+    processes: int | None = None,
+) -> list[Judged]:
+    """Returns every case with its interval, against the baseline competitor of its workload.
+
+    As `compare_to_baseline`, but results of two machines are never set against each other.
+
+    Args:
+      cases: of any workloads, devices and machines.
+      baseline: competitor to compare with.
+      threshold: differences of latencies below it are noise.
+      processes: that share the work; by default one for each CPU where there is much of it.
+    """
+    groups: defaultdict[Hashable, list[ReportCase]] = defaultdict(list)
+    for case in cases:
+        groups[case.workload, case.contest].append(case)
+    jobs = [(group, baseline, threshold) for group in groups.values()]
+    processes = processes or process_count(len(cases), least=_WORTH_PROCESSES)
+    judged = chain.from_iterable(map_jobs(_judge_group, jobs, processes=processes))
+    found = {
+        id(case): Judged(case=case, interval=interval, comparison=comparison)
+        for case, (interval, comparison) in zip(chain(*groups.values()), judged, strict=True)
+    }
+    return [found[id(case)] for case in cases]
+
+
+def _judge_group(
+    job: tuple[list[ReportCase], str, float],
+) -> list[tuple[Interval | None, Comparison | None]]:
+    cases, baseline, threshold = job
+    comparisons = against_baseline(cases, baseline, threshold=threshold)
+    return [
+        ((comparison and comparison.candidate_ms) or _interval(case), comparison)
+        for case, comparison in zip(cases, comparisons, strict=True)
+    ]
+
+
+def _interval(case: Case) -> Interval | None:
+    if case.status is not Status.OK:
+        return None
+    try:
+        return latency_interval(samples_of(case.metrics))
+    except SampleError:
+        return None
+
+
+# Who ran less than this share of what the most complete one did would leave too little in common.
+_COVERAGE = 0.5
+# A mean names no winner if other processes disturbed this share of its cases.
+_MOST_DISTURBED = 0.1
+
+
+@attrs.frozen(kw_only=True)
+class Mean:
+    """A geometric mean of speed-ups, baseline / candidate, with its 98 % interval.
+
+    Attributes:
+      latency_ms: geometric mean of the candidate's times over the same cases.
+      processes: of the case that has fewest.
+      limits: of the interval that holds the mean of each competitor at once, where there are more
+        than two.
+      doubt: why it decides no winner; empty if it decides one.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    cases: int
+    latency_ms: float
+    processes: int
+    limits: tuple[float, float]
+    doubt: str
+
+    @property
+    def side(self) -> str:
+        """`ahead` or `behind` if it is clearly above or below 1, else `even`."""
+        if self.doubt:
+            return "even"
+        return "ahead" if self.estimate > 1 else "behind"
+
+
+@attrs.frozen(kw_only=True)
+class Standing:
+    """How one competitor, with models of one framework, does against the baseline.
+
+    Attributes:
+      common: over the cases that all ranked ones have; None for who is not ranked.
+      own: over all cases that it shares with the baseline; None where there are none.
+      cases: how many it should have run; what it does not support is not counted.
+      verdicts: how often each.
+    """
+
+    competitor: str
+    framework: str
+    level: str
+    is_baseline: bool
+    common: Mean | None
+    own: Mean | None
+    cases: int
+    verdicts: Mapping[str, int]
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        return f"{self.competitor} ({self.framework})"
+
+    @property
+    def mean(self) -> Mean | None:
+        """Over the common cases; over its own where it is not ranked by those."""
+        return self.common or self.own
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether any single case is clear: a mean of unclear ones is a hint, not a finding."""
+        return bool(self.verdicts.get("faster") or self.verdicts.get("slower"))
+
+
+@attrs.frozen(kw_only=True)
+class Contest:
+    """What was measured on one machine: its competitors, the fastest first.
+
+    Attributes:
+      common_cases: how many workloads all ranked competitors have, of `cases` that anyone ran.
+    """
+
+    device: str
+    machine: str
+    quantity: str
+    common_cases: int
+    cases: int
+    standings: Sequence[Standing]
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        what = "" if self.quantity == LATENCY else f", {self.quantity}"
+        return f"{self.device}, {self.machine}{what}"
+
+    @property
+    def ranked(self) -> Sequence[Standing]:
+        """Those that are ranked against the baseline, the highest mean first."""
+        found = [standing for standing in self.standings if standing.mean]
+        return [standing for standing in found if standing.common] or found
+
+    @property
+    def winner(self) -> Standing | None:
+        """The highest mean that is clearly ahead; the baseline if all are clearly behind it."""
+        ahead = [s for s in self.ranked if s.mean and s.mean.side == "ahead"]
+        if ahead:
+            return ahead[0]
+        if not all(s.mean and s.mean.side == "behind" for s in self.ranked):
+            return None
+        return next((s for s in self.standings if s.is_baseline and self.ranked), None)
+
+    @property
+    def rivals(self) -> Sequence[Standing]:
+        """Competitors whose simultaneous interval (`Mean.limits`) overlaps the winner's.
+
+        Empty if the baseline has won.
+        """
+        best = self.winner.mean if self.winner else None
+        return [
+            standing
+            for standing in self.ranked
+            if best
+            and (mean := standing.mean) not in (None, best)
+            and mean.limits[1] >= best.limits[0]
+        ]
+
+
+def contests(judged: Sequence[Judged]) -> list[Contest]:
+    """Returns the standings on each device and machine, the one with most cases first.
+
+    Who supports none of the cases stands nowhere; a table of cases says why. Nor do scripts that
+    told rates: nothing else does what they do.
+    """
+    judged = [item for item in judged if not item.case.metrics.throughput]
+    groups: defaultdict[tuple[str, str, str], list[Judged]] = defaultdict(list)
+    able = {(item.case.contest, item.case.runner) for item in judged if not _is_unsupported(item)}
+    for item in judged:
+        if (item.case.contest, item.case.runner) in able:
+            groups[item.case.contest].append(item)
+    found = [_contest(key, group) for key, group in groups.items()]
+    return sorted(found, key=lambda contest: -contest.cases)
+
+
+def geomean(comparisons: Sequence[Comparison], *, competitors: int = 2) -> Mean | None:
+    """Returns the geometric mean of inverted ratios, see `mean_ratio`; None for none.
+
+    The baselines of different cases are separate processes, so their errors are independent. A
+    mean decides no winner if it is not significant among all pairs of competitors (Bonferroni), or
+    if a tenth of its cases were disturbed.
+
+    Args:
+      comparisons: of the cases, each with a ratio.
+      competitors: how many are compared with each other, the baseline included.
+    """
+    known = [
+        (item.log_ratio, item.candidate_ms.estimate)
+        for item in comparisons
+        if item.log_ratio and item.candidate_ms
+    ]
+    if not known:
+        return None
+    groups = [[ratio] for ratio, _ in known]
+    mean = mean_ratio(groups)
+    among_all = mean_ratio(groups, 1 - (1 - VERDICT_LEVEL) / math.comb(max(competitors, 2), 2))
+    # Speed-ups are inverse: their lower limit comes from the upper one of the ratios.
+    return Mean(
+        estimate=1 / mean.estimate,
+        low=1 / mean.high,
+        high=1 / mean.low,
+        cases=len(known),
+        latency_ms=math.exp(math.fsum(math.log(latency) for _, latency in known) / len(known)),
+        processes=mean.processes,
+        limits=(1 / among_all.high, 1 / among_all.low),
+        doubt=_doubt(comparisons, mean, among_all),
+    )
+
+
+def _doubt(comparisons: Sequence[Comparison], mean: Interval, among_all: Interval) -> str:
+    """Returns why a mean decides no winner; empty if it decides one."""
+    disturbed = sum(item.disturbed for item in comparisons)
+    if disturbed >= _MOST_DISTURBED * len(comparisons):
+        return f"{disturbed} of {len(comparisons)} cases were disturbed"
+    if mean.low <= 1 <= mean.high:
+        return "its interval contains 1"
+    if len(comparisons) == 1:
+        # One family of tests for the table of a case and for its winner.
+        [item] = comparisons
+        return "" if item.is_decided else item.reason
+    outcome, reason = verdict(mean)
+    if outcome not in (Verdict.FASTER, Verdict.SLOWER):
+        return reason
+    certain = not among_all.low <= 1 <= among_all.high
+    return "" if certain else "it is not significant among all pairs of competitors"
+
+
+def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:
+    device, machine, quantity = key
+    runners: defaultdict[tuple[str, str, str], list[Judged]] = defaultdict(list)
+    for item in group:
+        runners[item.case.runner].append(item)
+    compared = {
+        runner: {
+            item.case.workload: item.comparison
+            for item in items
+            if item.comparison is not None
+            and item.comparison.ratio is not None
+            and not item.comparison.arithmetic
+        }
+        for runner, items in runners.items()
+    }
+    most = max(map(len, compared.values()), default=0)
+    ranked = [
+        runner for runner, cases in compared.items() if cases and len(cases) >= _COVERAGE * most
+    ]
+    shared = set.intersection(*(set(compared[runner]) for runner in ranked)) if ranked else set()
+    competitors = sum(1 for cases in compared.values() if cases) + 1
+    standings = [
+        _standing(items, compared[runner], shared if runner in ranked else set(), competitors)
+        for runner, items in runners.items()
+    ]
+    return Contest(
+        device=device,
+        machine=machine,
+        quantity=quantity,
+        common_cases=len(shared),
+        cases=len({item.case.workload for item in group}),
+        standings=sorted(standings, key=lambda standing: _rank(standing, by_own=not shared)),
+    )
+
+
+def _standing(
+    items: Sequence[Judged],
+    compared: Mapping[str, Comparison],
+    shared: set[str],
+    competitors: int,
+) -> Standing:
+    case = items[0].case
+    return Standing(
+        competitor=case.competitor,
+        framework=case.framework,
+        level=case.result.level,
+        is_baseline=all(item.comparison is None for item in items),
+        common=geomean(
+            [compared[workload] for workload in sorted(shared)], competitors=competitors
+        ),
+        own=geomean(list(compared.values()), competitors=competitors),
+        cases=sum(not _is_unsupported(item) for item in items),
+        verdicts=Counter(comparison.verdict.value for comparison in compared.values()),
+    )
+
+
+def _is_unsupported(item: Judged) -> bool:
+    fate = item.comparison.fate if item.comparison else None
+    return fate is Fate.UNSUPPORTED or item.case.status is Status.UNSUPPORTED
+
+
+def _rank(standing: Standing, *, by_own: bool) -> tuple[bool, float, str]:
+    """Returns what to sort by: the fastest first, and who is not ranked last."""
+    # The baseline stands where its speed-up of 1 belongs.
+    if standing.is_baseline:
+        return (False, -1.0, standing.name)
+    mean = standing.own if by_own else standing.common
+    if mean is not None:
+        return (False, -mean.estimate, standing.name)
+    return (True, -(standing.own.estimate if standing.own else 0.0), standing.name)

@@ -1,0 +1,245 @@
+"""How a case went over time: who knows it, and the points of results at hand."""
+
+import datetime
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from itertools import chain, product
+from pathlib import Path
+from typing import Annotated, NamedTuple, TypeAlias
+
+import attrs
+import msgspec
+from msgspec import Meta
+
+from comparative_benchmark.analysis.stats.analysis import SampleError
+from comparative_benchmark.reporting.report.inputs import Inputs, ReportCase, ReportError, merge
+from comparative_benchmark.reporting.report.standings import Judged, judge
+from comparative_benchmark.results.case import LATENCY, Case
+from comparative_benchmark.results.codec import decode_document, parse, read_content
+from comparative_benchmark.results.comparing.compare_pair import samples_of
+from comparative_benchmark.results.comparing.noise_floor import run_to_run
+from comparative_benchmark.results.record import Document, Positive, Status
+
+# An interval takes milliseconds: with more results than this their points have none.
+_MOST_INTERVALS = 2_000
+
+Moment: TypeAlias = Annotated[datetime.datetime, Meta(tz=True)]
+
+
+class TrendPoint(NamedTuple):
+    """One measurement of a case; the latency in ms with its 95 % interval, where it is known."""
+
+    time: Moment
+    value: Positive
+    low: Positive | None = None
+    high: Positive | None = None
+    versions: dict[str, str] = {}
+
+
+# Returns the measurements of a case that a source knows, in any order; results of other devices and
+# machines are not its.
+Trends: TypeAlias = Callable[[Case], Iterable[TrendPoint]]
+
+
+def usual_change(trends: Trends) -> Callable[[Case], float]:
+    """Returns a function that gives a case's relative change from run to run, see `run_to_run`."""
+
+    def change(case: Case) -> float:
+        points = sorted(trends(case), key=lambda point: point.time)
+        return run_to_run([(point.value, point.versions) for point in points])
+
+    return change
+
+
+def trends_of(
+    inputs: Inputs, judged: Sequence[Judged], source: Trends
+) -> Mapping[str, Sequence[TrendPoint]]:
+    """Returns the trend of each case by its id, oldest first, itself at the end.
+
+    What the files at hand hold of a case joins what the source knows of it; the same time counts
+    once. Cases with a trend of a single point are left out.
+    """
+    own: defaultdict[str, list[TrendPoint]] = defaultdict(list)
+    earlier = [case for cases in inputs.earlier.values() for case in cases]
+    for case, point in (*points_of(earlier), *_points(judged)):
+        own[case.id].append(point)
+    found = {}
+    for case in inputs.cases:
+        # A history knows latencies, and nothing of compile-only results.
+        known = source(case) if case.quantity == LATENCY else ()
+        by_time = {point.time: point for point in (*known, *own[case.id])}
+        if len(by_time) > 1:
+            found[case.id] = [by_time[time] for time in sorted(by_time)]
+    return found
+
+
+def points_of(cases: Sequence[ReportCase]) -> list[tuple[ReportCase, TrendPoint]]:
+    """Returns each case that has samples and a time, with its point."""
+    if len(cases) <= _MOST_INTERVALS:
+        # Against nobody: only the intervals are wanted.
+        return _points(judge(cases, ""))
+    return [
+        (case, TrendPoint(case.started, centre, versions=_versions(case)))
+        for case in cases
+        if case.started is not None and (centre := _centre(case)) is not None
+    ]
+
+
+def _points(judged: Iterable[Judged]) -> list[tuple[ReportCase, TrendPoint]]:
+    return [
+        (
+            item.case,
+            TrendPoint(started, found.estimate, found.low, found.high, _versions(item.case)),
+        )
+        for item in judged
+        if (found := item.interval) is not None and (started := item.case.started) is not None
+    ]
+
+
+def _centre(case: Case) -> float | None:
+    """Returns the estimate that `latency_interval` would give, without an interval."""
+    if case.status is not Status.OK:
+        return None
+    try:
+        centre = statistics.fmean(map(statistics.median, samples_of(case.metrics)))
+    except SampleError:
+        return None
+    return centre if 0 < centre < math.inf else None
+
+
+def _versions(case: Case) -> dict[str, str]:
+    """Returns the package versions and the interpreter's, as the history has them."""
+    found = case.result.versions
+    return {"python": case.python, **found} if case.python and found else found
+
+
+# What `--history` calls the database of `cbs history`: its URL may hold a password, which no
+# command line should.
+OWN_HISTORY = "default"
+_SQLITE = b"SQLite format 3\0"
+
+
+@attrs.frozen(kw_only=True)
+class _NamedPoint:
+    """A `TrendPoint` as an object; in a file it may as well be the list of its values."""
+
+    time: Moment
+    value: Positive
+    low: Positive | None = None
+    high: Positive | None = None
+    versions: dict[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class _Series:
+    """The trend of a case; device and machine are any where they are left out."""
+
+    case: str
+    competitor: str
+    device: str | None = None
+    machine: str | None = None
+    points: tuple[TrendPoint | _NamedPoint, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class _TrendFile:
+    """A file of trends."""
+
+    trends: tuple[_Series, ...]
+
+
+class FileTrends:
+    """What files of trends and older results files hold."""
+
+    def __init__(self) -> None:
+        # By case, competitor, device and machine; None is any.
+        self._points: defaultdict[tuple[str | None, ...], list[TrendPoint]] = defaultdict(list)
+
+    def add_trends(self, document: object, where: str) -> None:
+        """Adds the content of a file of trends.
+
+        Raises:
+          ReportError: it is something else; the message has the place.
+        """
+        try:
+            found = msgspec.convert(document, _TrendFile)
+        except msgspec.ValidationError as error:
+            raise ReportError(
+                f"{where} is neither a results file nor a trends file: {error}"
+            ) from error
+        for series in found.trends:
+            key = (series.case, series.competitor, series.device, series.machine)
+            self._points[key] += [
+                TrendPoint(*attrs.astuple(point, recurse=False))
+                if isinstance(point, _NamedPoint)
+                else point
+                for point in series.points
+            ]
+
+    def add_results(self, documents: Sequence[Document]) -> None:
+        """Adds every result of results files."""
+        found = merge(documents)
+        for case, point in points_of([*chain(*found.earlier.values()), *found.cases]):
+            self._points[_place(case)].append(point)
+
+    def __call__(self, case: Case) -> list[TrendPoint]:
+        """Returns the points of a case."""
+        name, competitor, device, machine = _place(case)
+        keys = product([name], [competitor], [device, None], [machine, None])
+        return [point for key in keys for point in self._points.get(key, ())]
+
+
+def _place(case: Case) -> tuple[str, str, str, str]:
+    name = case.result.definition.benchmark_name
+    return (name, case.competitor, case.device, case.machine)
+
+
+@contextmanager
+def open_trends(sources: Sequence[str]) -> Iterator[Trends]:
+    """Gives the trends of history databases, files of trends and results files, joined.
+
+    Raises:
+      ModuleNotFoundError: no databases can be read.
+      ReportError: a file holds something else, or a database fails.
+      ResultsFileError: there is no such file, or it is not valid.
+    """
+    files = FileTrends()
+    found: list[Trends] = [files]
+    documents: list[Document] = []
+    with ExitStack() as stack:
+        for source in sources:
+            is_address = source == OWN_HISTORY or "://" in source
+            content = _SQLITE if is_address else read_content(Path(source))
+            if content.startswith(_SQLITE):
+                found.append(stack.enter_context(_history(source)))
+                continue
+            document = parse(content, source)
+            if isinstance(document, dict) and "benchmarks" in document:
+                documents.append(decode_document(content, source))
+            else:
+                files.add_trends(document, source)
+        if documents:
+            files.add_results(documents)
+        yield lambda case: chain.from_iterable(trends(case) for trends in found)
+
+
+@contextmanager
+def _history(source: str) -> Iterator[Trends]:
+    """Gives the trends of a history database; what fails there is a `ReportError`."""
+    from comparative_benchmark.reporting.history.database import HistoryError
+    from comparative_benchmark.reporting.history.portable import DamagedRowError
+    from comparative_benchmark.reporting.history.trends import open_trends as open_history
+
+    def points(case: Case) -> Iterator[TrendPoint]:
+        name, competitor, device, machine = _place(case)
+        for point in history.trend(name, competitor, device=device, machine=machine):
+            yield TrendPoint(**point._asdict())
+
+    try:
+        with closing(open_history(None if source == OWN_HISTORY else source)) as history:
+            yield points
+    except (HistoryError, DamagedRowError) as error:
+        raise ReportError(f"--history {source}: {error}") from error

@@ -1,0 +1,1 @@
+"""Comparisons of results, and what casts doubt on them."""

@@ -1,0 +1,310 @@
+"""What is to be known beside a comparison of two files: noise floor, verdicts withheld, drift."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+from msgspec import UNSET
+
+from comparative_benchmark.analysis.stats.steadiness import later_change
+from comparative_benchmark.analysis.verification.accuracy import LEVEL, Accuracy
+from comparative_benchmark.results.case import UNKNOWN, Case, cases_of, latest, matched
+from comparative_benchmark.results.comparing.compare_pair import is_positive, mean_mhz
+from comparative_benchmark.results.comparing.comparison import Comparison
+from comparative_benchmark.results.comparing.noise_floor import (
+    NoiseFloor,
+    NoiseFloorError,
+    floor_text,
+    load_noise_floor,
+    noise_floor,
+)
+from comparative_benchmark.results.record import FIXED, CompileProcess, Document, Status
+from comparative_benchmark.results.settings import setting_differences
+from openxla.benchmark.artifacts.workload_store import TruthSource
+
+
+def mixture_remarks(cases: Iterable[Case]) -> list[str]:
+    """Returns sentences on what the competitors of a table hold, or were asked, differently."""
+    cases = list(cases)
+    good = [case for case in cases if case.status is Status.OK]
+    found = []
+    frozen = _names(case for case in good if case.metrics.program.weights == "frozen")
+    if frozen and any(case.metrics.program.weights not in (None, "frozen") for case in good):
+        found.append(
+            f"Frozen weights, which a compiler can fold and prepack: {frozen}; the others pass "
+            "weights as arguments or parameters."
+        )
+    bound = _names(case for case in good if case.metrics.program.outputs == "bound")
+    if bound and any(case.metrics.program.outputs == "allocated" for case in good):
+        found.append(
+            f"Outputs written to preallocated memory: {bound}; the others allocate outputs in each "
+            "iteration."
+        )
+    # Stacks that count what their cache lacked write it before they return.
+    compiled = [case for case in good if case.metrics.compile_time_ms]
+    writing = [case for case in compiled if any(p.cache_misses for p in _cold(case))]
+    if writing and len(writing) < len(compiled):
+        found.append(
+            f"Compile times that include writing a cache: {_names(writing)}; the others write none."
+        )
+    for what, field in (
+        ("Verified on one input only", "without_second"),
+        (
+            "Agreed with a plain run in its own data type, which proves less than a float64 run",
+            "without_float64",
+        ),
+        ("Not timed on new inputs", "without_fresh_runs"),
+        ("Not ranked", "not_ranked"),
+        ("Truth not isolated: workers could read it", "truth_not_isolated"),
+    ):
+        reasons: dict[str, list[Case]] = {}
+        for case in good:
+            if (reason := getattr(case.metrics, field)) is not UNSET:
+                reasons.setdefault(reason, []).append(case)
+        found += [f"{what}: {_names(without)} ({why})." for why, without in reasons.items()]
+    if integers := _names(case for case in good if case.metrics.judged_on_integers):
+        found.append(f"Judged only on integers, which do not test precision: {integers}.")
+    found += _changing(good)
+    judged: dict[TruthSource, list[Case]] = {}
+    for case in cases:
+        source = case.metrics.truth_source
+        if source is not UNSET and not source.built_in:
+            judged.setdefault(source, []).append(case)
+    found += [f"Judged by {_judge(source)}: {_names(by)}." for source, by in judged.items()]
+    return found + list(dict.fromkeys(_remarks_on_truths(good)))
+
+
+def _changing(cases: Iterable[Case]) -> Iterator[str]:
+    """Yields a sentence on each trial of fixed counts whose later iterations differ."""
+    for case in cases:
+        if case.metrics.stop_reason != FIXED or case.metrics.throughput:
+            continue
+        # A file of others may hold several such processes, or none.
+        samples = [process.latencies_ms for process in case.metrics.processes or ()]
+        if change := next(filter(None, map(later_change, samples)), None):
+            first, second = change
+            yield (
+                f"{_names([case])} did not keep its speed: the first half of its iterations took "
+                f"{first:.3g} ms, the second half {second:.3g} ms; omit -w and -iter, or warm up "
+                "for longer."
+            )
+
+
+def _remarks_on_truths(cases: Iterable[Case]) -> Iterator[str]:
+    """Yields sentences on truths for which implementations gave different results."""
+    for case in cases:
+        check = case.metrics.truth_check
+        if check is UNSET:
+            continue
+        for difference in check.in_doubt:
+            yield f"Truth of {case.label} in doubt: {difference}; no output is reported as wrong."
+        for difference in check.outvoted:
+            yield f"Truth of {case.label} from two of three implementations: {difference}."
+
+
+def _judge(source: TruthSource) -> str:
+    if not source.backend:
+        return f"the reference in {source.distribution} that the model's definition names"
+    return f"the plug-in backend {source.backend} from {source.distribution}"
+
+
+def _cold(case: Case) -> list[CompileProcess]:
+    found = case.metrics.compile
+    return [] if found is UNSET else [process for process in found.processes if process.cold]
+
+
+def _names(cases: Iterable[Case]) -> str:
+    return ", ".join(sorted({f"{case.competitor} ({case.framework})" for case in cases}))
+
+
+# A ratio of perplexities no further from 1 is that of another order of sums.
+_NOTHING = 1e-4
+
+
+def change_text(found: Accuracy) -> str:
+    """Returns what differs from the float64 model, in `-` and `+` right classes, or as a ratio.
+
+    Empty where a result does not tell, or has no value.
+    """
+    if found.lost is not None:
+        changed = "" if found.changed is None else f"{found.changed} "
+        return f"{changed}(-{found.lost} +{found.gained})"
+    if found.ratio is None:
+        return ""
+    return f"x{found.ratio:.4f} ({found.ratio_low:.4f}-{found.ratio_high:.4f})"
+
+
+def remarks_on(cases: Sequence[Case]) -> list[str]:
+    """Returns how sure accuracies are, and which programs differ from the float64 model.
+
+    Differing are those that say another class of some example, or whose perplexity is another for
+    sure. Who loses more than its task allows is named as such.
+    """
+    about: dict[str, str] = {}
+    lines = []
+    for case in cases:
+        found = case.metrics.accuracy
+        if not found:
+            continue
+        if found.low is not None:
+            about.setdefault(found.task, _about(found))
+        if found.loses_too_much or _differs(found):
+            who = f"{case.label} from {case.framework} on {case.competitor}"
+            lines.append(f"accuracy of {who}: {_verdict(found)}")
+    return [*about.values(), *lines]
+
+
+def changes(pairs: Iterable[tuple[Case, Case]]) -> list[str]:
+    """Returns a line for each pair of results whose accuracy is another than before."""
+    lines = []
+    for old, new in pairs:
+        before, after = old.metrics.accuracy, new.metrics.accuracy
+        if not before or not after or str(before) == str(after):
+            continue
+        lines.append(
+            f"accuracy of {new.label} on {new.competitor}: {before} before, {after} now"
+            + (f", {_too_much(after)}" if after.loses_too_much else "")
+        )
+    return lines
+
+
+def _about(found: Accuracy) -> str:
+    """Says what an accuracy is of, and how wide an interval so many examples give."""
+    ends = [str(attrs.evolve(found, value=value)) for value in (found.low, found.high)]
+    count = f"{found.examples} {'examples' if found.metric == 'top-1' else 'tokens'}"
+    return (
+        f"accuracy: {found.metric} on {found.task}, {count}: {found}, "
+        f"{LEVEL:.0%} interval {' to '.join(ends)}"
+    )
+
+
+def _differs(found: Accuracy) -> bool:
+    if found.changed is not None:
+        return found.changed > 0
+    if found.ratio_low is None or found.ratio_high is None:
+        return found.value is None
+    return found.ratio_low > 1 + _NOTHING or found.ratio_high < 1 - _NOTHING
+
+
+def _verdict(found: Accuracy) -> str:
+    text = f"{found}, {attrs.evolve(found, value=found.reference)} in float64"
+    if change := change_text(found):
+        text += f", {'changed ' if found.metric == 'top-1' else 'ratio '}{change}"
+    return f"{text}: {_too_much(found)}" if found.loses_too_much else text
+
+
+def _too_much(found: Accuracy) -> str:
+    bound = 100 * (found.most_lost or 0.0)
+    unit = "points" if found.metric == "top-1" else "%"
+    return f"loses more than its task allows ({bound:g} {unit})"
+
+
+# Runs that began within an hour of each other saw about the same machine.
+_APART_S = 3600.0
+_CONDITIONS = (
+    *("hostname", "system", "governor", "usable_cpus", "pinned_cpus", "memory_bytes"),
+    "python",
+)
+# Half a CPU that was busy before the run, and clocks 2 % apart, can be seen in latencies.
+_LOAD_APART, _CLOCK_APART = 0.5, 0.02
+
+
+@attrs.frozen(kw_only=True)
+class Remarks:
+    """What is to be known beside the comparisons.
+
+    Attributes:
+      noise_floor: of the programs that both files hold unchanged; None without such.
+      saved_noise_floor: what `cbs doctor --noise-floor` kept of that machine; None if nothing.
+      withheld: how many verdicts are `unclear` because the machine may have made the difference.
+      drift: why the machine may not have been the same for both files; None if nothing says so.
+      mixtures: what the compared programs hold, or were asked, differently.
+      accuracies: which programs do their task better or worse than before.
+    """
+
+    noise_floor: NoiseFloor | None
+    saved_noise_floor: NoiseFloor | None
+    withheld: int
+    drift: str | None
+    mixtures: Sequence[str] = ()
+    accuracies: Sequence[str] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        """Sentences for a person, drift last."""
+        found = []
+        for floor, name in (
+            (self.noise_floor, "noise floor"),
+            (self.saved_noise_floor, "saved noise floor"),
+        ):
+            if floor is not None and floor.pooled is not None:
+                found.append(f"{name}: {floor_text(floor.pooled)}")
+        if self.withheld:
+            found.append(
+                f"verdicts withheld because the machine may have caused the difference: "
+                f"{self.withheld}; --count-unchanged shows them"
+            )
+        return [*found, *self.mixtures, *self.accuracies, *([self.drift] if self.drift else [])]
+
+
+def remarks(baseline: Document, candidate: Document, comparisons: Sequence[Comparison]) -> Remarks:
+    """Returns what is to be known beside the comparisons of two documents."""
+    before, after = (latest(cases_of(document)) for document in (baseline, candidate))
+    pairs = [(old, new) for old, new in matched(before, after) if old and new]
+    try:
+        floor = noise_floor([baseline, candidate])
+    except NoiseFloorError:
+        floor = None
+    machines = {case.machine for case in (*before, *after)} - {UNKNOWN}
+    return Remarks(
+        noise_floor=floor if floor and floor.pooled else None,
+        saved_noise_floor=load_noise_floor(next(iter(machines))) if len(machines) == 1 else None,
+        withheld=sum(item.withheld is not None for item in comparisons),
+        drift=_drift(pairs),
+        mixtures=mixture_remarks(case for pair in pairs for case in pair),
+        accuracies=changes(pairs),
+    )
+
+
+def _drift(pairs: Sequence[tuple[Case, Case]]) -> str | None:
+    """Says what of time and conditions differs between the runs of compared cases."""
+    gaps = [
+        abs((new.started - old.started).total_seconds())
+        for old, new in pairs
+        if old.started and new.started
+    ]
+    found = [f"measured {_duration(max(gaps))} apart"] if max(gaps, default=0) > _APART_S else []
+    told = {text: None for old, new in pairs for text in _conditions(old, new)}
+    found += [*told, *_clocks(pairs)]
+    if not found:
+        return None
+    return (
+        f"the machine may have changed between the files ({'; '.join(found)}), which intervals do "
+        "not cover; if it matters, race both in one `cbs run`"
+    )
+
+
+def _conditions(old: Case, new: Case) -> Iterable[str]:
+    if old.host is None or new.host is None:
+        return
+    for name in _CONDITIONS:
+        values = [getattr(case.host, name) for case in (old, new)]
+        if values[0] != values[1]:
+            yield f"{name} {values[0]} vs {values[1]}"
+    yield from setting_differences(old.metrics, new.metrics)
+    before, after = old.host.load_average[0], new.host.load_average[0]
+    if abs(before - after) > _LOAD_APART:
+        yield f"load {before:.1f} vs {after:.1f}"
+
+
+def _clocks(pairs: Sequence[tuple[Case, Case]]) -> Iterable[str]:
+    both = [(mean_mhz(old.metrics), mean_mhz(new.metrics)) for old, new in pairs]
+    known = [(old, new) for old, new in both if is_positive(old) and is_positive(new)]
+    if known:
+        before, after = (sum(side) / len(known) for side in zip(*known, strict=True))
+        if abs(after / before - 1) > _CLOCK_APART:
+            yield f"clocks {before:.0f} MHz vs {after:.0f} MHz"
+
+
+def _duration(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.0f} days"

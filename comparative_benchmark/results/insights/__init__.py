@@ -1,0 +1,1 @@
+"""Why results differ, and how close they come to the machine's limits."""

@@ -1,0 +1,264 @@
+"""How close each result comes to what the machine can do."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+
+from comparative_benchmark.analysis.roofline.ceilings import (
+    Ceilings,
+    CeilingsError,
+    accelerator_of,
+    complete_ceilings,
+    load_ceilings,
+    measure_ceilings,
+    save_ceilings,
+    share_of_roof,
+)
+from comparative_benchmark.backends.recipes import RecipeError, parse
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.record import Host, Result
+from openxla.benchmark.models.architectures.base import DATA_TYPES
+
+# What LiteRT's precisions multiply in; recipes say it themselves.
+_PRODUCTS = {"int8": "int8", "dynamic-range": "int8", "fp16-weights": "fp32"}
+
+
+@attrs.frozen(kw_only=True)
+class Cost:
+    """What one iteration of a workload has to do, and who counted it.
+
+    Attributes:
+      bytes: of weights, inputs and outputs, each once.
+    """
+
+    flops: float
+    bytes: float
+    source: str
+
+
+@attrs.frozen
+class Place:
+    """Where a result was measured.
+
+    Attributes:
+      gpu: name of the GPU; None for a CPU.
+    """
+
+    gpu: str | None
+
+
+class Roofs:
+    """What results have to do, and where they were measured.
+
+    What an iteration has to do was counted once for each workload, when its truth was made; where
+    it was not (older results), the first backend that counted its own program stands in. Not every
+    backend can tell the name of its GPU; in one run on one device all have the same.
+    """
+
+    def __init__(self, results: Sequence[Result]) -> None:
+        counted: dict[str, Cost] = {}
+        programs: dict[str, Cost] = {}
+        gpus: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for result in results:
+            definition, metrics = result.definition, result.measured
+            cost, program = metrics.workload_cost, metrics.program
+            if cost.flops is not None and cost.bytes is not None:
+                source = cost.flops_source or "the model"
+                found = Cost(flops=cost.flops, bytes=cost.bytes, source=source)
+                counted.setdefault(definition.workload.digest, found)
+            if program.flops and program.bytes_accessed:
+                source = f"the program of {definition.competitor}"
+                found = Cost(flops=program.flops, bytes=program.bytes_accessed, source=source)
+                programs.setdefault(definition.workload.digest, found)
+            if program.device_name is not None:
+                gpus[result.run_id, definition.device].add(program.device_name)
+        self._costs = programs | counted
+        self._gpus = {key: next(iter(names)) for key, names in gpus.items() if len(names) == 1}
+
+    def cost(self, result: Result) -> Cost | None:
+        """Returns the cost of the result's workload; None where nobody counted it."""
+        return self._costs.get(result.definition.workload.digest)
+
+    def place(self, result: Result) -> Place | None:
+        """Returns where a result was measured; None where its GPU is not known."""
+        device = result.definition.device
+        accelerator = accelerator_of(device)
+        name = result.measured.program.device_name or self._gpus.get((result.run_id, device))
+        if accelerator == "gpu" and name:
+            return Place(name)
+        return Place(None) if accelerator == "cpu" else None
+
+    def share(self, result: Result, latency_ms: float, ceilings: Ceilings) -> float | None:
+        """Returns the share of the roof, see `share_of_roof`; None where it cannot be told."""
+        cost = self.cost(result)
+        if cost is None:
+            return None
+        moved = max(cost.bytes - _bytes_spared(result), 0)
+        return share_of_roof(cost.flops, moved, latency_ms, ceilings, peak_type(result))
+
+
+def ceilings_for(
+    results: Sequence[Result],
+    threads: int,
+    *,
+    measure: bool,
+    say: Callable[[str], None],
+) -> tuple[Ceilings, ...]:
+    """Returns the ceilings of the devices of a run, as far as they are known.
+
+    Args:
+      results: of a run; ceilings are of no use to those whose cost nobody counted.
+      threads: of each worker.
+      measure: whether to measure the ceilings where they never were, or where a result is above
+        them. It takes a minute or two, so a first look with fixed counts does without.
+      say: told what is going on.
+    """
+    found: list[Ceilings] = []
+    for place, device in _judged_places(results).items():
+        known = load_ceilings(threads, gpu=place.gpu)
+        if known is None and not measure:
+            option = _device_option(device, place)
+            say(f"no share of the roof: run `cbs doctor --ceilings{option}` once on this machine")
+        elif known is None:
+            known = _measure_once(device, place, threads, say)
+        else:
+            if measure:
+                known = _completed(known, results, say)
+            if above := sum((share or 0.0) > 1 for share in _shares(results, [known])):
+                busy = " on a busy machine" if known.contended else ""
+                say(
+                    f"{above} results are above the roof: the ceilings measured on "
+                    f"{known.date}{busy} are too low"
+                )
+                # Those of a quiet machine would come out the same.
+                if measure and known.contended is not False:
+                    known = _measure_once(device, place, threads, say, why="again") or known
+                else:
+                    option = _device_option(device, place)
+                    say(f"run `cbs doctor --ceilings{option}` to measure them again")
+        found += [known] if known else []
+    return tuple(found)
+
+
+def known_ceilings(results: Sequence[Result], host: Host) -> tuple[Ceilings, ...]:
+    """Returns the ceilings that this machine has of the devices that measured, for a table.
+
+    Args:
+      results: of a results file.
+      host: machine of the file; of its CPU by number of threads and model.
+    """
+    found = [
+        load_ceilings(host.threads, host.cpu_model, gpu=place.gpu)
+        for place in _judged_places(results)
+    ]
+    return tuple(ceilings for ceilings in found if ceilings)
+
+
+def ceilings_of(case: Case, results: Sequence[Result]) -> Ceilings | None:
+    """Returns the ceilings of the device that a case was measured on, if this machine has them.
+
+    Args:
+      case: with its run.
+      results: of its file, one of which may tell the name of the GPU.
+    """
+    place, host = Roofs(results).place(case.result), case.host
+    if place is None or host is None or not (place.gpu or host.cpu_model):
+        return None
+    return load_ceilings(host.threads, host.cpu_model, gpu=place.gpu)
+
+
+def shares_of_roof(results: Sequence[Result], ceilings: Sequence[Ceilings]) -> list[str | None]:
+    """Returns the share of the roof of each result as a text.
+
+    A result is judged by the ceilings of its CPU, or of the GPU of its name; where these are
+    missing it has no share.
+    """
+    return [
+        None if share is None else f"{share:{'.0%' if share >= 0.1 else '.1%'}}"
+        for share in _shares(results, ceilings)
+    ]
+
+
+def _shares(results: Sequence[Result], ceilings: Sequence[Ceilings]) -> list[float | None]:
+    roofs = Roofs(results)
+    by_place = {Place(one.gpu): one for one in ceilings}
+    shares = []
+    for result in results:
+        place, median_ms = roofs.place(result), result.measured.median_ms
+        own = by_place.get(place) if place else None
+        shares.append(roofs.share(result, median_ms, own) if own and median_ms else None)
+    return shares
+
+
+def peak_type(result: Result) -> str:
+    """Returns the data type whose product rate a result is judged by.
+
+    That is the type of the factors that were multiplied: the narrow one where a recipe or a
+    compiler quantises both of them, and that of the model where it quantises weights alone. fp32
+    matrices that were multiplied by TensorFloat-32 units have a type of their own.
+    """
+    found, definition = Case(result=result).data_type, result.definition
+    wide = definition.data_type or definition.workload.data_type or found
+    if found not in DATA_TYPES:
+        found = _PRODUCTS.get(found) or _products_of(found) or wide
+    return "tf32" if found == "fp32" and result.measured.program.tf32 else found
+
+
+def _products_of(precision: str) -> str | None:
+    """Returns what a recipe multiplies in; None for the model's type, or for no recipe of ours."""
+    try:
+        return parse(precision).recipe.products
+    except RecipeError:
+        return None
+
+
+def _bytes_spared(result: Result) -> float:
+    """Returns how many bytes less a recipe's weights take, each of which is read once."""
+    applied = result.measured.program.notes.get("recipe")
+    if not isinstance(applied, Mapping):
+        return 0
+    before, after = (applied.get(f"bytes_{when}") for when in ("before", "after"))
+    return before - after if isinstance(before, int) and isinstance(after, int) else 0
+
+
+def _judged_places(results: Sequence[Result]) -> dict[Place, str]:
+    """Returns where results were measured that ceilings are of use to, each with its device."""
+    roofs = Roofs(results)
+    places: dict[Place, str] = {}
+    for result in results:
+        place = roofs.place(result)
+        if place and roofs.cost(result) and result.measured.median_ms:
+            places.setdefault(place, result.definition.device)
+    return places
+
+
+def _device_option(device: str, place: Place) -> str:
+    return f" -device {device}" if place.gpu else ""
+
+
+def _completed(known: Ceilings, results: Sequence[Result], say: Callable[[str], None]) -> Ceilings:
+    """Returns ceilings with what results are judged by and older ceilings lack, and keeps them."""
+    if not known.unmeasured(map(peak_type, results)):
+        return known
+    found = complete_ceilings(known, say)
+    if found is not known:
+        try:
+            save_ceilings(found)
+        except OSError as error:
+            say(f"the ceilings cannot be saved: {error}")
+    return found
+
+
+def _measure_once(
+    device: str, place: Place, threads: int, say: Callable[[str], None], why: str = "once"
+) -> Ceilings | None:
+    minutes = "two minutes" if place.gpu else "a minute"
+    say(f"measuring this machine's ceilings {why} (about {minutes}) ...")
+    try:
+        found = measure_ceilings(threads, device=device)
+        save_ceilings(found)
+    except (CeilingsError, OSError) as error:
+        say(f"no share of the roof: {error}")
+        return None
+    return found

@@ -1,0 +1,1 @@
+"""Collections of models that other projects define."""

@@ -1,0 +1,123 @@
+"""What TorchBench's guide says that "our test scripts will test", of one folder and test.
+
+Runs in a worker of its own; the commands' side is `onboarding.folder_check`.
+"""
+
+import gc
+import hashlib
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from comparative_benchmark.backends.api import UnsupportedError
+from comparative_benchmark.backends.frameworks.torch_modules import to_numpy
+from comparative_benchmark.sources.torchbench import folders
+from comparative_benchmark.sources.torchbench.loading import LoadedFolder, Request
+from comparative_benchmark.sources.torchbench.running import Running, same
+
+# Scripted code may add in another order; the guide asks for the same output.
+_JIT_TOLERANCE = 1e-4
+# What allocators and lazily loaded libraries may keep on a device.
+_DEVICE_SLACK_BYTES = 1 << 20
+
+
+def check(folder: str, test: str, packages: str | None = None) -> dict[str, Any]:
+    """Returns what was found: `states` by check, each with a detail, and `outputs`, a digest.
+
+    Raises:
+      UnsupportedError: the folder does not implement the test here.
+    """
+    path = Path(folder)
+    before = folders.digest(path)
+    request = Request(folder=path, test=test, packages=Path(packages) if packages else None)
+    loaded = LoadedFolder(request)
+    states: dict[str, tuple[str, str]] = {}
+    running = Running(loaded)
+    outputs = _outputs(running)
+    states["runs"] = ("ok", f"{loaded.protocol} protocol, from another directory")
+    states["repeatable"] = _repeatable(loaded, outputs)
+    states["inputs"] = _inputs(running)
+    states["signal"] = _signal(outputs)
+    states["jit"] = _jit(request, loaded, outputs)
+    del running
+    states["memory"] = _memory(lambda: Running(loaded), loaded.device)
+    after = folders.digest(path)
+    states["folder"] = (
+        ("ok", "") if after == before else ("failed", "a run changed files in the folder")
+    )
+    return {"states": states, "outputs": _digest(outputs)}
+
+
+def _outputs(running: Running) -> list[Any]:
+    running.watch()
+    with running.refusing():
+        return [to_numpy(value).copy() for value in running.outputs_of(running.run())]
+
+
+def _repeatable(loaded: LoadedFolder, outputs: list[Any]) -> tuple[str, str]:
+    again = _outputs(Running(loaded))
+    if _digest(again) == _digest(outputs):
+        return "ok", ""
+    return "failed", "a second object with the same seed returns a different output"
+
+
+def _inputs(running: Running) -> tuple[str, str]:
+    if not running.inputs:
+        return "not_applicable", "get_module() returns no tensors"
+    before = [value.clone() for value in running.inputs]
+    running.run()
+    if same(before, running.inputs):
+        return "ok", ""
+    return "failed", "a run changes the inputs that get_module() returns"
+
+
+def _signal(outputs: list[Any]) -> tuple[str, str]:
+    for place, value in enumerate(outputs):
+        numbers = np.asarray(value, dtype=np.float64)
+        if not np.isfinite(numbers).all():
+            return "failed", f"output {place} contains NaN or infinity"
+        if numbers.size == 0 or np.ptp(numbers) == 0:
+            return "failed", f"output {place} is constant, so agreement proves nothing"
+    return "ok", ""
+
+
+def _jit(request: Request, loaded: LoadedFolder, outputs: list[Any]) -> tuple[str, str]:
+    if loaded.is_current or request.test == "train":
+        return "not_applicable", "only the protocol of 2021 has scripted inference"
+    scripted = loaded.scripted()
+    try:
+        running = Running(scripted)
+    except UnsupportedError as error:
+        return "not_applicable", str(error)
+    found = [to_numpy(value) for value in running.function(*running.inputs)]
+    for place, (one, due) in enumerate(zip(found, outputs, strict=True)):
+        if not np.allclose(one, due, rtol=_JIT_TOLERANCE, atol=_JIT_TOLERANCE):
+            return "failed", f"output {place} of the scripted module differs"
+    return "ok", ""
+
+
+def _memory(make: Callable[[], Running], device: str) -> tuple[str, str]:
+    held = torch.cuda.memory_allocated() if device == "cuda" else 0
+    running = make()
+    running.run()
+    objects = [weakref.ref(item) for item in (running.made, running.module) if item is not None]
+    del running
+    gc.collect()
+    if any(reference() is not None for reference in objects):
+        return "failed", "the object or its module stays alive after the last reference is dropped"
+    if device == "cuda":
+        left = torch.cuda.memory_allocated() - held
+        if left > _DEVICE_SLACK_BYTES:
+            return "failed", f"{left / 2**20:.1f} MiB stay allocated on the GPU"
+    return "ok", ""
+
+
+def _digest(outputs: list[Any]) -> str:
+    summed = hashlib.sha256()
+    for value in outputs:
+        summed.update(f"{value.dtype}{value.shape}".encode() + value.tobytes())
+    return summed.hexdigest()

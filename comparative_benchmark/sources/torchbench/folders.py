@@ -1,0 +1,270 @@
+"""Finds model folders and reads what they say of themselves, without importing any."""
+
+import ast
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+import yaml
+
+from openxla.benchmark.text import near
+
+Protocol = Literal["2021", "current", "unknown"]
+Test = Literal["train", "eval"]
+
+_INIT = "__init__.py"
+# A checkout has its models two folders down.
+_DEEPEST = 4
+_LEFT_OUT = frozenset({"__pycache__", ".git", ".hg", ".svn"})
+_CHUNK = 1 << 20
+
+
+class FolderError(ValueError):
+    """What a user named is not what it should be; the message says what to type."""
+
+
+@attrs.frozen(kw_only=True)
+class Folder:
+    """A model folder.
+
+    Attributes:
+      path: where it is, absolute.
+      sha256: of all its files, with their places in it.
+      protocol: of its class `Model`, `unknown` where that is not written in `__init__.py`.
+      batch_sizes: by test: what metadata.yaml says for the CPU, or the class's own default.
+      not_implemented: pairs of test and device that metadata.yaml lists so; None for any. It is
+        what TorchBench's unit tests leave out; its runner tries them, and so do we.
+      installs: whether there is an install.py.
+      problem: why it cannot be run; None if it can be tried.
+    """
+
+    path: Path
+    sha256: str
+    protocol: Protocol = "unknown"
+    batch_sizes: dict[str, int] = attrs.field(factory=dict)
+    not_implemented: tuple[tuple[str | None, str | None], ...] = ()
+    installs: bool = False
+    problem: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Its own name, which is that of the module."""
+        return self.path.name
+
+    def lists_as_not_implemented(self, test: str, device: str) -> bool:
+        """Tells whether metadata.yaml says that a test is not for a device."""
+        return any(
+            listed in (None, test) and where in (None, device)
+            for listed, where in self.not_implemented
+        )
+
+
+def find(paths: Sequence[Path]) -> list[Folder]:
+    """Returns the model folders at or below paths, by name.
+
+    Raises:
+      FolderError: a path is not there, or has none.
+    """
+    found: dict[Path, Folder] = {}
+    for path in paths:
+        if not path.is_dir():
+            close = near(path.name, _names_beside(path))
+            hint = f"; did you mean {path.with_name(close)}?" if close else ""
+            what = "is a file, not a folder" if path.is_file() else "does not exist"
+            raise FolderError(f"--torchbench {path} {what}{hint}")
+        places = list(_model_folders(path.absolute(), 0))
+        if not places:
+            raise FolderError(
+                f"--torchbench {path}: no folder in it has an {_INIT} with a class Model; create "
+                "one with `cbs new-model --torchbench NAME`"
+            )
+        for place in places:
+            found.setdefault(place, read(place))
+    return sorted(found.values(), key=lambda folder: (folder.name, str(folder.path)))
+
+
+def read(path: Path) -> Folder:
+    """Returns what a folder says of itself."""
+    path = path.absolute()
+    try:
+        problem = _way_out(path)
+        if problem:
+            return Folder(path=path, sha256=_digest_of([str(path)]), problem=problem)
+        sha256 = digest(path)
+    except OSError as error:
+        return Folder(path=path, sha256=_digest_of([str(path)]), problem=f"cannot read it: {error}")
+    problem = None if path.name.isidentifier() else "its name is not a valid Python module name"
+    found = Folder(
+        path=path, sha256=sha256, installs=(path / "install.py").is_file(), problem=problem
+    )
+    try:
+        tree = ast.parse((path / _INIT).read_bytes())
+    except (SyntaxError, ValueError):
+        return found  # its worker says what is wrong, and in which line
+    model = _class_model(tree)
+    metadata = _metadata(path / "metadata.yaml")
+    return attrs.evolve(
+        found,
+        protocol=_protocol(model),
+        batch_sizes={**_defaults(model), **({} if _has_one_size(model) else _of_cpu(metadata))},
+        not_implemented=_not_implemented(metadata),
+    )
+
+
+def digest(path: Path) -> str:
+    """Returns the sha256 of a folder's files; compiled ones and those of version control left out.
+
+    Raises:
+      OSError: one cannot be read.
+    """
+    return _digest_of(
+        f"{file.relative_to(path).as_posix()}\0{_file_digest(file)}" for file in _files(path)
+    )
+
+
+def _digest_of(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
+
+
+def _file_digest(file: Path) -> str:
+    summed = hashlib.sha256()
+    with file.open("rb") as content:
+        while chunk := content.read(_CHUNK):
+            summed.update(chunk)
+    return summed.hexdigest()
+
+
+def _files(path: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(path):
+        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
+        for name in sorted(files):
+            file = Path(place, name)
+            if not name.endswith(".pyc") and file.is_file():  # a pipe would never end
+                yield file
+
+
+def _way_out(path: Path) -> str | None:
+    """Returns which link leads out of a folder; None if none does."""
+    inside = path.resolve()
+    for place, folders, files in os.walk(path):
+        for name in sorted((*folders, *files)):
+            link = Path(place, name)
+            if link.is_symlink() and not link.resolve().is_relative_to(inside):
+                return (
+                    f"{link.relative_to(path)} links to {link.readlink()}, outside the folder; "
+                    "replace the link with a copy"
+                )
+    return None
+
+
+def _model_folders(path: Path, depth: int) -> Iterator[Path]:
+    init = path / _INIT
+    if init.is_file() and _has_model(init):
+        yield path
+        return
+    if depth == _DEEPEST:
+        return
+    for child in sorted(path.iterdir()):
+        hidden = child.name.startswith(".") or child.name in _LEFT_OUT
+        if child.is_dir() and not hidden:
+            yield from _model_folders(child, depth + 1)
+
+
+def _has_model(init: Path) -> bool:
+    """Tells whether a file defines or imports `Model`, or cannot be parsed but names it."""
+    content = init.read_bytes()
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError):
+        return b"class Model" in content
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name == "Model":
+            return True
+        if isinstance(node, ast.ImportFrom) and any(
+            (name.asname or name.name) == "Model" for name in node.names
+        ):
+            return True
+    return False
+
+
+def _class_model(tree: ast.Module) -> ast.ClassDef | None:
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    return next((node for node in classes if node.name == "Model"), None)
+
+
+def _protocol(model: ast.ClassDef | None) -> Protocol:
+    for node in model.body if model else ():
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+            named = any(argument.arg == "test" for argument in arguments)
+            return "current" if named or node.args.kwarg else "2021"
+    return "unknown"
+
+
+def _defaults(model: ast.ClassDef | None) -> dict[str, int]:
+    """Returns the batch sizes that a class states as numbers, by test."""
+    names = {"DEFAULT_TRAIN_BSIZE": "train", "DEFAULT_EVAL_BSIZE": "eval"}
+    stated = _constants(model)
+    sizes = {test: stated.get(name) for name, test in names.items()}
+    return {test: size for test, size in sizes.items() if isinstance(size, int) and size > 0}
+
+
+def _has_one_size(model: ast.ClassDef | None) -> bool:
+    return _constants(model).get("ALLOW_CUSTOMIZE_BSIZE") is False
+
+
+def _constants(model: ast.ClassDef | None) -> dict[str, Any]:
+    """Returns what is assigned to names in a class, if it is written out."""
+    found = {}
+    for node in model.body if model else ():
+        targets, value = [], None
+        if isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        elif isinstance(node, ast.AnnAssign):
+            targets, value = [node.target], node.value
+        for target in targets:
+            if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
+                found[target.id] = value.value
+    return found
+
+
+def _metadata(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return None
+
+
+def _of_cpu(said: Any) -> dict[str, int]:
+    """Returns the batch sizes that metadata.yaml has for the CPU, by test."""
+    for key in ("devices", "cpu"):  # some files have a list of devices, which says nothing
+        said = said.get(key) if isinstance(said, dict) else None
+    sizes = said if isinstance(said, dict) else {}
+    named = {test: sizes.get(f"{test}_batch_size") for test in ("train", "eval")}
+    return {test: size for test, size in named.items() if isinstance(size, int) and size > 0}
+
+
+def _not_implemented(said: Any) -> tuple[tuple[str | None, str | None], ...]:
+    """Returns tests and devices that are listed; entries for other options, `jit` say, left out."""
+    listed = said.get("not_implemented") if isinstance(said, dict) else None
+    return tuple(
+        (item.get("test"), item.get("device"))
+        for item in (listed if isinstance(listed, list) else ())
+        if isinstance(item, dict) and item and set(item) <= {"test", "device"}
+    )
+
+
+def _names_beside(path: Path) -> list[str]:
+    try:
+        return [item.name for item in path.parent.iterdir() if item.is_dir()]
+    except OSError:
+        return []
+
+
+def repository(folder: Path) -> Path:
+    """Returns the checkout that a folder is in, else the folder's parent."""
+    two_up = folder.parents[1] if len(folder.parents) > 1 else folder.parent
+    return two_up.parent if two_up.name == "torchbenchmark" else folder.parent

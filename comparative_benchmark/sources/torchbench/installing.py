@@ -1,0 +1,186 @@
+"""Runs install.py of model folders, each in an environment of its own; ours is never touched.
+
+An environment is named after the folder's content, so it is made once. It sees our packages below
+its own: a folder computes with our PyTorch, and pip is told to leave that alone.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import attrs
+
+from comparative_benchmark.analysis.machine.variables import for_worker
+from comparative_benchmark.sources.torchbench.folders import Folder, digest, repository
+from openxla.benchmark import files
+from openxla.benchmark.root import root_dir
+
+_UTILS = Path(__file__).parent / "host_install"
+_HOST = Path(__file__).parent / "host"
+# What is ours in every environment: a worker has imported it before the folder is.
+PINNED = ("torch", "torchvision", "torchaudio", "torchtext", "numpy", "triton")
+_PATIENCE_S = 1800
+_LOG = "install.log"
+_DONE = "installed"
+_NETWORK = (
+    "Failed to establish a new connection",
+    "Name or service not known",
+    "Temporary failure in name resolution",
+    "Network is unreachable",
+    "Connection refused",
+    "Could not resolve host",
+    "ConnectionError",
+    "URLError",
+    "OfflineModeIsEnabled",
+)
+
+
+@attrs.define(kw_only=True)
+class Installed:
+    """What became of the environments of folders.
+
+    Attributes:
+      packages: where packages are that were installed for a folder, by its path.
+      failures: why a folder cannot be run, by its path.
+      said: what the user should know.
+    """
+
+    packages: dict[Path, Path] = attrs.field(factory=dict)
+    failures: dict[Path, str] = attrs.field(factory=dict)
+    said: list[str] = attrs.field(factory=list)
+
+
+def packages_of(folders: Sequence[Folder], *, install: bool) -> Installed:
+    """Returns the environments of folders that have an install.py.
+
+    Args:
+      folders: that are to be run.
+      install: whether to make those that are not there; else only the ones that are get used.
+    """
+    found = Installed()
+    waiting = []
+    for folder in folders:
+        if not folder.installs or folder.problem:
+            continue
+        place = environment_of(folder)
+        if install and not (place / _DONE).is_file():
+            if reason := run_install(folder, place):
+                found.failures[folder.path] = reason
+                continue
+            found.said.append(f"{folder.name}: ran install.py in {place}")
+        if (place / _DONE).is_file():
+            found.packages[folder.path] = site_packages(place)
+        else:
+            waiting.append(folder.name)
+    if waiting:
+        names = ", ".join(waiting[:5]) + (", ..." if len(waiting) > 5 else "")
+        found.said.append(f"install.py has not run for {names}; pass --install to run it")
+    return found
+
+
+def environment_of(folder: Folder) -> Path:
+    """Returns where the environment of a folder belongs.
+
+    It is named after what decides what is installed, not after data that install.py adds.
+    """
+    inputs = [folder.path / "install.py", *sorted(folder.path.glob("requirements*"))]
+    named = "".join(path.read_text(errors="replace") for path in inputs if path.is_file())
+    told = f"{folder.name}\n{named}\n{sys.version}\n{_constraints()}"
+    sha256 = hashlib.sha256(told.encode(errors="replace")).hexdigest()
+    return root_dir() / "torchbench" / f"{folder.name}-{sha256[:12]}"
+
+
+def site_packages(place: Path) -> Path:
+    """Returns the folder that packages of an environment are in."""
+    return Path(sysconfig.get_path("purelib", "venv", vars={"base": str(place)}))
+
+
+def run_install(folder: Folder, place: Path) -> str | None:
+    """Makes an environment and runs install.py in it; returns why that failed, None if not."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    venv.create(place, with_pip=False, symlinks=True)
+    _show_ours(place)
+    (place / "constraints.txt").write_text(_constraints(), encoding="utf-8")
+    log = place / _LOG
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [str(place / "bin" / "python"), "install.py"],
+            cwd=folder.path,
+            env=_environment(place, folder),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code: int | None = process.wait(timeout=_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:  # what it started must not outlive it, nor Ctrl-C
+            _end_group(process)
+    if code == 0:
+        files.write_atomically(place / _DONE, digest(folder.path) + "\n")
+        return None
+    text = log.read_text(encoding="utf-8", errors="replace")
+    last = next((line for line in reversed(text.splitlines()) if line.strip()), "no message")
+    if code is None:
+        return f"install.py took longer than {_PATIENCE_S} s; see {log}"
+    kind = "network: " if any(word in text for word in _NETWORK) else ""
+    return f"{kind}install.py failed with exit code {code}: {last.strip()[:200]}; see {log}"
+
+
+def _end_group(process: "subprocess.Popen[bytes]") -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _show_ours(place: Path) -> None:
+    """Has an environment find our packages, after its own."""
+    ours = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    lines = [f"import site; site.addsitedir({path!r})" for path in ours]
+    (site_packages(place) / "ours.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _environment(place: Path, folder: Folder) -> dict[str, str]:
+    kept = for_worker(os.environ)
+    for name in ("PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER"):
+        kept.pop(name, None)
+    constraints = str(place / "constraints.txt")
+    return {
+        **kept,
+        **{name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_"))},
+        "PATH": os.pathsep.join([str(place / "bin"), kept.get("PATH", os.defpath)]),
+        "VIRTUAL_ENV": str(place),
+        "CBS_TORCHBENCH_REPO": str(repository(folder.path)),
+        "PYTHONPATH": os.pathsep.join([str(_UTILS), str(_HOST)]),
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PIP_CONSTRAINT": constraints,
+        "UV_CONSTRAINT": constraints,
+        "PIP_REQUIRE_VIRTUALENV": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_RETRIES": "1",
+        "PIP_TIMEOUT": "10",
+    }
+
+
+def _constraints() -> str:
+    """Returns pins of what stays ours, as pip reads them; local versions are on no index."""
+    lines = []
+    for name in PINNED:
+        try:
+            lines.append(f"{name}=={version(name)}")
+        except PackageNotFoundError:
+            continue
+    return "".join(f"{line}\n" for line in lines)

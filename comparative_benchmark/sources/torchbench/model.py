@@ -1,0 +1,297 @@
+"""A model folder as a model of the suite: what a worker loads.
+
+One iteration is the folder's own `eval()` or `train()`. Where `eval()` is one call of the module
+that `get_module()` returns, on the inputs that it returns, that module stands for it: it is
+exported.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from comparative_benchmark.backends.api import Array, UnsupportedError
+from comparative_benchmark.backends.frameworks.torch_modules import to_numpy
+from comparative_benchmark.backends.model_protocols import ForeignModel
+from comparative_benchmark.sources.torchbench import state
+from comparative_benchmark.sources.torchbench.loading import (
+    LoadedFolder,
+    Request,
+    has_scripted_code,
+)
+from comparative_benchmark.sources.torchbench.running import Running
+from comparative_benchmark.sources.torchbench.state import Widening
+from openxla.benchmark.models.second_input import NoSecondInputError, changed
+
+# A float64 run further than this from the own-type run, relative to its spread, is of something
+# else: of other random numbers, say. A run of rounded weights as far off says nothing.
+_FURTHEST = 0.2
+# Runs of rounded weights beside the own-type run: their number where the first is this many times
+# further off than that or nearer, as where rounding decides between two ways.
+_ROUGH_RUNS = 5
+_ALIKE = 3.0
+
+
+class NotWidenedError(Exception):
+    """The folder cannot be run in float64."""
+
+
+class FolderModel(ForeignModel):
+    """A folder's model, made for one test.
+
+    Attributes:
+      module: the folder's module, None if it offers none.
+      without_float64: why the last truth is not a float64 run; None if it is.
+      not_countable: why nobody may count what it has to do; None if somebody may.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self._folder = LoadedFolder(request)
+        self._running = Running(self._folder)
+        self.module = self._running.module
+        self.replayed = self._running.replayed
+        self.without_float64: str | None = None
+        # Scripts that make tensors end the process where tensors are fake (PyTorch 2.13).
+        scripted = "TorchScript operations cannot be counted"
+        self.not_countable = scripted if has_scripted_code() else None
+        self._loss: float | None = None
+        self._repeats = False
+
+    def generate_default_inputs(self) -> tuple[torch.Tensor, ...]:
+        """The folder's own example."""
+        return self._running.inputs
+
+    def generate_inputs(self, input_data: str) -> Any:
+        """The folder's own example, whatever name the input has."""
+        return self.generate_default_inputs()
+
+    def preprocess(self, raw_input: Any) -> tuple[Array, ...]:
+        """Copies them: the folder may write to its own."""
+        return tuple(to_numpy(value).copy() for value in raw_input)
+
+    def second_inputs(self, *inputs: Array) -> list[Array]:
+        """The usual rule, if the folder reads what it shows.
+
+        Raises:
+          NoSecondInputError: its outputs do not depend on the tensors of `get_module()`.
+        """
+        second = [changed(value) for value in inputs]
+        before = self._run_on(inputs)
+        after = self._run_on(second)
+        self._running.write(inputs)
+        if _equal(before, after):
+            raise NoSecondInputError(
+                f"{self._folder.request.test} does not read the inputs that get_module() returns"
+            )
+        return second
+
+    def forward(self, *inputs: Any) -> tuple[torch.Tensor, ...]:
+        """The module's outputs on inputs: what exporters take.
+
+        Raises:
+          UnsupportedError: the module does not stand for an iteration.
+        """
+        if reason := self._running.why_not_function:
+            raise UnsupportedError(f"cannot export the module instead of the folder: {reason}")
+        return self._running.function(*inputs)
+
+    def reside(self, inputs: Sequence[Array]) -> tuple[torch.Tensor, ...]:
+        """See `ForeignModel.reside`; the folder's own tensors."""
+        self._running.write(inputs)
+        self._running.watch()
+        return self._running.inputs
+
+    def timed(self, *inputs: Any) -> Any:
+        """One iteration of the folder's test."""
+        return self._running.run()
+
+    def outputs_of(self, handle: Any) -> tuple[torch.Tensor, ...]:
+        """Outputs of inference; of training, gradients and weights after two steps.
+
+        Each step changes what the next one starts from. So the steps that are judged are two more,
+        from the weights that the folder began with, by the program that was timed.
+        """
+        self._loss = self._running.loss_of(handle)
+        return self._running.outputs_of(handle)
+
+    def compile_in_place(self, compile_part: Callable[[Callable[..., Any]], Any]) -> None:
+        """See `ForeignModel.compile_in_place`."""
+        self._running.compile_in_place(compile_part)
+
+    def judged_by(self, inputs: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+        """Float64 run of another object of the class, and a run in its own type.
+
+        Where the folder cannot be widened, the run in its own type takes the truth's place, and
+        that of slightly rounded weights and inputs the reference's: it says how far rounding alone
+        goes. So it is where the folder's own type is float64 already: a wider run is the same run,
+        and its error of zero would leave no room to another order of operations.
+
+        Raises:
+          UnsupportedError: it gives another output each time, also from the same state; or only
+            constants; or NaN.
+        """
+        if self._running.constant:
+            raise UnsupportedError(
+                f"{self._folder.request.test} returns only constants, so its output cannot be "
+                "verified"
+            )
+        own = self._run_on(inputs)
+        if not all(map(_is_finite, own)):
+            raise UnsupportedError(
+                f"{self._folder.request.test} itself returns NaN or infinity, so its output cannot "
+                "be verified"
+            )
+        if self._running.replayed and not self._repeats:
+            if not _equal(own, self._run_on(inputs)):
+                raise UnsupportedError(
+                    f"{self._folder.request.test} returns a different output each time, even from "
+                    "the same weights and seeds, so its output cannot be verified"
+                )
+            self._repeats = True
+        truth: list[Array] | None
+        try:
+            truth = self._wide(inputs, own)
+            self.without_float64 = None
+        except NotWidenedError as error:
+            self.without_float64, truth = str(error), None
+        if truth is not None:
+            return truth, self._furthest(inputs, own, truth)
+        # Only now, as the error holds the object that could not be widened.
+        rough = self._rough(state.roughened(inputs))
+        if any(_relative_error(v, due) > _FURTHEST for due, v in zip(own, rough, strict=True)):
+            raise UnsupportedError(
+                f"rounding errors dominate the output of {self._folder.request.test}, and it has "
+                f"no float64 truth ({self.without_float64}), so its output cannot be verified"
+            )
+        return [_as_truth(value) for value in own], rough
+
+    def notes(self) -> dict[str, Any]:
+        """How the folder was run."""
+        test = self._folder.request.test
+        found = {
+            "protocol": self._folder.protocol,
+            "timed": f"the folder's {test}",
+            "verified": "steps from the first state" if self._running.replayed else "its output",
+        }
+        return {**found, **({"loss": self._loss} if self._loss is not None else {})}
+
+    def _run_on(self, inputs: Sequence[Array]) -> list[Array]:
+        return _outputs(self._running, inputs)
+
+    def _wide(self, inputs: Sequence[Array], own: Sequence[Array]) -> list[Array]:
+        before = torch.get_default_dtype()
+        try:
+            wide = Running(self._folder)
+            wide.widen()
+            torch.set_default_dtype(torch.float64)
+            with Widening():
+                truth = _outputs(wide, inputs)
+        except Exception as error:
+            raise NotWidenedError(f"{type(error).__name__}: {error}"[:300]) from error
+        finally:
+            torch.set_default_dtype(before)
+        if len(truth) != len(own):
+            raise NotWidenedError(f"{len(truth)} outputs in float64, expected {len(own)}")
+        for place, (due, value) in enumerate(zip(truth, own, strict=True)):
+            if due.shape != value.shape:
+                raise NotWidenedError(f"output {place} has a different shape in float64")
+            if value.dtype.kind == "f" and due.dtype != np.float64:
+                raise NotWidenedError(f"output {place} is {due.dtype}, not float64")
+            if not _is_finite(due):
+                raise NotWidenedError(f"output {place} contains NaN or infinity in float64")
+            if _relative_error(value, due) > _FURTHEST:
+                raise NotWidenedError(f"output {place} comes from another computation in float64")
+        if _are_float64(own) and _equal(own, truth):
+            raise NotWidenedError("it already computes in float64, and no wider type exists")
+        return truth
+
+    def _rough(self, inputs: Sequence[Array], seed: int = 0) -> list[Array]:
+        rough = Running(self._folder)
+        rough.roughen(seed)
+        return _outputs(rough, inputs)
+
+    def _furthest(
+        self, inputs: Sequence[Array], own: Sequence[Array], truth: Sequence[Array]
+    ) -> list[Array]:
+        """Returns, output by output, the furthest run: one alone may be near the truth by luck.
+
+        Inputs stay as they are: a number that stands for an index would become another one. But of
+        what the folder computes in float64 itself, no other run would show a rounding.
+        """
+        off = [_relative_error(value, due) for value, due in zip(own, truth, strict=True)]
+        found = list(own)
+        for seed in range(_ROUGH_RUNS):
+            alike = True
+            for place, value in enumerate(self._rough(inputs, seed)):
+                error = _relative_error(value, truth[place])
+                alike = alike and off[place] / _ALIKE <= error <= off[place] * _ALIKE
+                if off[place] < error <= _FURTHEST:
+                    off[place], found[place] = error, value
+            if alike:
+                break
+        if any(error == 0.0 and _are_float64([v]) for error, v in zip(off, own, strict=True)):
+            for place, value in enumerate(self._rough(state.roughened(inputs))):
+                if off[place] < _relative_error(value, truth[place]) <= _FURTHEST:
+                    found[place] = value
+        return found
+
+
+def create_model(
+    *,
+    folder: str,
+    test: str,
+    batch_size: int | None = None,
+    packages: str | None = None,
+    jit: bool = False,
+    **_: Any,
+) -> FolderModel:
+    """Returns the model of a folder; see `loading.Request`."""
+    return FolderModel(
+        Request(
+            folder=Path(folder),
+            test=test,
+            batch_size=batch_size,
+            packages=Path(packages) if packages else None,
+            jit=jit,
+        )
+    )
+
+
+def _outputs(running: Running, inputs: Sequence[Array]) -> list[Array]:
+    running.write(inputs)
+    running.watch()
+    with running.refusing():
+        handle = () if running.replayed else running.run()
+        return [to_numpy(value).copy() for value in running.outputs_of(handle)]
+
+
+def _as_truth(value: Array) -> Array:
+    return value.astype(np.float64) if value.dtype.kind == "f" else value
+
+
+def _relative_error(value: Array, due: Array) -> float:
+    """Returns the root mean square error in spreads; zero where the judge needs none."""
+    if due.dtype.kind != "f" or not _is_finite(due):
+        return 0.0
+    if not np.isfinite(value).all():
+        return np.inf
+    wide: npt.NDArray[np.float64] = due.astype(np.float64)
+    spread = float(np.std(wide))
+    rmse = float(np.sqrt(np.mean(np.square(value.astype(np.float64) - wide))))
+    return rmse / spread if spread else 0.0
+
+
+def _is_finite(value: Array) -> bool:
+    return value.dtype.kind not in "fc" or bool(np.isfinite(value).all())
+
+
+def _are_float64(values: Sequence[Array]) -> bool:
+    found = [value.dtype for value in values if value.dtype.kind == "f"]
+    return bool(found) and all(dtype == np.float64 for dtype in found)
+
+
+def _equal(some: Sequence[Array], others: Sequence[Array]) -> bool:
+    return all(one.tobytes() == other.tobytes() for one, other in zip(some, others, strict=True))

@@ -1,0 +1,1 @@
+"""Commands that measure to answer one question."""

@@ -1,0 +1,107 @@
+"""`cbs bisect`: the first release or commit that is slower, bigger or wrong, found by races."""
+
+import argparse
+import json
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.api.measuring import selected
+from comparative_benchmark.backends.api import UnknownBackendError
+from comparative_benchmark.engine.trial import parse_competitors
+from comparative_benchmark.request import EVAL
+from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.studies.bisection import story
+from comparative_benchmark.studies.bisection.bisection import as_json
+from comparative_benchmark.studies.bisection.environments import EnvironmentPool
+from comparative_benchmark.studies.bisection.from_options import Subject, bisect, bisected, check
+from comparative_benchmark.studies.bisection.judging import Metric
+from comparative_benchmark.studies.bisection.racing import RaceOracle
+from comparative_benchmark.studies.bisection.recipes import Recipes, companions_of, lock_of
+from comparative_benchmark.terminal.console import Console
+from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageError, find_device
+from comparative_benchmark.terminal.run_options import request_from, settings_of
+from openxla.benchmark.workloads import workload_of
+
+
+def run(options: argparse.Namespace) -> int:
+    """Bisects, says what came of it and returns the exit code.
+
+    Returns:
+      0 if one first bad candidate was found and confirmed; 3 if not: the bad end is not bad, some
+      candidates could not be judged, or no two neighbours differ.
+
+    Raises:
+      UsageError: something that the user typed cannot be, or an end cannot be judged.
+    """
+    check(options)
+    console = Console(verbose=options.verbose, suites=options.suite)
+    try:
+        with console.following():
+            outcome = bisect(options, _subject(options, console), say=console.say)
+    except (ResultsFileError, UnknownBackendError) as error:
+        raise UsageError(str(error)) from error
+    if options.json:
+        print(json.dumps(as_json(outcome), indent=2))
+    else:
+        metric = Metric(options.metric)
+        print(
+            story.tell(
+                outcome,
+                metric.word,
+                what=bisected(options),
+                effort="--attempts, --processes, --trial-budget",
+                measured=metric.measured,
+            )
+        )
+    return EXIT_OK if outcome.found else EXIT_MISSING
+
+
+def _subject(options: argparse.Namespace, console: Console) -> Subject:
+    device = find_device(options.device)
+    competitors = parse_competitors(options.backend, device.accelerator_type)
+    selection = selected(request_from(options))
+    lock = lock_of(options, competitors)
+    metric = Metric(options.metric)
+    rule = SamplingRule(
+        effect=options.effect,
+        min_processes=options.processes or 3,
+        max_processes=options.processes or 10,
+        trial_budget_s=options.trial_budget,
+        seed=options.seed or 0,
+    )
+    named = [*([options.package] if options.package else []), *companions_of(options, lock)]
+
+    def oracle(pool: EnvironmentPool, recipes: Recipes, folder: Path) -> RaceOracle:
+        return RaceOracle(
+            selection=selection,
+            competitors=competitors,
+            metric=metric,
+            settings=settings_of(
+                device,
+                timeout_s=options.timeout,
+                memory_bytes=options.memory_limit,
+                threads=options.threads,
+                sampling=rule,
+            ),
+            pool=pool,
+            recipe=recipes,
+            folder=folder / "races",
+            observer=console,
+            bisected=frozenset(str(canonicalize_name(name)) for name in named),
+        )
+
+    question = {
+        "name": options.name,
+        "tags": options.tag,
+        "framework": options.framework,
+        "suites": options.suite,
+        "backend": options.backend,
+        "device": options.device,
+        "threads": options.threads,
+    }
+    if options.torchbench or options.model or options.inputs or options.test != EVAL:
+        # What catalogue and options alone do not tell; earlier state files know nothing of it.
+        question["cases"] = {case.name: workload_of(case).digest for case in selection.cases}
+    return Subject(lock=lock, question=question, noise=metric.noise, oracle=oracle)

@@ -1,0 +1,161 @@
+"""One Python environment for each candidate: made when it is needed, reused, and not too many.
+
+An environment is a folder with `venv/`, for a commit also `source/`, and `environment.json`, which
+is written last: a folder without it is what an interrupted attempt left, and is made anew.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import attrs
+
+from comparative_benchmark.engine import session
+from comparative_benchmark.engine.environments import (
+    Environment,
+    UnusableEnvironmentError,
+    parse_environments,
+)
+from comparative_benchmark.results.store import write_atomically
+from comparative_benchmark.studies.bisection.commits import Repository
+from comparative_benchmark.studies.bisection.oracle import BisectError, Candidate, UnjudgeableError
+from comparative_benchmark.studies.bisection.releases import Installer
+
+_STAMP = "environment.json"
+_PATIENCE_S = 300.0
+
+
+@attrs.frozen(kw_only=True)
+class Recipe:
+    """What an environment is made of.
+
+    Attributes:
+      candidate: of which it is.
+      requirements: lines of a requirements file.
+      repository: where the candidate is built from; None for a release.
+    """
+
+    candidate: Candidate
+    requirements: tuple[str, ...]
+    repository: Repository | None = None
+
+    def fingerprint(self, python: str) -> str:
+        """Returns a digest: an environment serves as long as it stays the same."""
+        parts = [python, self.candidate.name, *self.requirements]
+        if self.repository is not None:
+            parts += [str(self.repository.path), self.repository.build]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+class EnvironmentPool:
+    """Environments by candidate, in a folder of their own."""
+
+    def __init__(
+        self,
+        folder: Path,
+        installer: Installer,
+        *,
+        log_dir: Path,
+        python: str = sys.executable,
+        keep: int = 4,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Args: folder to keep them in; at most `keep` at a time, but never fewer than 2."""
+        self._folder = folder
+        self._installer = installer
+        self._log_dir = log_dir
+        self._python = python
+        self._keep = max(keep, 2)
+        self._say = say
+
+    def get(self, recipe: Recipe, *, beside: Sequence[str] = ()) -> Environment:
+        """Returns the environment of a recipe, making it if there is none.
+
+        Args:
+          recipe: what it is made of.
+          beside: names of environments that are in use and must stay.
+
+        Raises:
+          UnjudgeableError: it cannot be made; nothing of it stays.
+          BisectError: no environment can be made here at all.
+        """
+        name = recipe.candidate.environment_name
+        folder = self._folder / name
+        stamp = folder / _STAMP
+        wanted = recipe.fingerprint(self._python)
+        if _read(stamp) != wanted:
+            self._remove(folder, recipe.repository)
+            self._say(f"creating the environment for {recipe.candidate}")
+            try:
+                with session.during(name, "installing"):
+                    self._make(recipe, folder)
+            except BaseException:
+                self._remove(folder, recipe.repository)
+                raise
+            write_atomically(stamp, {"fingerprint": wanted, "candidate": recipe.candidate.name})
+        os.utime(stamp)
+        self._evict({name, *beside}, recipe.repository)
+        try:
+            [environment] = parse_environments(f"{name}={folder / 'venv'}")
+        except UnusableEnvironmentError as error:
+            raise UnjudgeableError(str(error)) from error
+        return environment
+
+    def _make(self, recipe: Recipe, folder: Path) -> None:
+        venv = folder / "venv"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._make_venv(venv, with_pip=recipe.repository is not None)
+        name = recipe.candidate.environment_name
+        python = venv / "bin" / "python"
+        if recipe.requirements:
+            self._installer.install(
+                python, recipe.requirements, self._log_dir / f"install-{name}.log"
+            )
+        if recipe.repository is not None:
+            source = folder / "source"
+            recipe.repository.check_out(recipe.candidate.name, source)
+            recipe.repository.build_into(venv, source, self._log_dir / f"build-{name}.log")
+
+    def _make_venv(self, venv: Path, *, with_pip: bool) -> None:
+        # pip is installed only where a build command may call it: it takes seconds.
+        options = [] if with_pip else ["--without-pip"]
+        try:
+            subprocess.run(
+                [self._python, "-m", "venv", *options, str(venv)],
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=_PATIENCE_S,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            words = str(getattr(error, "stdout", "") or error).strip().splitlines()
+            raise BisectError(
+                f"cannot create a virtual environment with {self._python}: "
+                f"{words[-1] if words else error}"
+            ) from error
+
+    def _evict(self, in_use: set[str], repository: Repository | None) -> None:
+        """Removes those that have not been used for longest, as long as there are too many."""
+        stamps = sorted(self._folder.glob(f"*/{_STAMP}"), key=lambda path: path.stat().st_mtime)
+        spare = [stamp.parent for stamp in stamps if stamp.parent.name not in in_use]
+        for folder in spare[: max(0, len(stamps) - self._keep)]:
+            self._say(f"removing environment {folder.name}, to keep at most {self._keep}")
+            self._remove(folder, repository)
+
+    def _remove(self, folder: Path, repository: Repository | None) -> None:
+        (folder / _STAMP).unlink(missing_ok=True)
+        if repository is not None and (folder / "source").exists():
+            repository.remove(folder / "source")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read(stamp: Path) -> str | None:
+    try:
+        return str(json.loads(stamp.read_text(encoding="utf-8"))["fingerprint"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

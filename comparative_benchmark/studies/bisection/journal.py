@@ -1,0 +1,141 @@
+"""The state file: what is asked, and every answer, so that an interrupted bisection goes on."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import attrs
+import msgspec
+from filelock import FileLock, Timeout
+
+from comparative_benchmark.results.codec import plain
+from comparative_benchmark.results.store import write_atomically
+from comparative_benchmark.studies.bisection.oracle import BisectError, Candidate, Finding
+from comparative_benchmark.studies.bisection.search import Answer
+
+SCHEMA_VERSION: Literal[1] = 1
+
+
+@attrs.frozen(kw_only=True)
+class Comparison:
+    """One entry: a candidate against a good one.
+
+    Attributes:
+      good, candidate: names of candidates.
+      attempts: how often it was tried until the answer was clear, or given up.
+      answer: what it came to.
+      reason: why it could not be judged; None if it was.
+      finding: of the last attempt; None if there was none.
+    """
+
+    good: str
+    candidate: str
+    attempts: int
+    answer: Answer
+    reason: str | None = None
+    finding: Finding | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _Document:
+    schema_version: Literal[1] = SCHEMA_VERSION
+    kind: Literal["bisection"] = "bisection"
+    question: dict[str, Any]
+    candidates: list[Candidate]
+    comparisons: list[Comparison]
+    conclusion: dict[str, Any] | None = None
+
+
+class Journal:
+    """A state file that one process at a time works with; use as a context manager."""
+
+    def __init__(self, path: Path, question: Mapping[str, Any]) -> None:
+        self.path = path
+        self.candidates: list[Candidate] = []
+        self.comparisons: list[Comparison] = []
+        self._question = dict(question)
+        self._lock = FileLock(path.parent / f".{path.name}.lock")
+
+    def __enter__(self) -> Self:
+        """Reads what is there.
+
+        Raises:
+          BisectError: another process works with it, it is damaged, or asks another question.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire(timeout=0)
+        except Timeout as error:
+            raise BisectError(f"another bisection is running in {self.path.parent}") from error
+        except OSError as error:
+            raise BisectError(f"{self.path.parent} cannot be written: {error}") from error
+        try:
+            if self.path.exists():
+                self._read()
+        except BaseException:
+            self._lock.release()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+
+    def start(self, candidates: Sequence[Candidate]) -> None:
+        """Notes the line of candidates, once: what is released meanwhile does not move it."""
+        self.candidates = list(candidates)
+        self._write()
+
+    def find(self, good: str, candidate: str) -> Comparison | None:
+        """Returns the entry of that pair, if there is one."""
+        return next(
+            (c for c in self.comparisons if (c.good, c.candidate) == (good, candidate)), None
+        )
+
+    def add(self, comparison: Comparison) -> None:
+        """Notes an entry, in place of one of the same pair; it is on disk when this returns."""
+        pair = (comparison.good, comparison.candidate)
+        self.comparisons = [c for c in self.comparisons if (c.good, c.candidate) != pair]
+        self.comparisons.append(comparison)
+        self._write()
+
+    def conclude(self, conclusion: Mapping[str, Any]) -> None:
+        """Writes down what it came to."""
+        self._write(conclusion)
+
+    def _write(self, conclusion: Mapping[str, Any] | None = None) -> None:
+        document = _Document(
+            question=self._question,
+            candidates=self.candidates,
+            comparisons=self.comparisons,
+            conclusion=None if conclusion is None else dict(conclusion),
+        )
+        try:
+            write_atomically(self.path, plain(document))
+        except OSError as error:
+            raise BisectError(f"{self.path} cannot be written: {error}") from error
+
+    def _read(self) -> None:
+        other = "move it, or choose another folder with -o"
+        try:
+            found = msgspec.json.decode(self.path.read_bytes(), type=_Document)
+        except (OSError, ValueError, RecursionError) as error:
+            raise BisectError(
+                f"{self.path} is not a bisection state file ({error}); {other}"
+            ) from error
+        # As JSON gives it back: tuples are lists there.
+        ours = json.loads(json.dumps(self._question))
+        both = {**found.question, **ours}
+        if differ := [name for name in both if found.question.get(name) != ours.get(name)]:
+            told = "; ".join(
+                f"{name} was {found.question.get(name)!r}, now {ours.get(name)!r}"
+                for name in differ
+            )
+            raise BisectError(f"{self.path} belongs to another bisection ({told}); {other}")
+        self.candidates, self.comparisons = found.candidates, found.comparisons

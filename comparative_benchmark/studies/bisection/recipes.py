@@ -1,0 +1,114 @@
+"""What the environment of a candidate holds: the backend's locked requirements, with other pins."""
+
+import argparse
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from comparative_benchmark.engine.trial import Competitor
+from comparative_benchmark.studies.bisection.commits import Repository
+from comparative_benchmark.studies.bisection.environments import Recipe
+from comparative_benchmark.studies.bisection.oracle import Candidate
+from comparative_benchmark.studies.bisection.releases import (
+    COMPANIONS,
+    Installer,
+    names_in,
+    requirements_for,
+)
+from comparative_benchmark.terminal.options import UsageError
+
+
+class Recipes:
+    """Returns the recipe of a candidate when called with it."""
+
+    def __init__(
+        self,
+        *,
+        package: str | None,
+        lock: str,
+        companions: Mapping[str, str | None],
+        installer: Installer,
+        repository: Repository | None = None,
+    ) -> None:
+        """Takes what all recipes have in common.
+
+        Args:
+          package: what is bisected; with a repository, what its build installs.
+          lock: text of the requirements.
+          companions: packages that go along, with their version if it is a fixed one.
+          installer: knows which versions there are.
+          repository: where commits are built from.
+        """
+        self._package = package
+        self._lock = lock
+        self._companions = companions
+        self._installer = installer
+        self._repository = repository
+        self._offered: dict[str, set[str]] = {}
+
+    def __call__(self, candidate: Candidate) -> Recipe:
+        """Returns what the environment of a candidate is made of."""
+        if self._repository is None:
+            lines = requirements_for(self._lock, self._pins(candidate))
+        else:
+            built = [self._package] if self._package else []
+            pins = {name: version for name, version in self._companions.items() if version}
+            lines = requirements_for(self._lock, pins, left_out=built)
+        return Recipe(candidate=candidate, requirements=tuple(lines), repository=self._repository)
+
+    def _pins(self, candidate: Candidate) -> dict[str, str | None]:
+        assert self._package is not None
+        pins: dict[str, str | None] = {self._package: candidate.name}
+        for name, version in self._companions.items():
+            # A companion may lack that version: the package's metadata names the right one.
+            pins[name] = version or (candidate.name if self._has(name, candidate.name) else None)
+        return pins
+
+    def _has(self, package: str, version: str) -> bool:
+        if package not in self._offered:
+            self._offered[package] = set(self._installer.versions(package, prereleases=True))
+        return version in self._offered[package]
+
+
+def companions_of(options: argparse.Namespace, lock: str) -> dict[str, str | None]:
+    """Returns the packages that go along, with their version if it is a fixed one."""
+    if options.companion is not None:
+        parts = (text.partition("==") for text in options.companion)
+        return {name.strip(): version.strip() or None for name, _, version in parts}
+    if options.package is None:
+        return {}
+    known = COMPANIONS.get(canonicalize_name(options.package), ())
+    return {name: None for name in known if name in names_in(lock)}
+
+
+def lock_of(options: argparse.Namespace, competitors: Sequence[Competitor]) -> str:
+    """Returns the requirements of the one backend that the competitors are of.
+
+    Raises:
+      UsageError: they are of several, or it has none, or they cannot be read.
+    """
+    backends = {competitor.backend.name: competitor.backend for competitor in competitors}
+    if len(backends) != 1:
+        raise UsageError(f"--backend names {len(backends)} backends; expected one")
+    [backend] = backends.values()
+    path = options.requirements or _beside(backend.implementation)
+    if path is None:
+        raise UsageError(
+            f"backend {backend.name} has no requirements.txt; list the packages of its "
+            "environments with --requirements FILE"
+        )
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--requirements {path} cannot be read: {error}") from error
+
+
+def _beside(implementation: str) -> Path | None:
+    """Returns the requirements file in the package of a backend, without importing it."""
+    package = implementation.partition(":")[0].rpartition(".")[0]
+    found = importlib.util.find_spec(package) if package else None
+    folders = (found.submodule_search_locations or []) if found else []
+    files = (Path(folder) / "requirements.txt" for folder in folders)
+    return next((file for file in files if file.is_file()), None)

@@ -1,0 +1,195 @@
+"""Profiles a result's trial again, in a worker of its own: nothing of it is a measurement."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+from comparative_benchmark.analysis.machine import conditions
+from comparative_benchmark.analysis.machine.host import default_threads, describe, usable_cpus
+from comparative_benchmark.api import recorded_trials
+from comparative_benchmark.backends.operator_profile import (
+    FILE,
+    OperatorProfile,
+    combined,
+    write,
+)
+from comparative_benchmark.engine.participant import Participant, ProcessPlan
+from comparative_benchmark.engine.preparation import Preparation
+from comparative_benchmark.engine.runner import Observer
+from comparative_benchmark.engine.session import Hidden
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.trace import Timeline
+from comparative_benchmark.engine.trial import Trial
+from comparative_benchmark.results import published
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.record import Status
+from comparative_benchmark.terminal.options import UsageError
+from comparative_benchmark.terminal.run_options import settings_of
+
+# A single profile may fall into a disturbed moment, and shows no spread.
+_PROFILES = 3
+
+
+class NoProfileError(Exception):
+    """A profile cannot be had; the message says of what and why."""
+
+
+@attrs.frozen(kw_only=True)
+class Profiling:
+    """How to profile the results of a file.
+
+    Attributes:
+      results: the results file; profiles are stored next to it.
+      again: profile again, even if profiles are stored.
+      stored_only: take no new profiles.
+      suites: modules or folders with the cases of the file.
+      recorded_python: run the interpreter that the file records.
+      timeout_s: time limit to profile one competitor.
+      memory_bytes: memory limit of a worker; None for the memory that is available.
+    """
+
+    results: Path
+    again: bool = False
+    stored_only: bool = False
+    suites: Sequence[str] = ()
+    recorded_python: bool = False
+    timeout_s: float = 1800.0
+    memory_bytes: int | None = None
+
+
+def profile_of(case: Case, wanted: Profiling, observer: Observer) -> OperatorProfile:
+    """Returns the kept profile of a result, or takes several of one worker and keeps them.
+
+    Raises:
+      UsageError: its trial is not there any more.
+      NoProfileError: it cannot be profiled, or what is kept cannot be read.
+    """
+    folder = wanted.results.absolute().parent
+    if not wanted.again:
+        path = published.find(folder, case.result)
+        if path is not None:
+            try:
+                return published.read(path)
+            except (OSError, ValueError) as error:
+                raise NoProfileError(
+                    f"{path} is not a profile ({error}); profile again with --again"
+                ) from error
+    if wanted.stored_only:
+        raise NoProfileError(
+            f"no profile of {case.competitor} is stored next to {wanted.results}; omit "
+            "--no-profiling to take one"
+        )
+    trial = recorded_trials.trial_of(
+        case, wanted.suites, run_recorded_python=wanted.recorded_python, exports=False
+    )
+    with tempfile.TemporaryDirectory(prefix="cbs-explain-", ignore_cleanup_errors=True) as scratch:
+        return _take(trial, case, wanted, observer, Path(scratch))
+
+
+def _take(
+    trial: Trial, case: Case, wanted: Profiling, observer: Observer, scratch: Path
+) -> OperatorProfile:
+    settings = attrs.evolve(_settings(trial, case, wanted), log_dir=scratch / "logs")
+    preparation = Preparation(settings, observer.preparing)
+    preparation.run([trial])
+    if failure := preparation.failures.get(trial.case.name):
+        raise NoProfileError(
+            f"{trial.case.name}: inputs cannot be created ({failure.status.value} in "
+            f"{failure.phase}: {failure.reason})"
+        )
+    observer.say(f"profiling  {trial}")
+    artifacts = preparation.artifacts[trial.workload.digest]
+    directory = published.folder_for(wanted.results.absolute(), case.result)
+    plan = ProcessPlan(
+        replicate=0,
+        work_dir=scratch / "work",
+        cache_dir=scratch / "cache",
+        log_file=scratch / "logs" / "profile.log",
+        cold=False,
+        track=Timeline().process(str(trial)),
+        framework=trial.case.model.model_impl.framework_type.value,
+        hidden=Hidden.of(artifacts.directory),
+    )
+    for path in (plan.work_dir, plan.cache_dir):
+        path.mkdir()
+    found, seen = [], []
+    with Participant(trial, artifacts, settings, plan) as participant:
+        participant.start()
+        record = participant.record
+        if record.status is not Status.OK:
+            why = f"{record.status.value} in {record.phase}: {record.reason}"
+            raise NoProfileError(f"{trial}: {why}")
+        for number in range(1, _PROFILES + 1):
+            folder = directory / str(number)
+            watch = _Watch(participant)
+            taken = participant.take_profile(folder, case.metrics.latencies_ms or ())
+            seen.append(watch.seen(settings.threads))
+            if taken is None or taken.error or FILE not in taken.files:
+                reason = (
+                    taken.error if taken and taken.error else "its backend reports no operators"
+                )
+                raise NoProfileError(f"{trial}: {reason}")
+            found.append(published.read(folder / FILE))
+    profile = combined(found, _disturbance(seen))
+    write(profile, directory)
+    return profile
+
+
+class _Watch:
+    """Observes other processes on the CPUs while this process waits for a worker."""
+
+    def __init__(self, participant: Participant) -> None:
+        self._participant = participant
+        self._before, self._cpu_ms = conditions.take(), participant.cpu_ms()
+
+    def seen(self, threads: int) -> conditions.Conditions | None:
+        """Returns what they did since; None where the worker's CPU time is not known."""
+        after, cpu_ms = conditions.take(), self._participant.cpu_ms()
+        if cpu_ms is None or self._cpu_ms is None:
+            return None
+        own_ms = cpu_ms - self._cpu_ms
+        # The worker is one of ours, as this process is.
+        ours = attrs.evolve(after, cpu_ns=after.cpu_ns + round(own_ms * 1e6))
+        wall_ms = (after.time_ns - self._before.time_ns) / 1e6
+        return conditions.between(
+            self._before, ours, own_cpu_ms=own_ms, wall_ms=wall_ms, threads=threads
+        )
+
+
+def _disturbance(seen: Sequence[conditions.Conditions | None]) -> str:
+    """Says what others did while profiles were taken; empty if nothing is known."""
+    contended = [found for found in seen if found and found.contended]
+    if not contended:
+        return ""
+    reason = contended[0].reasons[0]
+    return (
+        f"other processes used the CPUs during {len(contended)} of {len(seen)} profiles ({reason})"
+    )
+
+
+def _settings(trial: Trial, case: Case, wanted: Profiling) -> RunSettings:
+    """Returns the settings that the result was measured with, as far as this machine has them."""
+    pinned = case.host.pinned_cpus if case.host else ()
+    cpus = pinned if set(pinned) <= os.sched_getaffinity(0) else ()
+    if case.host and case.host.cpu_model != _this_cpu():
+        raise UsageError(
+            f"the result was measured on {case.machine}, but this machine is {_this_cpu()}; "
+            "profile it on a machine of the same kind"
+        )
+    return settings_of(
+        trial.device,
+        timeout_s=wanted.timeout_s,
+        memory_bytes=wanted.memory_bytes,
+        cpus=cpus,
+        threads=min(case.threads or default_threads().number, usable_cpus()),
+        outputs=case.result.definition.outputs,
+        only_profiled=True,
+    )
+
+
+def _this_cpu() -> str | None:
+    model: str | None = describe(threads=1)["cpu_model"]
+    return model

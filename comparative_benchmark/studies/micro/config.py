@@ -1,0 +1,364 @@
+"""The YAML of torchao's benchmarking guide, as written in 2025 and in 2026.
+
+Only plain values are read: tags, anchors and aliases are refused, and `torch.bfloat16` is a name
+that is looked up, nothing that is evaluated. What cannot be is told with line and column.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import attrs
+import yaml
+
+from comparative_benchmark.backends import recipes
+from comparative_benchmark.backends.recipes.registry import accept_from_guide
+from comparative_benchmark.studies.micro import shapes
+from comparative_benchmark.studies.micro.shapes import Shape
+from comparative_benchmark.terminal.options import UsageError
+from comparative_benchmark.terminal.yaml_file import YamlFile
+from openxla.benchmark import operators, user_models
+from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
+from openxla.benchmark.operators import guide_functions
+from openxla.benchmark.operators.definition import Layer
+from openxla.benchmark.text import choices
+
+BASELINE = "baseline"
+TRAINING = "training"
+_MODES = ("inference", TRAINING)
+_TYPES: Mapping[str, str] = {
+    f"{prefix}{name}": ours
+    for prefix in ("torch.", "")
+    for name, ours in (
+        *(("bfloat16", "bf16"), ("bf16", "bf16"), ("float16", "fp16"), ("half", "fp16")),
+        *(("fp16", "fp16"), ("float32", "fp32"), ("float", "fp32"), ("fp32", "fp32")),
+    )
+}
+# Names of the guide that leave a parameter out, with torchao's own choice.
+_SHORT: Mapping[str, str] = {"block": "block-64", "float8dq": "float8dq-tensor"}
+# What Inductor's modes are called as options of our compiler.
+COMPILE_MODES: Mapping[str, str] = {
+    "default": "inductor",
+    "max-autotune": "inductor+max-autotune",
+    "max-autotune-no-cudagraphs": "inductor+max-autotune",
+    "reduce-overhead": "inductor+cuda-graphs",
+}
+# How the names of cases begin; `cbs list` has them.
+_CASES = "models/"
+DEVICES: Mapping[str, str] = {"cpu": "host-cpu", "cuda": "host-gpu"}
+_KEYS = (
+    *("benchmark_mode", "quantization_config_recipe_names", "sparsity_config_recipe_names"),
+    *("output_dir", "model_params"),
+)
+_MODEL_KEYS = (
+    *("name", "matrix_shapes", "high_precision_dtype", "use_torch_compile", "torch_compile_mode"),
+    *("device", "model_type", "enable_profiler", "enable_memory_profiler"),
+)
+_SHAPE_KEYS = ("name", "shapes", "min_power", "max_power")
+
+
+@attrs.frozen(kw_only=True)
+class ModelEntry:
+    """One of `model_params`.
+
+    Attributes:
+      shapes: each with the name of the set that it is of; one that is None of a whole model.
+      compiler: with which the compiled columns are measured; None where the file wants none.
+      device: as `-device` has it.
+      training: whether it runs forward and backward, as `benchmark_mode` says.
+      case: of a whole model, which `model_type` then names; None of a layer.
+      own: whether it is a model of `create_model_and_input_data()` that nothing else knows.
+    """
+
+    name: str
+    shapes: tuple[tuple[str, Shape | None], ...]
+    data_type: str
+    compiler: str | None
+    compile_mode: str
+    device: str
+    model_type: str
+    profiler: bool
+    memory_profiler: bool
+    case: BenchmarkCase | None = None
+    training: bool = False
+    own: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Config:
+    """A whole file.
+
+    Attributes:
+      mode: `inference`; or `training`, which is forward and backward.
+      quantizations, sparsities: recipes in order, `baseline` among them; no sparsity is None.
+      first_generation: whether it says `use_torch_compile`, as the guide's first version does.
+    """
+
+    mode: str
+    quantizations: tuple[str, ...]
+    sparsities: tuple[str | None, ...]
+    output_dir: str
+    models: tuple[ModelEntry, ...]
+    first_generation: bool
+
+
+def read(path: Path, *, highest: int | None = None) -> Config:
+    """Returns what a file says.
+
+    Args:
+      path: of the file.
+      highest: takes the place of each larger `max_power`.
+
+    Raises:
+      UsageError: it cannot be read, or says what cannot be.
+    """
+    return _Reader(path, highest).read()
+
+
+def data_type_of(name: str) -> str:
+    """Returns our name of a type, e.g. of `torch.bfloat16`.
+
+    Raises:
+      UsageError: layers are not offered in it.
+    """
+    if name not in _TYPES:
+        raise UsageError(f"unknown data type {name!r}; {choices(name, list(_TYPES))}")
+    return _TYPES[name]
+
+
+class _Reader:
+    def __init__(self, path: Path, highest: int | None) -> None:
+        self._path, self._highest = path, highest
+        self._file = YamlFile(path)
+        self._fail = self._file.fail
+
+    def read(self) -> Config:
+        fields = self._mapping(self._file.document(), _KEYS, "the file")
+        if "model_params" not in fields:
+            raise UsageError(f"{self._path}: 'model_params' is missing")
+        entries = self._items(fields["model_params"])
+        if not entries:
+            self._fail(fields["model_params"], "'model_params' lists no model")
+        names = fields.get("quantization_config_recipe_names")
+        quantizations = self._recipes(names) if names else [BASELINE]
+        sparse = fields.get("sparsity_config_recipe_names")
+        models = [self._model(entry) for entry in entries]
+        mode = self._choice(fields.get("benchmark_mode"), _MODES, "inference")
+        if mode == TRAINING and any(model.case for model, _ in models):
+            self._fail(fields["benchmark_mode"], "whole models are measured forward only")
+        if mode == TRAINING and any(model.own for model, _ in models):
+            self._fail(
+                fields["benchmark_mode"],
+                "models of create_model_and_input_data() are measured forward only",
+            )
+        return Config(
+            mode=mode,
+            # What others are compared with is measured whether it is named or not.
+            quantizations=tuple(dict.fromkeys([BASELINE, *quantizations])),
+            sparsities=(None, *(n for n in self._recipes(sparse) if n != BASELINE))
+            if sparse
+            else (None,),
+            output_dir=self._text(fields.get("output_dir"), "benchmarks/microbenchmarks/results"),
+            models=tuple(attrs.evolve(model, training=mode == TRAINING) for model, _ in models),
+            first_generation=any(first for _, first in models),
+        )
+
+    def _mapping(self, node: yaml.Node, known: Sequence[str], what: str) -> dict[str, yaml.Node]:
+        if not isinstance(node, yaml.MappingNode):
+            self._fail(node, f"{what} must be a mapping with the keys {', '.join(known)}")
+        found: dict[str, yaml.Node] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self._fail(key, "a key must be a string")
+            if key.value not in known:
+                self._fail(key, f"unknown key {key.value!r}; {choices(key.value, known)}")
+            if key.value in found:
+                self._fail(key, f"duplicate key {key.value!r}")
+            found[key.value] = value
+        return found
+
+    def _items(self, node: yaml.Node) -> list[yaml.Node]:
+        # The guide's first files have one mapping where later ones have a list.
+        return list(node.value) if isinstance(node, yaml.SequenceNode) else [node]
+
+    def _model(self, node: yaml.Node) -> tuple[ModelEntry, bool]:
+        fields = self._mapping(node, _MODEL_KEYS, "a model")
+        kind = self._text(fields.get("model_type"), "linear")
+        kind = "ln_linear_relu" if kind == "ln_linear" else kind
+        case = self._whole_model(fields, kind)
+        layers = [n for n, item in operators.operators().items() if isinstance(item, Layer)]
+        is_own = case is None and kind not in layers
+        if is_own and not guide_functions.may_be(kind):
+            self._unknown_model(fields["model_type"], kind, layers)
+        if case is None and "matrix_shapes" not in fields:
+            self._fail(node, "'matrix_shapes' is missing")
+        compiles = self._flag(fields.get("use_torch_compile"), default=True)
+        mode = self._choice(fields.get("torch_compile_mode"), COMPILE_MODES, "default")
+        found = ModelEntry(
+            name=self._text(fields.get("name"), kind),
+            shapes=(("", None),)
+            if case
+            else tuple(
+                pair
+                for entry in self._items(fields["matrix_shapes"])
+                for pair in self._shapes(entry)
+            ),
+            data_type=self._data_type(fields, case),
+            compiler=COMPILE_MODES[mode] if compiles else None,
+            compile_mode=mode,
+            device=DEVICES[self._choice(fields.get("device"), DEVICES, "cuda")],
+            model_type=kind,
+            profiler=self._flag(fields.get("enable_profiler"), default=False),
+            memory_profiler=self._flag(fields.get("enable_memory_profiler"), default=False),
+            case=case,
+            own=is_own,
+        )
+        if not found.shapes:
+            self._fail(fields["matrix_shapes"], "no shape to measure")
+        if is_own:
+            shape = min((s for _, s in found.shapes if s), key=lambda s: s.m * s.k * s.n)
+            sizes = (shape.m, shape.k, shape.n)
+            if refusal := guide_functions.why_no_model(kind, sizes, found.data_type):
+                self._unknown_model(fields["model_type"], kind, layers, refusal)
+        return found, "use_torch_compile" in fields
+
+    def _unknown_model(
+        self,
+        node: yaml.Node,
+        kind: str,
+        layers: Sequence[str],
+        refusal: guide_functions.Refusal | None = None,
+    ) -> NoReturn:
+        hint = f"{refusal.clause if refusal else ''}{guide_functions.MODEL_HINT}"
+        self._fail(node, f"unknown model type {kind!r}; {choices(kind, layers)}; {hint}")
+
+    def _whole_model(self, fields: dict[str, yaml.Node], kind: str) -> BenchmarkCase | None:
+        """Returns the case of a model of the suite, or of the user's own; None of a layer."""
+        if kind.startswith(_CASES):
+            return self._case(fields, kind)
+        folder = self._path.absolute().parent
+        if kind in operators.operators() or not user_models.is_model(kind, folder):
+            return None
+        self._refuse_shapes(fields)
+        given = fields.get("high_precision_dtype")
+        wanted = user_models.Wanted(
+            data_types=(_TYPES[self._choice(given, _TYPES, "")],) if given else (),
+            framework=ModelFrameworkType.PYTORCH.value,
+            folder=folder,
+        )
+        try:
+            (case,) = user_models.found_bounded(kind, wanted).cases
+        except user_models.BroughtError as error:
+            self._fail(fields["model_type"], str(error))
+        return case
+
+    def _refuse_shapes(self, fields: dict[str, yaml.Node]) -> None:
+        if "matrix_shapes" in fields:
+            self._fail(
+                fields["matrix_shapes"],
+                "a whole model defines its own shapes; remove 'matrix_shapes'",
+            )
+
+    def _case(self, fields: dict[str, yaml.Node], name: str) -> BenchmarkCase:
+        """Returns the PyTorch case of a whole model, which has its own shapes and its own type."""
+        self._refuse_shapes(fields)
+        pytorch = [
+            case
+            for case in catalog.all_benchmarks(())
+            if case.model.model_impl.framework_type is ModelFrameworkType.PYTORCH
+        ]
+        try:
+            found = catalog.select(pytorch, name=name)
+        except (catalog.NoMatchError, re.error) as error:
+            self._fail(fields["model_type"], str(error))
+        if len(found) > 1:
+            names = ", ".join(case.name for case in found[:3])
+            self._fail(
+                fields["model_type"],
+                f"{name!r} matches {len(found)} cases, expected one: {names} ...",
+            )
+        return found[0]
+
+    def _data_type(self, fields: dict[str, yaml.Node], case: BenchmarkCase | None) -> str:
+        given = fields.get("high_precision_dtype")
+        found = _TYPES[self._choice(given, _TYPES, "bfloat16")]
+        if case is None:
+            return found
+        if given is not None and found != case.data_type:
+            self._fail(given, f"the data type of the model is {case.data_type}")
+        return str(case.data_type)
+
+    def _shapes(self, node: yaml.Node) -> list[tuple[str, Shape]]:
+        fields = self._mapping(node, _SHAPE_KEYS, "an entry of matrix_shapes")
+        if "name" not in fields:
+            self._fail(node, "'name' is missing")
+        name = self._text(fields["name"], "")
+        lowest, highest = (self._number(fields.get(f"{end}_power")) for end in ("min", "max"))
+        if self._highest is not None:
+            highest = min(self._highest, highest if highest is not None else self._highest)
+            # A sweep whose powers lie above keeps its width.
+            lowest = None if lowest is not None and lowest > highest else lowest
+        rows: list[list[int | None]] = []
+        if name == shapes.CUSTOM:
+            given = fields.get("shapes")
+            if given is None:
+                self._fail(node, "'shapes' is missing: [[m, k, n], ...]")
+            if isinstance(given, yaml.SequenceNode):
+                rows = [[*map(self._number, self._row(row))] for row in given.value]
+        try:
+            if name == shapes.CUSTOM:
+                return [(name, shapes.of(*row)) for row in rows]
+            return [(name, s) for s in shapes.named(name, lowest=lowest, highest=highest)]
+        except UsageError as error:
+            self._fail(node, str(error))
+
+    def _row(self, node: yaml.Node) -> list[yaml.Node]:
+        if not isinstance(node, yaml.SequenceNode):
+            self._fail(node, "a shape must be a list of three numbers, [m, k, n]")
+        return list(node.value)
+
+    def _recipes(self, node: yaml.Node) -> list[str]:
+        if not isinstance(node, yaml.SequenceNode):
+            self._fail(node, "expected a list of recipes")
+        found = []
+        for item in node.value:
+            name = self._text(item, BASELINE)
+            name = _SHORT.get(name, name)
+            if name not in (BASELINE, "None", "null", ""):
+                try:
+                    recipes.parse(name)
+                except recipes.RecipeError as error:
+                    if refusal := accept_from_guide(name):
+                        hint = f"{refusal.clause}{guide_functions.RECIPE_HINT}"
+                        self._fail(item, f"{error}; {hint}")
+            found.append(name if name not in ("None", "null", "") else BASELINE)
+        return found
+
+    def _text(self, node: yaml.Node | None, default: str) -> str:
+        if node is None:
+            return default
+        if not isinstance(node, yaml.ScalarNode):
+            self._fail(node, "expected a string")
+        return str(node.value)
+
+    def _choice(self, node: yaml.Node | None, known: Iterable[str], default: str) -> str:
+        value, names = self._text(node, default), list(known)
+        if value not in names:
+            self._fail(node, f"unknown value {value!r}; {choices(value, names)}")
+        return value
+
+    def _flag(self, node: yaml.Node | None, *, default: bool) -> bool:
+        if node is None:
+            return default
+        value = self._choice(node, ("true", "True", "false", "False"), "")
+        return value.lower() == "true"
+
+    def _number(self, node: yaml.Node | None) -> int | None:
+        if node is None:
+            return None
+        text = self._text(node, "")
+        if not text.lstrip("-").isdecimal():
+            self._fail(node, f"expected a whole number, got {text!r}")
+        return int(text)

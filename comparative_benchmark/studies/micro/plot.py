@@ -1,0 +1,143 @@
+"""Speed-up over shape, and over what it costs in signal, as a picture; needs matplotlib."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from comparative_benchmark.analysis.stats.analysis import Verdict
+from comparative_benchmark.results.case import Case, latest
+from comparative_benchmark.results.comparing.compare import compare_to_baseline
+from comparative_benchmark.results.insights import fewer_bits, over_shapes
+from comparative_benchmark.results.insights.fewer_bits import Mean, Trade
+from comparative_benchmark.results.insights.over_shapes import Speedup
+from comparative_benchmark.results.record import Result
+from comparative_benchmark.terminal.options import UsageError, check_place
+
+SUFFIXES = (".svg", ".png", ".pdf")
+_WIDTH, _HEIGHT = 7.0, 4.0
+_MARGIN = 2
+_DECIDED = (Verdict.FASTER, Verdict.SLOWER)
+
+
+def check(path: Path) -> None:
+    """Raises UsageError where no picture of that name can be drawn."""
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"--plot {path}: the name must end in one of {', '.join(SUFFIXES)}")
+    try:
+        import matplotlib  # noqa: F401  # told before hours are measured
+    except ImportError as error:
+        raise UsageError("--plot needs matplotlib: pip install -e '.[notebook]'") from error
+    check_place(path, "--plot")
+
+
+def panels(
+    results: Sequence[Result], baseline: str
+) -> tuple[list[over_shapes.Panel], list[fewer_bits.Panel]]:
+    """Returns what to draw of a sweep: speed-ups over a competitor by shape, and recipes."""
+    cases = latest(Case(result=result) for result in results)
+    found = {
+        (item.workload, item.competitor, item.framework, item.device, item.quantity): item
+        for item in compare_to_baseline(cases, baseline)
+    }
+    judged = [(case, found.get((case.workload, *case.runner, case.quantity))) for case in cases]
+    by_shape = [panel for panel in over_shapes.panels(judged) if panel.series]
+    return by_shape, [panel for panel in fewer_bits.panels(cases) if _drawn(panel)]
+
+
+def draw(results: Sequence[Result], baseline: str, path: Path) -> str:
+    """Writes a picture: a panel for each operator, and below them speed against signal of recipes.
+
+    Returns:
+      Where it is, or why there is none, in words.
+    """
+    by_shape, by_signal = panels(results, baseline)
+    if not by_shape and not by_signal:
+        return f"no plot: {baseline} and a second competitor measured no shape in common"
+    from matplotlib.figure import Figure
+
+    count = len(by_shape) + len(by_signal)
+    figure = Figure(figsize=(_WIDTH, _HEIGHT * count), layout="constrained")
+    axes = iter(figure.subplots(count, 1, squeeze=False).flat)
+    for shapes in by_shape:
+        axis = next(axes)
+        _over_shape(axis, shapes)
+        axis.set(title=shapes.name, xlabel=shapes.axis, ylabel=f"speed-up over {baseline}")
+    for bits in by_signal:
+        axis = next(axes)
+        _over_signal(axis, bits)
+        label = "speed-up over the same stack without the recipe"
+        over = f", means over {bits.means[0].shapes} shapes" if bits.means else ""
+        axis.set(title=f"{bits.name}{over}", xlabel="signal-to-noise ratio, dB", ylabel=label)
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        return f"no plot: {error}"
+    return f"plot: {path}"
+
+
+def _over_shape(axes: Any, panel: over_shapes.Panel) -> None:
+    for name, found in panel.series.items():
+        [line] = axes.plot(*zip(*over_shapes.line(found), strict=True), label=name)
+        points = [(p.at, p.speedup, p.comparison.verdict in _DECIDED) for p in found]
+        _points(axes, points, line.get_color())
+    _scaled(axes, [p.speedup.estimate for found in panel.series.values() for p in found])
+    axes.set_xscale("log", base=2)
+
+
+def _over_signal(axes: Any, panel: fewer_bits.Panel) -> None:
+    """Draws recipes by stack, and a line through those that no other of their stack beats."""
+    items = panel.means or _drawn(panel)
+    for stack, front in fewer_bits.fronts(items).items():
+        [line] = axes.plot(*zip(*map(_place, front), strict=True), label=stack)
+        own = [item for item in items if item.stack == stack]
+        points = [
+            (_place(item)[0], item.speedup, _is_decided(item)) for item in own if item.speedup
+        ]
+        _points(axes, points, line.get_color())
+        for item in own:
+            axes.annotate(item.recipe, _place(item), (5, 5), textcoords="offset points")
+    _scaled(axes, [_place(item)[1] for item in items])
+
+
+def _place(item: Trade | Mean) -> tuple[float, float]:
+    assert item.sqnr_db is not None
+    assert item.speedup is not None
+    return item.sqnr_db, item.speedup.estimate
+
+
+def _is_decided(item: Trade | Mean) -> bool:
+    found = item if isinstance(item, Mean) else item.comparison
+    return found is not None and found.verdict in _DECIDED
+
+
+def _drawn(panel: fewer_bits.Panel) -> list[Trade]:
+    return [trade for trade in panel.trades if trade.speedup is not None]
+
+
+def _points(axes: Any, points: Sequence[tuple[float, Speedup, bool]], colour: str) -> None:
+    """Draws points with their intervals; those without a verdict are hollow."""
+    for wanted, fill in ((True, colour), (False, "white")):
+        found = [(at, value) for at, value, decided in points if decided is wanted]
+        if found:
+            highs = [v.high if math.isfinite(v.high) else v.estimate for _, v in found]
+            errors = [
+                [value.estimate - value.low for _, value in found],
+                [high - value.estimate for high, (_, value) in zip(highs, found, strict=True)],
+            ]
+            places = zip(*((at, value.estimate) for at, value in found), strict=True)
+            axes.errorbar(*places, yerr=errors, fmt="o", capsize=2, color=colour, mfc=fill)
+
+
+def _scaled(axes: Any, estimates: Sequence[float]) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    # Intervals of a single process may be wider than any plot.
+    axes.set_ylim(min(1, *estimates) / _MARGIN, max(1, *estimates) * _MARGIN)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.axhline(1, color="grey", linewidth=1)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize="small")

@@ -1,0 +1,150 @@
+"""The matrix in a terminal: one table, or as many side pieces as its width asks for.
+
+Long reasons would tear the table apart; each becomes a number in the cell and a line below.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+from rich.table import Table
+from rich.text import Text
+
+from comparative_benchmark.results.record import Status
+from comparative_benchmark.studies.parity.cell_result import CellResult
+from comparative_benchmark.studies.parity.grid import CellKey
+
+_STYLES = {"ok": "green", "unsupported": "dim", "expected": "yellow"}
+_FAILED_STYLE = "red"
+_PADDING = 2
+
+
+@attrs.define
+class Footnotes:
+    """Reasons, each numbered when it is first met."""
+
+    reasons: dict[str, int] = attrs.field(factory=dict)
+
+    def number(self, reason: str) -> int:
+        """Returns the number of a reason."""
+        return self.reasons.setdefault(reason, len(self.reasons) + 1)
+
+    def lines(self) -> list[str]:
+        """Returns a line for each reason, in the order of their numbers."""
+        return [f"[{number}] {reason}" for reason, number in self.reasons.items()]
+
+
+@attrs.frozen(kw_only=True)
+class Matrix:
+    """A matrix to be printed: tables, and the lines below them."""
+
+    tables: Sequence[Table]
+    lines: Sequence[str]
+
+
+def shown_status(result: CellResult, expected: Mapping[CellKey, str]) -> str:
+    """Returns the status that a person sees: a known failure is `expected`."""
+    return "expected" if result.key in expected else result.status.value
+
+
+def style_of(status: str) -> str:
+    """Returns the colour of a status."""
+    return _STYLES.get(status, _FAILED_STYLE)
+
+
+def layout(results: Sequence[CellResult], *, expected: Mapping[CellKey, str], width: int) -> Matrix:
+    """Arranges results as a matrix.
+
+    Columns in which nothing can be run, all for one reason (a backend takes no models of that
+    framework), are told in a line for each reason; every other combination is in a table.
+
+    Args:
+      results: one for each combination.
+      expected: reasons of the known failures.
+      width: of the terminal, in characters.
+    """
+    labels = list(dict.fromkeys(result.label for result in results))
+    columns: dict[tuple[str, str], dict[str, CellResult]] = {}
+    for result in results:
+        columns.setdefault((result.framework, result.competitor), {})[result.label] = result
+    footnotes = Footnotes()
+    shown: dict[tuple[str, str], dict[str, CellResult]] = {}
+    left_out: dict[tuple[str, str], dict[str, CellResult]] = {}
+    for heading, by_label in sorted(columns.items()):
+        same = {(item.status, item.reason) for item in by_label.values()}
+        empty = len(same) == 1 and all(
+            item.status is Status.UNSUPPORTED for item in by_label.values()
+        )
+        (left_out if empty else shown)[heading] = by_label
+    texts = {
+        heading: {label: _cell(item, expected, footnotes) for label, item in by_label.items()}
+        for heading, by_label in shown.items()
+    }
+    tables = [
+        _table(labels, {heading: texts[heading] for heading in panel})
+        for panel in _panels(labels, texts, width)
+    ]
+    unsupported: dict[int, list[str]] = {}
+    for (framework, competitor), by_label in left_out.items():
+        number = footnotes.number(next(iter(by_label.values())).reason or "")
+        unsupported.setdefault(number, []).append(f"{framework} {competitor}")
+    lines = [f"unsupported [{number}]: {', '.join(of)}" for number, of in unsupported.items()]
+    return Matrix(tables=tables, lines=[*lines, *footnotes.lines()])
+
+
+def counts(results: Iterable[CellResult], expected: Mapping[CellKey, str]) -> dict[str, int]:
+    """Returns how many cells came out in which way; `ok` first, then by frequency."""
+    found: dict[str, int] = {"ok": 0}
+    for result in results:
+        status = shown_status(result, expected)
+        found[status] = found.get(status, 0) + 1
+    return dict(sorted(found.items(), key=lambda item: (item[0] != "ok", -item[1], item[0])))
+
+
+def _cell(result: CellResult, expected: Mapping[CellKey, str], footnotes: Footnotes) -> Text:
+    status = shown_status(result, expected)
+    error = "" if result.relative_error is None else f" {result.relative_error:.1e}"
+    if status == "ok":
+        return Text(f"ok{error}", style=style_of(status))
+    reason = f"in {result.phase}: {result.reason}" if result.phase else result.reason or ""
+    if status == "unsupported":
+        error, reason = "", result.reason or ""
+    elif status == "expected":
+        error, reason = "", f"{result.status.value} {reason}; expected: {expected[result.key]}"
+    return Text(f"{status}{error} [{footnotes.number(reason)}]", style=style_of(status))
+
+
+def _panels(
+    labels: Sequence[str],
+    texts: Mapping[tuple[str, str], Mapping[str, Text]],
+    width: int,
+) -> list[list[tuple[str, str]]]:
+    """Returns the columns in groups that each fit beside the labels."""
+    room = width - max(map(len, (*labels, "workload")), default=0) - _PADDING
+    panels: list[list[tuple[str, str]]] = [[]]
+    used = 0
+    for heading, by_label in texts.items():
+        words = [*_heading(heading).splitlines(), *(text.plain for text in by_label.values())]
+        wide = max(map(len, words)) + _PADDING
+        if panels[-1] and used + wide > room:
+            panels.append([])
+            used = 0
+        panels[-1].append(heading)
+        used += wide
+    return [panel for panel in panels if panel]
+
+
+def _table(labels: Sequence[str], texts: Mapping[tuple[str, str], Mapping[str, Text]]) -> Table:
+    table = Table(pad_edge=False, box=None, padding=(0, _PADDING, 0, 0))
+    table.add_column("workload", no_wrap=True)
+    for heading in texts:
+        table.add_column(_heading(heading), no_wrap=True)
+    for label in labels:
+        table.add_row(label, *(by_label[label] for by_label in texts.values()))
+    return table
+
+
+def _heading(column: tuple[str, str]) -> str:
+    """Returns framework, backend and compiler below each other."""
+    framework, competitor = column
+    backend, _, compiler = competitor.partition(":")
+    return f"{framework}\n{backend}\n{compiler}"

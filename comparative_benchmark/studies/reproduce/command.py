@@ -1,0 +1,242 @@
+"""`cbs repro`: one result of a results file as a directory that runs without the suite."""
+
+import argparse
+import contextlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.analysis.machine.host import default_threads, usable_cpus
+from comparative_benchmark.api import recorded_trials
+from comparative_benchmark.backends.api import ModelDefinition
+from comparative_benchmark.backends.reproducing import Exported
+from comparative_benchmark.engine.details import call_function
+from comparative_benchmark.engine.preparation import Preparation
+from comparative_benchmark.engine.session import SessionEnded
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.trial import Trial
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.codec import ResultsFileError, read_document
+from comparative_benchmark.results.record import Status
+from comparative_benchmark.studies.reproduce import readme, writing
+from comparative_benchmark.studies.reproduce.writing import Outcome
+from comparative_benchmark.terminal.console import Console
+from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
+from comparative_benchmark.terminal.run_options import settings_of
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.temporary import temporary_folder
+
+_EXPORT = "comparative_benchmark.studies.reproduce.exporting:export"
+# The part of run.py's output that goes into the README.
+_CHECK_LINES = 20
+# Variables of a worker that are places on this machine, or of no meaning outside of a run.
+_PLACES = ("{work_dir}", "{cache_dir}")
+
+
+@attrs.frozen
+class _Made:
+    """See `exporting.export`."""
+
+    exported: Exported
+    versions: dict[str, str]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Makes a reproducer.
+
+    Returns:
+      0 if the directory was made; 1 if inputs and expected outputs cannot be made, or the program
+      of a result that was measured cannot be exported any more.
+
+    Raises:
+      UsageError: the result is not there or not only one, or the directory is in use.
+      DefinitionError: see `catalog`.
+    """
+    try:
+        document = read_document(options.results)
+    except ResultsFileError as error:
+        raise UsageError(str(error)) from error
+    recorded = recorded_trials.find(
+        document, options.case, competitor=options.backend, device=options.device
+    )
+    trial = recorded_trials.trial_of(
+        recorded, options.suite, run_recorded_python=options.recorded_python
+    )
+    target = _target(options.output, trial)
+    console = Console()
+    with (
+        console.following(),
+        _built(target) as directory,
+        temporary_folder("repro") as scratch,
+    ):
+        settings = settings_of(
+            trial.device,
+            timeout_s=options.timeout,
+            memory_bytes=options.memory_limit,
+            threads=min(recorded.threads or default_threads().number, usable_cpus()),
+            log_dir=Path(scratch) / "logs",
+        )
+        preparation = Preparation(settings, console.preparing)
+        preparation.run([trial])
+        if failure := preparation.failures.get(trial.case.name):
+            raise UsageError(
+                f"{trial.case.name}: inputs and expected outputs cannot be created "
+                f"({failure.status.value} in {failure.phase}: {failure.reason}), so no output can "
+                "be judged; for details, run the case with `cbs run`"
+            )
+        trial = attrs.evolve(trial, noise=preparation.noise_of(trial))
+        writing.write_data(directory, trial, preparation.artifacts[trial.workload.digest])
+        console.say(f"exporting  {trial}")
+        outcome = _export(directory, trial, settings, Path(scratch))
+        writing.write_scripts(directory, recorded, outcome)
+        check = None
+        if options.check and outcome.exported:
+            console.say(f"running    {trial}")
+            check = _check(directory, trial, options.timeout)
+        readme.write(directory, trial, recorded, outcome, check=check)
+    return _report(console, target, recorded, outcome, check)
+
+
+def _target(asked: Path | None, trial: Trial) -> Path:
+    """Returns where the directory goes.
+
+    Raises:
+      UsageError: something is there.
+    """
+    name = re.sub(r"[^\w.+-]+", "-", f"repro-{trial.case.model.name}-{trial.competitor}")
+    target = (asked or Path(name)).absolute()
+    if target.is_dir() and any(target.iterdir()):
+        raise UsageError(f"{target} is not empty; choose another directory with -o")
+    if target.exists() and not target.is_dir():
+        raise UsageError(f"{target} is not a directory; choose another path with -o")
+    return target
+
+
+@contextlib.contextmanager
+def _built(target: Path) -> Iterator[Path]:
+    """Gives a directory that takes its name when it is complete, and is gone if it never is.
+
+    Raises:
+      UsageError: it cannot be made there, or something has come into its place meanwhile.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise UsageError(f"{target} cannot be created: {error}") from error
+    try:
+        yield partial
+        partial.chmod(0o755)
+        try:
+            partial.rename(target)  # in the place of an empty directory, or of none
+        except OSError as error:
+            raise UsageError(f"{target} cannot be created: {error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path) -> Outcome:
+    """Exports in a worker; what it raises, and how it dies, is the outcome."""
+    backend = trial.competitor.backend
+    work_dir = scratch / "work"
+    work_dir.mkdir()
+    task: dict[str, Any] = {
+        "reproducer": backend.reproducer,
+        "context": {
+            "compiler": trial.competitor.compiler.name,
+            "options": list(trial.competitor.options),
+            "device": attrs.asdict(trial.device, value_serializer=_as_json),
+            "threads": settings.threads,
+        },
+        "definition": attrs.asdict(ModelDefinition.of(trial.case.model)),
+    }
+    variables = settings.environment(backend, work_dir, work_dir)
+    told = {
+        name: variables[name]
+        for name, template in backend.environment.items()
+        if not any(place in template for place in _PLACES)
+    }
+    context = {**task["context"], "work_dir": str(work_dir)}
+    inputs = [str(path) for path in arrays.numbered(directory / "inputs", "input")]
+    try:
+        with settings.open_session(
+            backend,
+            trial.competitor.environment,
+            work_dir=work_dir,
+            cache_dir=work_dir,
+            log_file=settings.log_dir / "export.log",
+        ) as worker:
+            arguments = {
+                **task,
+                "context": context,
+                "inputs": inputs,
+                "directory": str(directory),
+            }
+            value = call_function(worker, _EXPORT, arguments, _Made)
+    except SessionEnded as ended:
+        phase = "export" if ended.phase == "call" else ended.phase
+        told_as = SessionEnded(ended.status, phase, ended.reason, ended.report)
+        return Outcome(
+            exported=None, versions={}, ended=told_as, task={**task, "environment": told}
+        )
+    return Outcome(
+        exported=value.exported,
+        versions=value.versions,
+        ended=None,
+        task={**task, "environment": told},
+    )
+
+
+def _check(directory: Path, trial: Trial, timeout_s: float) -> str:
+    """Runs the reproducer where it was exported, on a copy; returns what it printed."""
+    environment = trial.competitor.environment
+    python = environment.python if environment else sys.executable
+    with temporary_folder("repro-check") as scratch:
+        copy = Path(scratch) / "copy"
+        shutil.copytree(directory, copy)
+        try:
+            done = subprocess.run(
+                [python, "run.py"],
+                cwd=copy,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"timed out after {timeout_s:g} s"
+    lines = done.stdout.replace(scratch, ".").strip().splitlines()[-_CHECK_LINES:]
+    return "\n".join([*lines, f"exit code {done.returncode}"])
+
+
+def _report(
+    console: Console, target: Path, recorded: Case, outcome: Outcome, check: str | None
+) -> int:
+    """Prints what was made, and returns the exit code."""
+    console.say(f"recorded   {writing.summary(recorded)}")
+    if check:
+        console.say("here       " + " | ".join(check.splitlines()[-3:]))
+    if outcome.exported is not None:
+        print(target)
+        return EXIT_OK
+    if (ended := outcome.ended) is not None:
+        console.say(
+            f"no program exported: {ended.status.value} in {ended.phase}: {ended.reason}",
+            style="yellow",
+        )
+    print(target)
+    return EXIT_OK if recorded.status not in (Status.OK, Status.UNSTEADY) else EXIT_FAILED
+
+
+def _as_json(_: Any, __: Any, value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value

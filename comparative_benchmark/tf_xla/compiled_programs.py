@@ -1,0 +1,97 @@
+"""Programs that XLA compiled for TensorFlow: their identity, and their persistent cache."""
+
+import hashlib
+import itertools
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+_FLAG = re.compile(r"--tf_xla_persistent_cache_directory=(\S+)")
+
+# By file: what changes when it is written anew.
+Files = Mapping[Path, tuple[int, int]]
+
+
+@attrs.frozen(kw_only=True)
+class CacheUse:
+    """What the compilation of one program took from the cache or put into it; None if not known.
+
+    Attributes:
+      hits: 1 if the program was there.
+      misses: how many programs were compiled and written.
+      size_bytes: the size of what was loaded or written.
+    """
+
+    hits: int | None = None
+    misses: int | None = None
+    size_bytes: int | None = None
+
+
+class PersistentCache:
+    """The cache's directory, as the flags of this process name it."""
+
+    def __init__(self) -> None:
+        found = _FLAG.search(os.environ.get("TF_XLA_FLAGS", ""))
+        self._directory = Path(found[1]) if found else None
+
+    def files(self) -> Files:
+        """Returns what is in it."""
+        if self._directory is None or not self._directory.is_dir():
+            return {}
+        states = {path: path.stat() for path in self._directory.iterdir() if path.is_file()}
+        return {path: (state.st_ino, state.st_mtime_ns) for path, state in states.items()}
+
+    def use_since(self, before: Files) -> CacheUse:
+        """Returns what one compilation did that began with these files in the cache.
+
+        Nothing is known if it left no trace: there is no cache, or it cannot hold the program.
+        """
+        after = self.files()
+        written = [path for path, state in after.items() if before.get(path) != state]
+        if not after:
+            return CacheUse()
+        return CacheUse(
+            hits=int(not written),
+            misses=len(written),
+            size_bytes=sum(path.stat().st_size for path in written or after),
+        )
+
+
+# The operators of `tf.py_function` and `tf.numpy_function`.
+_PYTHON = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
+_MODULE = re.compile(r"^HloModule ([\w.-]+)")
+# Where an operation came from; strings in it may hold braces.
+_METADATA = re.compile(r',? metadata=\{(?:"(?:[^"\\]|\\.)*"|[^"}])*\}')
+
+
+def python_operators(concrete: Any) -> list[str]:
+    """Returns the types of a function's operators that call Python, without duplicates."""
+    definition = concrete.graph.as_graph_def()
+    functions = (function.node_def for function in definition.library.function)
+    nodes = itertools.chain(definition.node, *functions)
+    return sorted({node.op for node in nodes if node.op in _PYTHON})
+
+
+def optimized_hlo(function: Any, inputs: Sequence[Any]) -> str:
+    """Returns the HLO of a `tf.function(jit_compile=True)` as XLA has optimised it.
+
+    XLA compiles once more for that: TensorFlow does not give out the program that it runs.
+    """
+    text: str = function.experimental_get_compiler_ir(*inputs)(stage="optimized_hlo")
+    return text
+
+
+def fingerprint(hlo: str) -> str:
+    """Returns the sha256 of a program's text.
+
+    Without metadata, which hold lines of Python source, and without the module's name, which holds
+    a number that TensorFlow counts up from function to function.
+    """
+    text = _METADATA.sub("", hlo)
+    if module := _MODULE.match(text):
+        text = text.replace(module[1], "module")
+    return hashlib.sha256(text.encode()).hexdigest()
