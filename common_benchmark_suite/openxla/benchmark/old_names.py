@@ -62,11 +62,14 @@ class OldNames(MetaPathFinder, Loader):
 
 
 def install(package: str, table: Mapping[str, str]) -> None:
-    """Makes modules of a package importable under former names, if nothing else has the name.
+    """Makes modules of a package importable under former names.
+
+    They come before all else: folders of moved packages stay where git has left compiled files in
+    them, and would be found as namespace packages.
 
     Args:
       package: the package of both names.
       table: former names below the package, each with its present name below the package.
     """
     names = {f"{package}.{old}": f"{package}.{new}" for old, new in table.items()}
-    sys.meta_path.append(OldNames(names))
+    sys.meta_path.insert(0, OldNames(names))

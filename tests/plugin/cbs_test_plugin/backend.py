@@ -10,8 +10,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-from comparative_benchmark.machine import conditions
-from comparative_benchmark.machine.gpu_clocks import GpuClocks
 
 from comparative_benchmark.backend_api import (
     Array,
@@ -25,6 +23,8 @@ from comparative_benchmark.backend_api import (
 from comparative_benchmark.backends.api import ALLOCATED_ONLY
 from comparative_benchmark.backends.model_protocols import FunctionParts, Step
 from comparative_benchmark.backends.operator_profile import Operator, OperatorProfile, write
+from comparative_benchmark.machine import conditions
+from comparative_benchmark.machine.gpu_clocks import GpuClocks
 from openxla.benchmark.models.shared_model import as_tuple
 
 

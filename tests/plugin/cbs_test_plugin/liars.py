@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from comparative_benchmark.worker import sampling
 
 from cbs_test_plugin.backend import NumpyBackend
 from comparative_benchmark.backend_api import Array, BackendInfo, CompilerInfo
+from comparative_benchmark.worker import sampling
 from openxla.benchmark.def_types import ModelFrameworkType
 from openxla.benchmark.root import root_dir
 
