@@ -103,7 +103,7 @@ def changes(first: Due, second: Due, parameters: Mapping[str, float]) -> Changes
     Args:
       first: the first input, its truth and its reference.
       second: likewise of the second input.
-      parameters: of the verification, see `judge.verification.verify`.
+      parameters: of the verification, see `analysis.verification.verification.verify`.
     """
     pairs = [
         (open_array(one), open_array(other), open_array(reference))

@@ -99,7 +99,7 @@ class PreparedFiles(Struct, frozen=True, kw_only=True):
 
 
 class Prepared(Report, frozen=True, kw_only=True, tag="prepare"):
-    """Inputs, truth and reference are made; see `worker.preparing.prepare`."""
+    """Inputs, truth and reference are made; see `engine.worker.preparing.prepare`."""
 
     files: PreparedFiles
     cost: WorkloadCost
@@ -113,7 +113,7 @@ class Prepared(Report, frozen=True, kw_only=True, tag="prepare"):
 
 
 class FurtherPrepared(Report, frozen=True, kw_only=True, tag="prepare_further"):
-    """A further input is made; see `worker.preparing.prepare_further`."""
+    """A further input is made; see `engine.worker.preparing.prepare_further`."""
 
     without_second: _Reason | None
 

@@ -42,7 +42,7 @@ class RunSettings:
       device: where to run.
       sampling: how long to warm up and to sample.
       threads: threads that each backend may use.
-      threads_from: the rule that gave them, see `machine.host`; None where none is told.
+      threads_from: the rule that gave them, see `analysis.machine.host`; None where none is told.
       cpus: CPUs that workers are pinned to; empty for all that this process may use.
       baseline: name of the competitor that ratios will be taken against, if that is known.
       limits: of each worker.
@@ -62,7 +62,7 @@ class RunSettings:
       load_together: have several workers load at the same time, while nothing is measured.
       outputs: how outputs are to be held; None for what each stack's own users have.
       inherit_environment: give workers all variables of this process's environment, and not only
-        those of `machine.variables.for_worker`.
+        those of `analysis.machine.variables.for_worker`.
     """
 
     device: DeviceSpec

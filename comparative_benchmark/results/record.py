@@ -741,7 +741,7 @@ class Package:
 
 @attrs.frozen(kw_only=True)
 class Host:
-    """A machine, as `machine.host.describe` tells of it.
+    """A machine, as `analysis.machine.host.describe` tells of it.
 
     Attributes:
       threads_from: the rule that gave `threads`; None in files that do not tell.

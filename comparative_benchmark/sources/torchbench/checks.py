@@ -1,6 +1,6 @@
 """What TorchBench's guide says that "our test scripts will test", of one folder and test.
 
-Runs in a worker of its own; the commands' side is `onboarding.folder_check`.
+Runs in a worker of its own; the commands' side is `maintenance.onboarding.folder_check`.
 """
 
 import gc

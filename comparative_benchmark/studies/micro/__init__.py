@@ -2,5 +2,5 @@
 
 `shapes` has the shapes by name, `cases` makes cases of them, `command` is `cbs micro`. What is
 measured is in `openxla.benchmark.operators`; how is what `cbs run` does, but that workers are
-shared by all shapes (see `runs.shared_workers`).
+shared by all shapes (see `engine.session_pool`).
 """
