@@ -4,8 +4,8 @@ A race has replicates; in each, a competitor gets one fresh process. A replicate
 
     start each -> warm up each, alone -> rounds: a block of each
 
-in orders that are balanced over replicates and rounds (see `analysis.stats.balanced_order`). All workers but
-the one at work are stopped (SIGSTOP), so that they cannot take cycles from it.
+in orders that are balanced over replicates and rounds (see `analysis.stats.balanced_order`). All
+workers but the one at work are stopped (SIGSTOP), so that they cannot take cycles from it.
 Interleaving makes the drift of the machine hit all competitors alike; fresh processes show the
 variance between processes, which more iterations in one process do not (Kalibera and Jones 2013,
 "Rigorous benchmarking in reasonable time"; measured here: 1.7 % for XLA).

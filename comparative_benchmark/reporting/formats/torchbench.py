@@ -37,7 +37,7 @@ from comparative_benchmark.reporting.history.portable import (
 from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 
 NAME = "comparative_suite"
-# Cases that are TorchBench's own folders have it, see `sources.torchbench.cases`; their test is a tag, too.
+# Cases of TorchBench's folders have this tag, see `sources.torchbench.cases`, and one for their test.
 _FOLDER_TAG = "torchbench"
 METRICS_VERSION = "v0.1"
 # What TorchBench's own helper writes where it does not know.
