@@ -37,7 +37,7 @@ from comparative_benchmark.reporting.history.portable import (
 from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 
 NAME = "comparative_suite"
-# Cases of TorchBench's folders have this tag, see `sources.torchbench.cases`, and one for their test.
+# The tag of cases of TorchBench's folders (see `sources.torchbench.cases`).
 _FOLDER_TAG = "torchbench"
 METRICS_VERSION = "v0.1"
 # What TorchBench's own helper writes where it does not know.
