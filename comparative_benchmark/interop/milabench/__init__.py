@@ -1,1 +1,1 @@
-"""Runs milabench's benchmarks as they are: folders, configuration and commands of its guide."""
+"""Runs unmodified milabench benchmarks with the folders, settings and commands of its guide."""

@@ -1,4 +1,4 @@
-"""Arguments of a script, from its `argv` as milabench reads it, and names that stand for paths."""
+"""Command-line arguments of a script from milabench's `argv`, with placeholders filled in."""
 
 import ast
 import operator
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-# Long enough for any number of CPUs, and short enough to be parsed in no time.
+# Long enough for any CPU count, and short enough to parse quickly.
 _LONGEST = 200
 _OPERATORS: Mapping[type, Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -26,14 +26,16 @@ _FUNCTIONS: Mapping[str, Callable[..., float]] = {
 
 
 class ArgumentsError(ValueError):
-    """An `argv` cannot be a command line."""
+    """An `argv` cannot be converted to a command line."""
 
 
 def value_of(text: str) -> float:
-    """Returns the value of an expression of numbers, `+ - * / // %`, min, max, int, round and abs.
+    """Returns the value of an arithmetic expression.
+
+    It may use numbers, `+ - * / // %`, min, max, int, round and abs.
 
     Raises:
-      ArgumentsError: it is anything else, or has no value.
+      ArgumentsError: the expression contains anything else, or has no value.
     """
     try:
         if len(text) > _LONGEST:
@@ -58,9 +60,9 @@ def _value(node: ast.expr) -> float:
 
 # `{milabench_data}` of milabench, and `${system.arch}`, `${..num_machines}` of OmegaConf.
 _PLACEHOLDER = re.compile(r"\$\{\.*([a-z_][a-z_.]*)\}|\{([a-z_]+)\}")
-# `auto(8, 4)` and `auto_batch(32)` of milabench's sizer: what it would choose for a device, and the
-# default, which a search for the best size multiplies. `expr(2 * 4)` is arithmetic. Any may stand
-# behind `name=`.
+# `auto(8, 4)` and `auto_batch(32)` of milabench's sizer contain the value it would choose for a
+# device; a search for the best batch size multiplies that of `auto_batch`. `expr(2 * 4)` is
+# arithmetic. Each may follow `name=`.
 _NAMED = re.compile(r"[\w.-]+=(auto|expr)")
 _AUTO = re.compile(r"auto(_batch)?\(\s*([^,(){}]+?)\s*(?:,\s*[^,(){}]+?\s*)?\)")
 _EXPRESSION = re.compile(r"expr\((.*)\)", re.DOTALL)
@@ -70,7 +72,7 @@ BATCH_FACTOR = "batch_factor"
 
 
 class AnyNumber(dict[str, str]):
-    """Names that all stand for 1: to check a text before the machine is known."""
+    """A mapping from every name to 1, to validate a text before the machine is known."""
 
     def get(self, *_: Any) -> str:
         """Returns 1."""
@@ -78,13 +80,13 @@ class AnyNumber(dict[str, str]):
 
 
 def assemble(argv: Any) -> list[str]:
-    """Returns arguments of an `argv`.
+    """Returns the arguments for an `argv`.
 
-    A list is taken as it is. Of a mapping, `true` makes a flag, `null` drops the option, a list is
-    joined by commas, and `--` holds a list of positional arguments, which come last.
+    A list is used unchanged. In a mapping, `true` makes a flag, `null` drops the option, a list is
+    joined by commas, and `--` holds a list of positional arguments, which are placed last.
 
     Raises:
-      ArgumentsError: a value is `false`, which could mean either, or a mapping.
+      ArgumentsError: a value is a mapping, or `false`, which is ambiguous.
     """
     if argv is None:
         return []
@@ -111,10 +113,10 @@ def assemble(argv: Any) -> list[str]:
 
 
 def filled(value: Any, names: Mapping[str, str]) -> Any:
-    """Returns a value with each `{name}` and `${name}` that is known, in texts at any depth.
+    """Replaces known `{name}` and `${name}` placeholders in strings at any depth.
 
-    `auto({n_worker}, 8)` is the number of workers, `auto_batch(32)` is 32, and
-    `expr({cpu_count} // 2)` half the CPUs.
+    `auto({n_worker}, 8)` becomes the number of workers, `auto_batch(32)` becomes 32, and
+    `expr({cpu_count} // 2)` half the number of CPUs.
 
     Raises:
       ArgumentsError: an expression is not arithmetic.

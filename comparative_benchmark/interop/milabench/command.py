@@ -1,4 +1,4 @@
-"""`cbs bench`: milabench's benchmarks by milabench's commands."""
+"""`cbs bench`: milabench's commands for its benchmarks."""
 
 import argparse
 import glob
@@ -21,15 +21,15 @@ from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
 
 RESULTS = "results.json"
-# What the whole table takes.
+# Columns that the full table needs.
 _WIDE_COLUMNS = 120
 
 
 def run(options: argparse.Namespace) -> int:
-    """Does what the action says; returns the exit code.
+    """Runs the selected action; returns the exit code.
 
     Raises:
-      UsageError: something that the user typed, or wrote into the configuration, cannot be.
+      UsageError: an option or the configuration is invalid.
     """
     actions: Mapping[str, Callable[[argparse.Namespace], int]] = {
         "install": _install,
@@ -54,7 +54,7 @@ def benches(options: argparse.Namespace) -> list[Bench]:
     """Returns the benchmarks that the options select.
 
     Raises:
-      UsageError: there is no configuration, or it is wrong, or a name selects nothing.
+      UsageError: the configuration is missing or invalid, or a name selects nothing.
     """
     path = options.config or os.environ.get(placement.CONFIG_VARIABLE)
     if not path:
@@ -77,12 +77,12 @@ def benches(options: argparse.Namespace) -> list[Bench]:
 
 
 def _system(given: Path | None, config_file: Path) -> Path | None:
-    """Returns the description of the system, where milabench looks for one."""
+    """Returns the path of the system description, searched as milabench does."""
     if given is not None:
         return given
     if configured := os.environ.get(placement.SYSTEM_VARIABLE):
         return Path(configured).expanduser()
-    # A name that is too long for a file is told of where the configuration is read.
+    # Reading the configuration reports a name that is too long for a file.
     return next(config_file.parent.glob(f"{glob.escape(config_file.name)}.system"), None)
 
 
@@ -91,7 +91,7 @@ def _names(given: Sequence[str]) -> list[str]:
 
 
 def results_path(options: argparse.Namespace) -> Path:
-    """Returns the results file that the options name, or that of the base."""
+    """Returns the path of the results file: as given, else in the base folder."""
     given = getattr(options, "results", None) or getattr(options, "output", None)
     return Path(given) if given else placement.base_dir(options.base) / RESULTS
 
@@ -188,7 +188,7 @@ def _summary(options: argparse.Namespace) -> int:
 
 
 def _rows(options: argparse.Namespace) -> list[table.Row]:
-    """Returns the table's rows: of the configuration where there is one, else of all results."""
+    """Returns the table's rows: for the configured benchmarks, or else for all results."""
     results: Sequence[Result] = read_document(results_path(options)).benchmarks
     if options.config or os.environ.get(placement.CONFIG_VARIABLE):
         return table.rows(benches(options), results)

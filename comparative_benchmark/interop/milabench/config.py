@@ -1,4 +1,4 @@
-"""Benchmarks of a configuration: what each is, and which are selected."""
+"""Benchmarks of a milabench configuration and their selection."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ _CAPABILITY = re.compile(r"(len\(nodes\)|gpu\[(['\"])count\2\])\s*(>=?)\s*(\d+)"
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """How many processes of a benchmark run at once: one for each GPU, or `jobs`."""
+    """Number of simultaneous processes of a benchmark: one per GPU, or `jobs`."""
 
     per_gpu: bool
     jobs: int = 1
@@ -35,20 +35,20 @@ class Plan:
 
 @attrs.frozen(kw_only=True)
 class Bench:
-    """One benchmark.
+    """A benchmark.
 
     Attributes:
-      place: where it stands, as `file:line:column`.
-      folder: of its `benchfile.py`.
+      place: position of its entry, as `file:line:column`.
+      folder: folder of its `benchfile.py`.
       install_group: benchmarks of one group share an environment.
-      install_variant: which `requirements.<variant>.txt`; `unpinned` is `requirements.in`.
-      weight: in the score of all.
-      needs: why it cannot run here, whatever happens; None if it may.
-      least_gpus: that it asks for.
-      config: all that the file says of it, for its benchfile.
-      venv: an environment that is used as it is; None for that of its install group.
-      environment: its name, where it is one of several that race.
-      batch_factor: what `auto_batch` sizes are multiplied by.
+      install_variant: selects `requirements.<variant>.txt`; `unpinned` selects `requirements.in`.
+      weight: weight in the total score.
+      needs: an unmet requirement on any machine; None if there is none.
+      least_gpus: number of GPUs required.
+      config: all fields of the configuration, for its benchfile.
+      venv: an existing environment to use unmodified; None for that of its install group.
+      environment: name of the environment, if several race.
+      batch_factor: multiplies the sizes given as `auto_batch`.
     """
 
     name: str
@@ -70,25 +70,25 @@ class Bench:
     batch_factor: int = 1
 
     def in_environment(self, environment: EnvironmentName) -> "Bench":
-        """Returns it as it runs in an environment that is used as it is."""
+        """Returns a copy that runs in an existing environment."""
         venv = Path(environment.python).parents[1]
         return attrs.evolve(self, venv=venv, environment=environment)
 
 
 def read(path: Path, overrides: Sequence[Override] = ()) -> list[Bench]:
-    """Returns the benchmarks of a file, in its order.
+    """Returns the benchmarks of a file, in file order.
 
     Args:
-      path: of the file.
-      overrides: what goes over it.
+      path: the configuration file.
+      overrides: fields that replace those in the file.
 
     Raises:
-      UsageError: it cannot be read, or says what cannot be; with file, line and column.
+      UsageError: the file is unreadable or invalid; the message gives file, line and column.
     """
     found = {
         name: _bench(name, entry, fields)
         for name, entry, fields in entries_of(path, overrides)
-        # Files that only switch benchmarks on and off name some that others have no more.
+        # Files that only enable or disable benchmarks may name some that no longer exist.
         if "definition" in fields or fields.get("enabled") is not False
     }
     if not found:
@@ -100,7 +100,7 @@ def read(path: Path, overrides: Sequence[Override] = ()) -> list[Bench]:
 
 def _bench(name: str, entry: Entry, merged: dict[str, Any]) -> Bench:
     for key in ("name", "install_group"):
-        # Both are names of files and folders.
+        # Both are used as names of files and folders.
         if not _FILE_NAME.fullmatch(value := str(name if key == "name" else merged.get(key, name))):
             entry.fail(key, f"invalid {key} {value!r}; use letters, digits, . _ + and -")
     if "definition" not in merged:
@@ -111,7 +111,7 @@ def _bench(name: str, entry: Entry, merged: dict[str, Any]) -> Bench:
     install_group = str(merged.get("install_group") or group)
     variant = merged.get("install_variant")
     try:
-        # Whatever the machine is like, which is not asked yet.
+        # The machine's properties are not known yet, so validate with placeholder values.
         assemble(filled(merged.get("argv"), AnyNumber()))
     except ArgumentsError as error:
         entry.fail("argv", str(error))
@@ -160,14 +160,14 @@ def _number(
 
 
 def _needs(entry: Entry, fields: Mapping[str, Any]) -> tuple[str | None, int]:
-    """Returns what is missing on any machine, and the least number of GPUs."""
+    """Returns a requirement that no machine meets, if any, and the number of GPUs required."""
     machines = _number(entry, fields, "num_machines", 1.0, least=1.0)
     if machines > 1:
         return f"{machines:g} machines", 0
     least_gpus = 0
     for text in fields.get("requires_capabilities") or ():
         told = str(filled(text, scalars(fields)))
-        # milabench evaluates these as Python; what they ask for is always one of these.
+        # milabench evaluates these as Python; in practice they always have this form.
         match = _CAPABILITY.fullmatch(told.strip())
         if match is None:
             return f"{told!r}, which cbs cannot evaluate", 0
@@ -180,17 +180,17 @@ def _needs(entry: Entry, fields: Mapping[str, Any]) -> tuple[str | None, int]:
 
 
 def scalars(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the fields that `${name}` may stand for, as texts."""
+    """Returns the scalar fields as strings, as values for `${name}`."""
     return {n: str(v) for n, v in fields.items() if isinstance(v, str | int | float)}
 
 
 def select(
     benches: Sequence[Bench], selected: Sequence[str], excluded: Sequence[str]
 ) -> list[Bench]:
-    """Returns the enabled benchmarks that a name, group, install group, tag or folder selects.
+    """Returns the enabled benchmarks selected by name, group, install group, tag or folder.
 
     Raises:
-      UsageError: one of the names selects nothing.
+      UsageError: a name selects nothing.
     """
     known = {name for bench in benches for name in _names(bench)}
     for name in (*selected, *excluded):
@@ -217,15 +217,15 @@ BACKEND, COMPILER = "milabench", "script"
 
 
 def definition(bench: Bench, device: str, config: Mapping[str, Any], units: str) -> Definition:
-    """Returns what a benchmark is in a results file.
+    """Returns a benchmark's definition for a results file.
 
     Args:
-      bench: which.
-      device: as `-device` names it.
-      config: that its processes got.
-      units: of its rates.
+      bench: the benchmark.
+      device: as given with `-device`.
+      config: configuration that its processes received.
+      units: units of its rates.
     """
-    # What decides how much work an item is; not the code, whose speed is the question.
+    # Include only what determines the work per item, not the code whose speed is measured.
     asked = {name: config.get(name) for name in ("argv", "plan", "client", "server")}
     digest = _digest([bench.name, asked, units, device])
     return Definition(
@@ -251,7 +251,7 @@ def definition(bench: Bench, device: str, config: Mapping[str, Any], units: str)
         workload=WorkloadRecord(
             id=f"milabench/{bench.name}",
             digest=digest,
-            # Times of such a result are of one unit of work, in all tables.
+            # All tables show these results as the time per unit of work.
             label=f"{bench.name}, time per {_unit(units)}",
             architecture=f"milabench/{bench.name}",
             config_digest=_digest(asked),
@@ -264,7 +264,7 @@ def definition(bench: Bench, device: str, config: Mapping[str, Any], units: str)
 
 
 def _unit(units: str) -> str:
-    """Returns what a rate counts, e.g. `item` of `items/s`."""
+    """Returns the unit that a rate counts, e.g. `item` for `items/s`."""
     counted = units.removesuffix("/s").removesuffix("s")
     return counted or units
 

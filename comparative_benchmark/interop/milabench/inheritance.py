@@ -1,10 +1,9 @@
-"""Entries of milabench's YAML by name, with what they inherit.
+"""Entries of milabench's YAML files, with inheritance resolved.
 
-What a file says of a name goes over what the files that it includes say of it. `inherits` is a
-chain: what a benchmark says goes over what it inherits, mapping by mapping, and tags unite. Names
-that begin with `_` are there to be inherited from. `matrix` makes a benchmark of each combination
-of values. Where the template says `install-variant` milabench reads `install_variant`: both are the
-same here.
+A file overrides the entries of the files that it includes. `inherits` is a chain: a benchmark's
+fields override inherited ones, recursively for mappings, and tags are merged. Names that begin with
+`_` are templates to inherit from. `matrix` creates a benchmark for each combination of values. The
+template uses `install-variant` where milabench reads `install_variant`; both are accepted here.
 """
 
 import itertools
@@ -27,17 +26,17 @@ _OF_A_SYSTEM = (
     *("arch", "sshkey", "nodes", "gpu", "docker", "docker_image", "options", "self"),
     "cloud_profiles",
 )
-# What else such a file may have: runs with other settings, which are not made here.
+# Another section that such a file may have: runs with other settings. It is ignored here.
 _BESIDE_A_SYSTEM = ("multirun",)
 
 
 @attrs.frozen(kw_only=True)
 class Override:
-    """Fields that go over those of an entry.
+    """Fields that override those of an entry.
 
     Attributes:
-      name: of the entry; `*` for all benchmarks.
-      place: where it stands, for messages.
+      name: name of the entry; `*` for all benchmarks.
+      place: position of the override, for messages.
     """
 
     name: str
@@ -46,10 +45,10 @@ class Override:
 
 
 def of_command_line(texts: Sequence[str]) -> list[Override]:
-    """Returns what `--override NAME.KEY=VALUE` says; values are scalars of YAML.
+    """Parses `--override NAME.KEY=VALUE` options; values are YAML scalars.
 
     Raises:
-      UsageError: a text is not of that form.
+      UsageError: a string does not have that form.
     """
     found = []
     for text in texts:
@@ -67,10 +66,10 @@ def of_command_line(texts: Sequence[str]) -> list[Override]:
 
 
 def of_system(path: Path) -> Override:
-    """Returns what the description of a system says, as milabench's `--system` reads it.
+    """Reads a system description in the format of milabench's `--system`.
 
     Raises:
-      UsageError: the file cannot be read, or says what cannot be.
+      UsageError: the file is unreadable or invalid.
     """
     file = YamlFile(path)
     items = file.items(file.document(), "the file")
@@ -90,7 +89,7 @@ def of_system(path: Path) -> Override:
     return Override(name="*", fields={"system": fields}, place=str(path))
 
 
-# What milabench's own configuration has under this name, which the template inherits from.
+# Values from milabench's own configuration, from which the template inherits.
 DEFAULTS: Mapping[str, Any] = {
     "max_duration": 600,
     "voir": {"options": {"stop": 60, "interval": "1s"}},
@@ -104,7 +103,7 @@ _KEYS = (
     *("gradient_accumulation_steps", "matrix", "job", "docker_image", "client", "server"),
     *("name", "tag", "system", "extra", "description"),
 )
-# An unknown key that is so like a known one is misspelt; others are the benchfile's own.
+# An unknown key this similar to a known one is an error; others belong to the benchfile.
 _LIKE = 0.72
 _MOST_FILES = 200
 _MOST_COMBINATIONS = 10_000
@@ -112,7 +111,7 @@ _MOST_COMBINATIONS = 10_000
 
 @attrs.frozen(kw_only=True)
 class Entry:
-    """What stands under a name, and where."""
+    """A named entry of a file, and its position."""
 
     file: YamlFile
     node: yaml.Node | None
@@ -121,14 +120,14 @@ class Entry:
     places: Mapping[str, tuple[YamlFile, yaml.Node]] = attrs.field(factory=dict)
 
     def fail(self, key: str, text: str) -> Any:
-        """Raises a UsageError with the place of a key."""
+        """Raises a UsageError with the position of a key."""
         file, where = self.places.get(key, (self.file, self.node))
         if where is None:
             raise UsageError(f"{file.path}: {text}")
         file.fail(where, text)
 
     def above(self, included: "Entry | None") -> "Entry":
-        """Returns an entry that also has what an included file says under the same name."""
+        """Returns this entry merged over the entry with the same name in an included file."""
         if included is None:
             return self
         return attrs.evolve(
@@ -141,14 +140,14 @@ class Entry:
 def entries_of(
     path: Path, overrides: Sequence[Override] = ()
 ) -> Iterator[tuple[str, Entry, dict[str, Any]]]:
-    """Yields the benchmarks of a file: name, entry, and all fields that it has or inherits.
+    """Yields the benchmarks of a file: name, entry, and all own and inherited fields.
 
     Args:
-      path: of the file.
-      overrides: what goes over its entries.
+      path: the configuration file.
+      overrides: fields that replace those of its entries.
 
     Raises:
-      UsageError: the file cannot be read, or says what cannot be; with file, line and column.
+      UsageError: the file is unreadable or invalid; the message gives file, line and column.
     """
     entries: dict[str, Entry] = {
         "_defaults": Entry(file=YamlFile(path), node=None, fields=DEFAULTS, folder=path.parent)
@@ -202,7 +201,7 @@ def _load(
             fields[known], places[known] = file.plain(given_value), (file, given_key)
         entry = Entry(file=file, node=key, fields=fields, folder=path.parent, places=places)
         if "definition" in fields:
-            # Relative to the file that says it, which another may include.
+            # Resolve relative to the file of this entry, which another file may include.
             fields["definition"] = _definition(entry)
         entries[name] = entry.above(entries.get(name))
 
@@ -221,7 +220,7 @@ def _texts(file: YamlFile, node: yaml.Node) -> list[str]:
 
 
 def _expanded(entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Returns the entries with one for each combination of a `matrix` in the place of that."""
+    """Replaces each entry with a `matrix` by one entry per combination."""
     found: dict[str, Entry] = {}
     for name, entry in entries.items():
         matrix = entry.fields.get("matrix")
@@ -260,7 +259,7 @@ def _substituted(value: Any, texts: Mapping[str, str]) -> Any:
 
 
 def _merged(name: str, entry: Entry, entries: Mapping[str, Entry]) -> dict[str, Any]:
-    """Returns what an entry says over what it inherits."""
+    """Returns an entry's fields merged over the inherited ones."""
     chain, names = [entry], [name]
     while (parent := chain[-1].fields.get("inherits")) is not None:
         if not isinstance(parent, str):
@@ -301,7 +300,7 @@ def _definition(entry: Entry) -> str | dict[str, Any]:
     if not isinstance(given, str):
         entry.fail("definition", "definition must be the path of a folder")
     folder = (entry.folder / given).resolve()
-    # The guide says that it may be the benchfile's own path.
+    # milabench's guide also allows the path of the benchfile itself.
     return str(folder.parent if folder.name == "benchfile.py" else folder)
 
 

@@ -1,4 +1,4 @@
-"""A benchmark's replicates as a result of the suite's results file."""
+"""Converts a benchmark's replicates to a result for the results file."""
 
 import json
 import math
@@ -36,18 +36,18 @@ from comparative_benchmark.results.record import (
 )
 from comparative_benchmark.results.summary import outlier_counts, summarize
 
-# The test takes a tenth of a millisecond; of many rates not every beginning is tried.
+# The test takes 0.1 ms; limit the number of warm-up lengths tried.
 _MOST_TRIES = 64
 TOO_FEW = f"fewer than {FEWEST_SAMPLES} rates: no warm-up removed beyond what the script skips"
 
 
 @attrs.frozen(kw_only=True)
 class Steady:
-    """The rates of one process that count.
+    """The rates of one process after the warm-up.
 
     Attributes:
-      warmup: how many came before them.
-      steadiness: of them; None where there were too few for the test.
+      warmup: number of rates before them.
+      steadiness: result of the steadiness test; None if there were too few rates for it.
     """
 
     rates: tuple[float, ...]
@@ -56,21 +56,21 @@ class Steady:
 
     @property
     def is_steady(self) -> bool:
-        """Whether they are a speed; few are taken as the script gives them."""
+        """Whether they are steady; too few to test are accepted."""
         return bool(self.rates) and (self.steadiness is None or self.steadiness.steady)
 
     @property
     def rate(self) -> float:
-        """Their median, which interruptions move least."""
+        """Their median, which is robust to interruptions."""
         return statistics.median(self.rates)
 
 
 def without_warmup(rates: Sequence[float]) -> Steady:
-    """Returns the rates after the warm-up: the longest end that the steadiness test accepts.
+    """Returns the rates after the warm-up: the longest steady suffix.
 
-    At least half of the rates stay, and at least as many as the test needs. Where no end is steady
-    all rates are returned, with the test's reason. Fewer rates than it needs are taken as they are:
-    their number is the script's own choice, as is what it skips.
+    At least half of the rates remain, and at least as many as the test needs. If no suffix is
+    steady, all rates are returned, with the test's reason. If there are too few rates for the test,
+    all are accepted, because the script chooses how many it reports and skips.
     """
     times_ms = [1000 / rate for rate in rates]
     most = min(len(rates) // 2, len(rates) - FEWEST_SAMPLES)
@@ -88,9 +88,9 @@ def without_warmup(rates: Sequence[float]) -> Steady:
 
 
 def together(processes: Sequence[Sequence[float]]) -> list[float]:
-    """Returns the rates of processes that ran at once: the n-th of each, added up.
+    """Adds up the n-th rates of processes that ran simultaneously.
 
-    Processes that told more than others are cut at their beginning: all ended together.
+    The processes ended together, so longer series are cut at their beginning.
     """
     shortest = min(map(len, processes), default=0)
     if not shortest:
@@ -99,22 +99,22 @@ def together(processes: Sequence[Sequence[float]]) -> list[float]:
 
 
 _LARGEST_FACTOR = 256
-# Less is noise, and costs memory.
+# A smaller gain is noise, and not worth the memory.
 _LEAST_GAIN = 1.02
 
 
 def is_automatic(bench: Bench) -> bool:
-    """Tells whether a benchmark says `auto_batch(...)` somewhere."""
+    """Returns whether a benchmark's configuration contains `auto_batch(...)`."""
     return "auto_batch(" in json.dumps(bench.config, default=str)
 
 
 def best_factor(rate: Callable[[int], float | None]) -> int:
-    """Returns by what to multiply the batch size: powers of two are tried while they gain 2 %.
+    """Returns the best factor for the batch size: it is doubled while that gains 2 % or more.
 
-    It fails where a rate falls at one size and rises again at a larger one.
+    The search may stop early if the rate has a local maximum.
 
     Args:
-      rate: runs the benchmark with a factor; None where that fails, e.g. for lack of memory.
+      rate: runs the benchmark with a factor; returns None on failure, e.g. out of memory.
     """
     factor, best = 1, rate(1)
     if best is None:
@@ -132,7 +132,7 @@ _NO_NETWORK = "but `run` has no network; download in prepare.py"
 
 @attrs.frozen(kw_only=True)
 class Replicate:
-    """One time that a benchmark ran."""
+    """One run of a benchmark."""
 
     outcome: PhaseOutcome
     wall_s: float
@@ -152,12 +152,12 @@ def to_result(
     """Returns the result of a benchmark that ran once or more.
 
     Args:
-      bench: which.
-      replicates: in order.
-      run_id: of the run.
-      device: as `-device` names it.
-      versions: of packages of its environment.
-      config: that its processes got.
+      bench: the benchmark.
+      replicates: its runs, in order.
+      run_id: identifier of the run.
+      device: as given with `-device`.
+      versions: package versions of its environment.
+      config: configuration that its processes received.
     """
     processes: list[ThroughputProcess] = []
     sums: list[list[float]] = []
@@ -255,7 +255,7 @@ def _process(number: int, ended: Ended, replicate: Replicate) -> tuple[Throughpu
 
 
 def _network(ended: Ended) -> str:
-    """Returns what a script wanted of the network; empty if nothing."""
+    """Returns a note if the script tried to use the network, otherwise an empty string."""
     if ended.network_tries:
         return f"it tried to reach the network {ended.network_tries} times, {_NO_NETWORK}"
     if ended.code and variables.is_why(ended.last_words):
@@ -293,7 +293,7 @@ def _how_it_ended(ended: Ended, steady: Steady) -> tuple[Status, str | None]:
     return Status.OK, None
 
 
-# What weighs most comes first.
+# Most severe first.
 _GRAVITY = (
     *(Status.UNSUPPORTED, Status.CRASHED, Status.TIMEOUT, Status.FAILED, Status.OUT_OF_MEMORY),
     *(Status.WRONG_OUTPUT, Status.UNSTEADY),
@@ -334,7 +334,7 @@ def _rate_interval(samples_ms: Sequence[Sequence[float]]) -> IntervalRecord | No
 
 
 def _one_alone(replicates: Sequence[Replicate], sums: Sequence[Sequence[float]]) -> OneAlone | None:
-    """Returns what one process did alone; None if it did not, or did not as it should."""
+    """Returns the measurements of one process alone; None if it did not run, or failed."""
     if any(replicate.alone is None for replicate in replicates):
         return None
     alone, together_ms, processes = [], [], []

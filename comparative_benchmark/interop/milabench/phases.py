@@ -1,4 +1,4 @@
-"""One phase of one benchmark: whether it can be done, and the doing."""
+"""Runs one phase of a benchmark after checking whether it can run."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -25,12 +25,12 @@ from comparative_benchmark.results.record import Status
 from comparative_benchmark.terminal.console import StatusScreen
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
 
-# More would measure the scheduler, and could end the machine.
+# More processes would measure the scheduler, and could exhaust the machine.
 _MOST_PER_CPU = 16
 
 
 def do(phase: str, placement: Placement, wishes: Wishes) -> PhaseOutcome:
-    """Does a phase of a benchmark; never raises for what foreign code does."""
+    """Runs a phase of a benchmark; never raises because of errors in foreign code."""
     outcome = PhaseOutcome()
     bench = placement.bench
     if problem := unmet(bench):
@@ -48,7 +48,7 @@ def do(phase: str, placement: Placement, wishes: Wishes) -> PhaseOutcome:
 
 
 def add_packages(placement: Placement, packages: Sequence[str]) -> PhaseOutcome:
-    """Installs further packages into a benchmark's environment."""
+    """Installs additional packages into a benchmark's environment."""
     outcome = PhaseOutcome()
     venv = placement.dirs["venv"]
     command = CommandLine(
@@ -79,7 +79,7 @@ def _folder_problem(folder: Path) -> str | None:
         return f"folder {folder} does not exist"
     if not (folder / "benchfile.py").is_file():
         return f"{folder} has no benchfile.py"
-    # Folders of one collection share files by links.
+    # Links within a collection are allowed, because its folders share files.
     home = folder.resolve().parent
     for item in folder.iterdir():
         if item.is_symlink() and not item.resolve().is_relative_to(home):
@@ -93,10 +93,10 @@ _FINE: Outcome = (Status.OK, None)
 
 
 def install(benches: Sequence[Bench], base: Path, *, variant: str | None, force: bool) -> int:
-    """Makes the environments and installs what was not; returns 0, or 1 if something failed.
+    """Creates environments and installs missing benchmarks; returns 0, or 1 if one failed.
 
     Raises:
-      UsageError: the environment is one that is used as it is.
+      UsageError: a benchmark uses an existing environment.
     """
     if venv := next((bench.venv for bench in benches if bench.venv), None):
         raise UsageError(
@@ -157,7 +157,7 @@ def pin(
     """Locks the requirements of each benchmark; returns 0, or 1 if one failed.
 
     Raises:
-      UsageError: the variant is the one that is not locked.
+      UsageError: the variant is the unpinned one.
     """
     if variant == UNPINNED:
         raise UsageError(
@@ -186,7 +186,7 @@ def pin(
 
 
 def not_installed(place: Placement) -> str | None:
-    """Returns what to do before a benchmark can run; None if it can."""
+    """Returns what the user must do before the benchmark can run; None if it can."""
     if place.bench.venv or venvs.was_installed(place):
         return None
     return f"it is not installed; run `cbs bench install --select {place.bench.name}`"

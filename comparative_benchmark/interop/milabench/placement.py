@@ -1,4 +1,4 @@
-"""Where everything of a benchmark is, and the variables that its processes get."""
+"""Folders of a benchmark and environment variables of its processes."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from openxla.benchmark.root import root_dir
 BASE_VARIABLE = "MILABENCH_BASE"
 CONFIG_VARIABLE = "MILABENCH_CONFIG"
 SYSTEM_VARIABLE = "MILABENCH_SYSTEM"
-# How processes on devices talk to each other, and what PyTorch calls them.
+# Communication backends, by PyTorch's device names.
 _COLLECTIVES = {"cuda": "nccl", "rocm": "rccl", "xpu": "ccl", "hpu": "hccl"}
 _DEVICES = {"rocm": "cuda"}
 _MOST_WORKERS = 16
@@ -30,14 +30,14 @@ SCRIPT_PATH = _PROVIDED / "script"
 
 @attrs.frozen(kw_only=True)
 class Gpu:
-    """A GPU, as plans name it."""
+    """A GPU, as used in plans."""
 
     device: str
     selection_variable: str = "CUDA_VISIBLE_DEVICES"
 
 
 def gpus() -> list[Gpu]:
-    """Returns the GPUs that programs may use."""
+    """Returns the visible GPUs."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [Gpu(device=name) for name in visible.split(",") if name.strip() not in ("", "-1")]
@@ -47,7 +47,7 @@ def gpus() -> list[Gpu]:
 
 
 def unmet(bench: Bench) -> str | None:
-    """Returns what a benchmark needs that is not here; None if it may run."""
+    """Returns a requirement that this machine does not meet; None if the benchmark may run."""
     if bench.needs:
         return f"it needs {bench.needs}"
     if bench.least_gpus > (found := len(gpus())):
@@ -58,7 +58,7 @@ def unmet(bench: Bench) -> str | None:
 def base_dir(given: Path | None) -> Path:
     """Returns the folder of environments, data and runs.
 
-    `--base`, else `$MILABENCH_BASE`, else `milabench` in the root of artifacts.
+    This is `--base`, else `$MILABENCH_BASE`, else `milabench` in the root folder of artifacts.
     """
     if given is None and (configured := os.environ.get(BASE_VARIABLE)):
         given = Path(configured)
@@ -66,7 +66,7 @@ def base_dir(given: Path | None) -> Path:
 
 
 def current_venv() -> Path:
-    """Returns the environment that is active, as milabench finds it, or else our own."""
+    """Returns the active environment, detected as milabench does, or else our own."""
     for name in ("CONDA_PREFIX", "VIRTUAL_ENV"):
         if given := os.environ.get(name):
             return Path(given)
@@ -74,7 +74,7 @@ def current_venv() -> Path:
 
 
 def arch() -> str:
-    """Returns milabench's word for what computes here: `cuda`, or `cpu`."""
+    """Returns milabench's name for the accelerator of this machine: `cuda`, or `cpu`."""
     return "cuda" if gpus() else "cpu"
 
 
@@ -88,7 +88,7 @@ class Placement:
 
     @property
     def dirs(self) -> dict[str, Path]:
-        """Folders by milabench's names; data and cache are shared by all benchmarks."""
+        """Folders by milabench's names; all benchmarks share data and cache."""
         name, group = self.bench.name, self.bench.install_group
         return {
             "base": self.base,
@@ -102,16 +102,16 @@ class Placement:
 
     @property
     def log_dir(self) -> Path:
-        """Folder of the output of this run."""
+        """Folder for the logs of this run."""
         return self.base / "runs" / self.run_name
 
     def make_folders(self) -> None:
-        """Makes the folders that scripts expect."""
+        """Creates the folders that scripts expect."""
         for name in ("data", "runs", "extra", "cache"):
             self.dirs[name].mkdir(parents=True, exist_ok=True)
 
     def config(self, variant: str | None = None) -> dict[str, Any]:
-        """Returns what a pack gets: the YAML's fields with paths, tag, machine and variant."""
+        """Returns a pack's configuration: the YAML fields, paths, tag, machine and variant."""
         bench = self.bench
         found = {
             **bench.config,
@@ -143,7 +143,7 @@ class Placement:
 
     @property
     def arch(self) -> str:
-        """What computes here: as the description of the system says, or what there is."""
+        """The accelerator: as given in the system description, or as detected."""
         told = self.bench.config.get("system") or {}
         return str(told.get("arch") or arch())
 
@@ -166,10 +166,10 @@ class Placement:
         return names | {f"milabench_{name}": str(path) for name, path in self.dirs.items()}
 
     def environment(self, more: Mapping[str, str], *, scripts: bool = True) -> dict[str, str]:
-        """Returns all variables of a command in the benchmark's environment.
+        """Returns all variables for a command in the benchmark's environment.
 
-        What the shell has is left out, but for what programs need; nothing of ours is on the path
-        but the modules that real folders import from milabench's own distribution.
+        Only variables that programs need are taken from the shell. Of our modules, only those that
+        benchmarks import from milabench's own distribution are on the path.
         """
         venv = self.dirs["venv"]
         found = clean_environment()
@@ -180,7 +180,7 @@ class Placement:
         return found | {name: str(value) for name, value in more.items()}
 
     def shell_environment(self) -> dict[str, str]:
-        """Returns the variables of a shell in the benchmark's environment."""
+        """Returns the variables for a shell in the benchmark's environment."""
         dirs = {f"MILABENCH_DIR_{n.upper()}": str(path) for n, path in self.dirs.items()}
         return self.environment(
             {
@@ -193,28 +193,28 @@ class Placement:
 
 
 def clean_environment() -> dict[str, str]:
-    """Returns what programs need of our own variables: no secret, no path of our own modules."""
+    """Returns the variables that programs need, without secrets or paths of our modules."""
     dropped = (
         *("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "VIRTUAL_ENV"),
         *(CONFIG_VARIABLE, SYSTEM_VARIABLE),
     )
     found = {n: v for n, v in variables.for_worker(os.environ).items() if n not in dropped}
-    # Nothing of ours is left in the folders of benchmarks.
+    # Write no bytecode into the folders of benchmarks.
     return {**found, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def host_environment() -> dict[str, str]:
-    """Returns the variables of a process that executes a benchfile, in our own environment."""
+    """Returns the variables for a process that executes a benchfile in our environment."""
     return {**clean_environment(), "PYTHONPATH": str(HOST_PATH)}
 
 
 def host_command(questions: int, answers: int, file: Path) -> list[str]:
-    """Returns the command line of such a process."""
-    # Without its own folder on the path, where our modules have the names of others.
+    """Returns the command line of a process that executes a benchfile."""
+    # -P keeps the script's folder off the path; our modules there would shadow others.
     script = Path(__file__).parent / "processes" / "host.py"
     return [sys.executable, "-P", str(script), str(questions), str(answers), str(file)]
 
 
 def as_json(value: Any) -> str:
-    """Returns JSON for a process of a benchfile."""
+    """Returns JSON for the process that executes a benchfile."""
     return json.dumps(value, default=str)

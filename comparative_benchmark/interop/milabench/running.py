@@ -1,4 +1,4 @@
-"""`cbs bench run`: benchmarks one after the other, each result kept as soon as there is one."""
+"""`cbs bench run`: runs benchmarks in sequence and saves each result immediately."""
 
 import datetime
 import sys
@@ -38,17 +38,17 @@ from comparative_benchmark.terminal.tables import script_name
 
 @attrs.frozen(kw_only=True)
 class How:
-    """How to run.
+    """Settings of a run.
 
     Attributes:
-      results: the file that results are added to.
-      run_name: of the folder of logs; None for the time of its start.
+      results: file to which results are added.
+      run_name: name of the log folder; None for the start time.
       repeat: replicates of each benchmark.
       dash: `short`, `long` or `no`.
       echo: whether the output of scripts is shown.
-      alone: whether one of several processes runs alone as well, in each replicate.
-      auto_batch: whether the best batch size is looked for where a benchmark leaves it open.
-      environments: that race, each as it is; none for that of each benchmark.
+      alone: whether each replicate also runs one of several processes alone.
+      auto_batch: whether to search for the best batch size if a benchmark leaves it open.
+      environments: existing environments to race; if empty, each benchmark uses its own.
     """
 
     results: Path
@@ -62,10 +62,10 @@ class How:
 
 
 def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Result]]:
-    """Runs benchmarks; returns the exit code and the results, which are in the file by then.
+    """Runs benchmarks and saves their results; returns the exit code and the results.
 
     Raises:
-      UsageError: the name of the run cannot be that of a folder.
+      UsageError: the name of the run is not a valid folder name.
       ResultsFileError: the file cannot be written.
     """
     name = how.run_name or f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S.%f}"
@@ -91,7 +91,7 @@ def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Resul
 
 
 def _places(placement: Placement, how: How) -> list[Placement]:
-    """Returns where a benchmark runs: once, or in each environment that races."""
+    """Returns the placements of a benchmark: one, or one per racing environment."""
     return [
         attrs.evolve(
             placement,
@@ -103,7 +103,7 @@ def _places(placement: Placement, how: How) -> list[Placement]:
 
 
 def _with_best_batch(placement: Placement, how: How, run_id: str) -> Placement:
-    """Returns a benchmark with the batch size that gives most, after a run with each."""
+    """Runs a benchmark with several batch sizes; returns it with the fastest one."""
     once = attrs.evolve(how, repeat=1, alone=False, auto_batch=False)
 
     def rate(factor: int) -> float | None:
@@ -122,7 +122,7 @@ def _with_best_batch(placement: Placement, how: How, run_id: str) -> Placement:
 
 
 def _in_turns(places: Sequence[Placement], how: How, run_id: str) -> list[Result]:
-    """Returns the result of each; what drifts with time is in all alike, as they take turns."""
+    """Returns a result per placement; replicates alternate so that drift affects all equally."""
     replicates: list[list[Replicate]] = [[] for _ in places]
     for number in range(how.repeat):
         order = range(len(places)) if number % 2 == 0 else reversed(range(len(places)))
@@ -152,7 +152,7 @@ def _replicate(placement: Placement, how: How, number: int) -> Replicate:
     name = f"{placement.run_name}.{number}" if number else placement.run_name
     runs = [(name, False)]
     if how.alone and planned(placement.bench.plan) > 1:
-        # In turns, so that what drifts with time is in neither.
+        # Alternate, so that drift affects both equally.
         runs.insert(number % 2, (f"{name}.alone", True))
     outcomes: dict[bool, PhaseOutcome] = {}
     foreign_cpu_share = None
@@ -189,7 +189,7 @@ def _exit_code(results: Sequence[Result]) -> int:
 
 
 def execution_environment() -> ExecutionEnvironment:
-    """Returns what a run says of this machine."""
+    """Returns a description of this machine."""
     threads = host.default_threads()
     return converted(
         {
@@ -202,7 +202,7 @@ def execution_environment() -> ExecutionEnvironment:
 
 
 def _versions(placement: Placement) -> dict[str, str]:
-    """Returns the packages of the benchmark's environment."""
+    """Returns the package versions of the benchmark's environment."""
     found = {}
     for path in sorted(placement.dirs["venv"].glob("lib/python*/site-packages/*.dist-info")):
         name, _, version = path.name.removesuffix(".dist-info").rpartition("-")

@@ -1,4 +1,4 @@
-"""Speeds relative to stored results, each with its interval, and the score that they come to."""
+"""Speeds relative to stored results, with confidence intervals, and their total score."""
 
 import math
 from collections import defaultdict
@@ -31,12 +31,12 @@ from comparative_benchmark.terminal.tables import script_name
 
 @attrs.frozen(kw_only=True)
 class Scored:
-    """A benchmark of two files.
+    """A benchmark in two files.
 
     Attributes:
-      name: of the benchmark.
-      old_rate, new_rate: None without one.
-      speed: new over old, with its 98 % interval; None if it cannot be said.
+      name: its name.
+      old_rate, new_rate: None if it was not measured.
+      speed: new over old, with a 98 % confidence interval; None if it cannot be computed.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Scores:
 
 
 def compare(old: Document, new: Document, *, threshold: float) -> Scores:
-    """Returns the speed of each benchmark relative to an older one, and the score of all."""
+    """Returns the speed of each benchmark relative to an older result, and the total score."""
     before, after = _throughputs(old), _throughputs(new)
     comparisons = compare_documents(_only_rates(old), _only_rates(new), threshold=threshold)
     names = {
@@ -83,7 +83,7 @@ def compare(old: Document, new: Document, *, threshold: float) -> Scores:
 
 
 def exit_code(found: Scores) -> int:
-    """Returns that of `cbs compare`."""
+    """Returns the exit code, as for `cbs compare`."""
     return exit_code_of(summarize_comparisons([item.comparison for item in found.benches]))
 
 
@@ -113,7 +113,7 @@ def table(found: Scores) -> Table:
 
 
 def lines(found: Scores) -> list[str]:
-    """Returns what stands below the table."""
+    """Returns the lines below the table."""
     compared = sum(item.speed is not None for item in found.benches)
     text = ratio_text(found.score) if found.score else "none"
     count = f"{compared} of {len(found.benches)} benchmarks compared"
@@ -121,7 +121,7 @@ def lines(found: Scores) -> list[str]:
 
 
 def race_lines(results: Sequence[Result]) -> list[str]:
-    """Returns a line on each environment but the first that a benchmark ran in: how fast it is."""
+    """Returns a line with the relative speed of each environment after a benchmark's first one."""
     sides: defaultdict[str, list[Result]] = defaultdict(list)
     for result in results:
         sides[result.definition.model].append(result)
@@ -136,7 +136,7 @@ def race_lines(results: Sequence[Result]) -> list[str]:
 
 
 def as_document(found: Scores) -> dict[str, Any]:
-    """Returns everything as JSON values."""
+    """Returns all scores as JSON values."""
 
     def interval(value: Interval | None) -> dict[str, Any] | None:
         return attrs.asdict(value) if value else None

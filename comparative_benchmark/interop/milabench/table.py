@@ -1,4 +1,4 @@
-"""milabench's table: failures, speed, its spread, memory and score, of results with rates."""
+"""milabench's table for results with rates: failures, speed, spread, memory and score."""
 
 import math
 import statistics
@@ -22,14 +22,14 @@ from comparative_benchmark.terminal.screen import Screen, ruled_table
 from comparative_benchmark.terminal.tables import script_name, share_text, style_of
 from openxla.benchmark.text import printable
 
-# Each drawing takes a millisecond from the CPUs that are measured.
+# Each redraw takes 1 ms of the CPUs that are measured.
 _INTERVAL_S = 0.5
 _LOSSES = 8
 _WIDTH = 140
 
 
 class Dash:
-    """A live table on a terminal; lines where there is none."""
+    """A live table on a terminal; plain lines elsewhere."""
 
     def __init__(self, kind: str, name: str) -> None:
         self._long = kind == "long"
@@ -60,11 +60,11 @@ class Dash:
             self._live.stop()
 
     def say(self, text: str) -> None:
-        """Shows a message of a benchmark."""
+        """Shows a message from a benchmark."""
         print(printable(text), file=sys.stderr)
 
     def listen(self, tag: str, observed: Observed) -> None:
-        """Hears of events of a process."""
+        """Handles new events of a process."""
         self._processes[tag] = observed
         if self._shown and time.monotonic() - self._drawn >= _INTERVAL_S:
             self._draw()
@@ -102,9 +102,9 @@ def _cells(observed: Observed, *, long: bool) -> list[str]:
 
 
 MISSING = "missing"
-# Over processes, as milabench computes it.
+# Share of processes that may fail, as in milabench.
 ALLOWED_FAILURE_RATE = 0.01
-# Below it is what an idle system takes.
+# The background load of an idle system stays below this share.
 FOREIGN_CPU_LIMIT = 0.05
 _HEADINGS = ("fail", "n", "perf", "units", "sem%", "std%", "peak_memory", "score", "weight")
 _WIDE = ("sem%", "std%", "weight")
@@ -115,17 +115,17 @@ class Row:
     """A benchmark in the table.
 
     Attributes:
-      status: how it ended, or `missing`.
-      reason: why it is not `ok`.
-      fail, n: processes that failed, of how many.
-      perf: mean over processes of their median rate, warm-up left out; None without one.
-      sem: standard error of `perf` as a share of it. Between processes where there are two or more;
-        of the rates of the one process else.
+      status: its status, or `missing`.
+      reason: why the status is not `ok`.
+      fail, n: numbers of failed and of all processes.
+      perf: mean over processes of their median rate without warm-up; None if there is none.
+      sem: standard error of `perf`, as a share of it: between processes if there are two or more,
+        otherwise of the rates of the single process.
       std: standard deviation of the rates within a process, as a share of their mean, averaged over
         the processes.
-      peak_memory_mb: of the devices, or of the host where no device was used.
-      score: rates of the processes that ran at once added up, mean over replicates; a process that
-        failed adds nothing.
+      peak_memory_mb: of the devices, or of the host if no device was used.
+      score: sum of the rates of simultaneous processes, mean over replicates; failed processes
+        count as 0.
     """
 
     name: str
@@ -144,11 +144,11 @@ class Row:
 
 @attrs.frozen(kw_only=True)
 class Totals:
-    """What all benchmarks come to.
+    """Totals over all benchmarks.
 
     Attributes:
-      score: weighted geometric mean of scores, of which each is one more than it is, so that 0 is
-        a score: `exp(sum(w log(score + 1)) / sum(w))`, as milabench has it.
+      score: weighted geometric mean of the scores plus one, so that 0 is a valid score:
+        `exp(sum(w log(score + 1)) / sum(w))`, as in milabench.
     """
 
     failure_rate: float
@@ -156,12 +156,12 @@ class Totals:
 
     @property
     def passed(self) -> bool:
-        """Whether few enough failed."""
+        """Whether the failure rate is acceptable."""
         return self.failure_rate <= ALLOWED_FAILURE_RATE
 
 
 def rows(benches: Sequence[Bench], results: Sequence[Result]) -> list[Row]:
-    """Returns a row of each benchmark, by the last of its results; one without any has failed."""
+    """Returns rows for each benchmark, from its last results; those without results have failed."""
     last = _last_by_name(results)
     found = []
     for bench in benches:
@@ -171,7 +171,7 @@ def rows(benches: Sequence[Bench], results: Sequence[Result]) -> list[Row]:
 
 
 def rows_of(results: Sequence[Result]) -> list[Row]:
-    """Returns a row of each benchmark that has results, by the last of them."""
+    """Returns a row for the last result of each benchmark."""
     return [_row(result, None) for result in _last_by_name(results).values()]
 
 
@@ -180,7 +180,7 @@ def _last_by_name(results: Sequence[Result]) -> dict[str, Result]:
 
 
 def totals(found: Sequence[Row]) -> Totals:
-    """Returns failure rate and score of all."""
+    """Returns the failure rate and score of all benchmarks."""
     processes = sum(row.n for row in found)
     weight = math.fsum(row.weight for row in found)
     logs = math.fsum(row.weight * math.log1p(row.score) for row in found)
@@ -191,7 +191,7 @@ def totals(found: Sequence[Row]) -> Totals:
 
 
 def table(found: Sequence[Row], *, narrow: bool = False) -> Table:
-    """Returns the table for a terminal; a narrow one leaves out scatter and weight."""
+    """Returns the table for a terminal; a narrow one omits spread and weight."""
     shown = Table(box=None, padding=(0, 1)) if narrow else ruled_table()
     shown.add_column("bench", no_wrap=True)
     shown.add_column("status", no_wrap=True)
@@ -218,12 +218,12 @@ def table(found: Sequence[Row], *, narrow: bool = False) -> Table:
 
 
 def reasons(found: Sequence[Row]) -> list[str]:
-    """Returns a line on each benchmark that has no speed."""
+    """Returns a line for each benchmark without a speed."""
     return [f"{row.name}: {row.status}: {row.reason}" for row in found if row.reason]
 
 
 def lines(total: Totals) -> list[str]:
-    """Returns what stands below the table."""
+    """Returns the lines below the table."""
     verdict = "PASS" if total.passed else "FAIL"
     return [
         "Scores",
@@ -234,7 +234,7 @@ def lines(total: Totals) -> list[str]:
 
 
 def remarks(results: Sequence[Result]) -> list[str]:
-    """Returns what was odd while benchmarks ran: notes on processes, and who else had CPUs."""
+    """Returns notes on processes, and on CPU time used by other programs."""
     found = []
     for result in results:
         throughput = result.measured.throughput
@@ -259,7 +259,7 @@ def _at_once(throughput: Throughput) -> int:
 
 
 def _shared_cpus(processes: Sequence[ThroughputProcess]) -> list[str]:
-    """Says that processes ran at once without CPUs of their own."""
+    """Returns a note if simultaneous processes shared CPUs."""
     at_once = [process for process in processes if process.replicate == 0]
     if len(at_once) < 2 or all(process.cpus for process in at_once):
         return []
@@ -350,7 +350,7 @@ def _score(processes: Sequence[ThroughputProcess]) -> float:
 
 
 def _digits(value: float) -> str:
-    # Large matrices make few Tflops on a CPU: 0.00 would say nothing.
+    # Large matrices reach few Tflops on a CPU; avoid rounding them to 0.00.
     return f"{value:.2f}" if 0.1 <= value < 1e5 or not value else f"{value:.4g}"
 
 

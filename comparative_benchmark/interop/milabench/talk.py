@@ -1,6 +1,7 @@
-"""A process decides what a benchmark runs, and it is run for it.
+"""Communication with the process that executes a benchfile.
 
-A benchfile is executed by `host.py`, which asks over a pipe for commands and gets their exit codes.
+`host.py` executes a benchfile and requests commands over a pipe. This module runs them and returns
+their exit codes.
 """
 
 import json
@@ -38,11 +39,11 @@ INSTALL, PREPARE, RUN, PIN = "install", "prepare", "run", "pin"
 
 @attrs.define(kw_only=True)
 class PhaseOutcome:
-    """How a phase came out.
+    """Outcome of a phase.
 
     Attributes:
       ended: the commands that it ran, in order.
-      status, reason: `ok` and None, or what went wrong.
+      status, reason: `ok` and None, or the first failure.
     """
 
     status: Status = Status.OK
@@ -51,24 +52,25 @@ class PhaseOutcome:
     ended: list[Ended] = attrs.field(factory=list)
 
     def fail(self, status: Status, reason: str, traceback: str | None = None) -> None:
-        """Notes the first thing that went wrong."""
+        """Records the first failure."""
         if self.status is Status.OK:
             self.status, self.reason, self.traceback = status, reason, traceback
 
 
 @attrs.frozen(kw_only=True)
 class Wishes:
-    """What a command line asks for, besides which benchmarks.
+    """Options for a phase, apart from the choice of benchmarks.
 
     Attributes:
-      variant: `--variant`; None for what the configuration says.
-      arguments: of `pin`.
+      variant: `--variant`; None for the configured one.
+      arguments: arguments of `pin`.
       say: shows a line to the user.
-      listen: hears of events.
+      listen: called when a process reports events.
       echo: whether the output of commands is shown.
-      disk_reserve_bytes: what must stay free on the disk; None for the usual.
-      protect: files that scripts cannot change.
-      alone: whether one process of the plan runs, on the CPUs that it has beside the others.
+      disk_reserve_bytes: disk space that must stay free; None for the default.
+      protect: files that scripts must not change.
+      alone: whether to run only one of the planned processes, on the CPUs that it would have
+        next to the others.
     """
 
     variant: str | None = None
@@ -81,12 +83,12 @@ class Wishes:
     alone: bool = False
 
 
-# A benchfile only decides; what takes time are its commands, which have limits of their own.
+# For the benchfile itself, which only makes requests; its commands have their own limits.
 LONGEST_S = 24 * 3600.0
 
 
 class Talk:
-    """The talk with the process of a benchfile, about one phase."""
+    """Communication with the process of a benchfile during one phase."""
 
     def __init__(
         self, phase: str, placement: Placement, wishes: Wishes, outcome: PhaseOutcome
@@ -98,7 +100,7 @@ class Talk:
         self._answers = -1
 
     def hold(self) -> None:
-        """Does what the benchfile asks for, until it is done; the outcome says how that went."""
+        """Serves the benchfile's requests until it ends, and records the outcome."""
         bench = self._placement.bench
         questions, questions_write = os.pipe()
         answers_read, self._answers = os.pipe()
@@ -107,7 +109,7 @@ class Talk:
             file.write_text(as_json(self._asked()), encoding="utf-8")
             host = CommandLine(
                 argv=tuple(host_command(questions_write, answers_read, file)),
-                # As the guide says: from the benchmark's folder, in the current environment.
+                # milabench's guide prescribes the benchmark's folder as the current one.
                 cwd=str(bench.folder),
                 env=host_environment(),
                 tag=f"{bench.name}.{self._phase}.benchfile",
@@ -115,7 +117,7 @@ class Talk:
             try:
                 [ended] = execution.run(
                     [host],
-                    # It writes nothing much: its commands are watched.
+                    # It writes little itself; the limits of its commands are stricter.
                     limits=Limits(duration_s=LONGEST_S, network=True, disk=self._placement.base),
                     log_dir=self._placement.log_dir,
                     pass_fds=(questions_write, answers_read),
@@ -200,7 +202,7 @@ class Talk:
             listen=self._wishes.listen,
             echo=self._wishes.echo,
         )
-        # What only helps is of no interest, unless it fails.
+        # Omit auxiliary commands unless they fail.
         self._outcome.ended += [
             how for item, how in zip(wanted, ended, strict=True) if item.measured or _code(how)
         ]
@@ -220,7 +222,7 @@ class Talk:
         elif found := shutil.which(first, path=env["PATH"]):
             argv[0] = found
         elif first.endswith(".py") and Path(first).is_file():
-            # Its mode got lost, as in archives.
+            # Not executable, e.g. unpacked from an archive.
             argv = [str(placement.dirs["venv"] / "bin" / "python"), *argv]
         if cpu_set:
             env.setdefault("OMP_NUM_THREADS", str(len(cpu_set)))
@@ -236,13 +238,13 @@ class Talk:
 
 
 def planned(plan: Plan) -> int:
-    """Returns how many processes of a benchmark run at once on this machine."""
+    """Returns the number of simultaneous processes of a benchmark on this machine."""
     return max(1, len(gpus())) if plan.per_gpu else plan.jobs
 
 
 @attrs.frozen(kw_only=True)
 class _Wanted:
-    """A command that a benchfile wants to be run."""
+    """A command requested by a benchfile."""
 
     argv: list[str]
     cwd: str
@@ -254,7 +256,7 @@ class _Wanted:
 
 
 def _with_tags_of_their_own(wanted: Sequence[_Wanted]) -> list[_Wanted]:
-    """Returns commands whose logs have different names."""
+    """Returns the commands with unique tags, so that their logs have different names."""
     tags = [item.tag for item in wanted]
     return [
         item if tags.count(item.tag) == 1 else attrs.evolve(item, tag=f"{item.tag}.{number}")
@@ -265,14 +267,14 @@ def _with_tags_of_their_own(wanted: Sequence[_Wanted]) -> list[_Wanted]:
 def _code(ended: Ended) -> int:
     if ended.reason:
         return 1
-    # One that stopped because it had asked to be stopped did as it should.
+    # A script that was stopped at its own request has succeeded.
     return 0 if ended.stopped else ended.code if ended.code is not None else 1
 
 
 def _cpu_sets(count: int) -> list[tuple[int, ...]]:
-    """Returns CPUs of their own for each process; none where there are fewer CPUs than processes.
+    """Returns a disjoint CPU set for each process; empty sets if there are too few CPUs.
 
-    A lone process has all that we have.
+    A single process may use all CPUs, so its set is also empty.
     """
     usable = host_settings.usable_cpus()
     if count <= 1 or count > len(usable):

@@ -1,4 +1,4 @@
-"""Files of a new benchmark, and the words of milabench's guide for a shell."""
+"""Templates of new benchmarks, and shell functions for the commands of milabench's guide."""
 
 import os
 import re
@@ -47,10 +47,10 @@ _IN_THE_TREE = Path(__file__).parents[3] / "benchmarks" / "_template"
 
 
 def write(name: str, directory: Path) -> Iterator[str]:
-    """Writes a new benchmark, as `cp-template` does of `benchmarks/_template`; yields what to say.
+    """Creates a benchmark from the suite's template, as `cp-template` does; yields lines to print.
 
     Raises:
-      UsageError: the name cannot be that of a benchmark, or there is one, or it cannot be written.
+      UsageError: the name is invalid or taken, or the files cannot be written.
     """
     _check_name(name)
     target = directory / name
@@ -60,9 +60,10 @@ def write(name: str, directory: Path) -> Iterator[str]:
 
 
 def copy(source: Path, target: Path) -> Iterator[str]:
-    """Copies a template, as the command `cp-template` does; yields the lines to print.
+    """Copies a template, as the command `cp-template` does; yields lines to print.
 
-    Where `_template` is not there, the suite's own is taken: the guide's command works anywhere.
+    If `_template` does not exist, the suite's own template is used, so that the guide's command
+    works in any folder.
 
     Raises:
       UsageError: the template is not a folder; or the target exists, cannot be written, or ends in
@@ -101,11 +102,11 @@ def _copy(source: Path, target: Path, name: str) -> Iterator[str]:
                 if path.is_file() and "__pycache__" not in path.parts:
                     written = directory / str(path.relative_to(source)).replace(_STEM, name)
                     written.parent.mkdir(parents=True, exist_ok=True)
-                    # Bytes, because a template may contain pictures.
+                    # Copy bytes, because a template may contain images.
                     written.write_bytes(path.read_bytes().replace(_STEM.encode(), name.encode()))
                     shutil.copymode(path, written)
             if (script := directory / "prepare.py").is_file():
-                # A wheel may have lost it, and `prepare` executes the file.
+                # `prepare` executes this file, but a wheel may have lost its mode.
                 script.chmod(0o755)
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error}") from error
@@ -117,10 +118,10 @@ def _copy(source: Path, target: Path, name: str) -> Iterator[str]:
 
 
 def shim() -> str:
-    """Returns definitions for a shell: `milabench ...` is `cbs bench ...` there, nowhere else.
+    """Returns shell definitions that make `milabench ...` run `cbs bench ...` in that shell.
 
-    `cp-template` is ours unless the real one is installed. Only bash and zsh have functions of such
-    a name.
+    They define `cp-template` unless it is installed, in bash and zsh only: other shells do not
+    allow `-` in names of functions.
     """
     command = shlex.join([sys.executable, "-P", "-m", "comparative_benchmark", "bench"])
     copying = shlex.quote(f'cp-template() {{ {command} cp-template "$@"; }}')

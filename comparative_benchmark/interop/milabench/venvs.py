@@ -1,4 +1,4 @@
-"""Environments of install groups: made, filled and locked by uv where there is one, else by pip."""
+"""Environments of install groups, managed by uv if available, otherwise by pip."""
 
 import hashlib
 import json
@@ -13,21 +13,21 @@ from pathlib import Path
 from comparative_benchmark.interop.milabench.placement import Placement, clean_environment
 from openxla.benchmark.files import write_atomically
 
-# What our own part of a script's environment imports, and what runs scripts.
+# Runs the scripts, and is imported by our modules in their environment.
 ALWAYS = ("voir",)
 _TOOLS = "pip-tools"
 _PATIENCE_S = 600.0
 
 
 class VenvError(RuntimeError):
-    """An environment cannot be made; the message says why."""
+    """An environment cannot be created; the message gives the reason."""
 
 
 def make(venv: Path) -> None:
-    """Makes an environment, unless there is one.
+    """Creates an environment unless it exists.
 
     Raises:
-      VenvError: it cannot be made.
+      VenvError: it cannot be created.
     """
     if (venv / "bin" / "python").exists():
         return
@@ -35,7 +35,7 @@ def make(venv: Path) -> None:
     if uv:
         command = [uv, "venv", "--quiet", "--python", sys.executable, str(venv)]
     else:
-        # pip works from our own environment, and takes seconds to be copied.
+        # Copying pip takes seconds, and our own pip can install into other environments.
         bare = ["--without-pip"] if _has_pip() else []
         command = [sys.executable, "-P", "-m", "venv", *bare, str(venv)]
     try:
@@ -58,7 +58,7 @@ def install_command(venv: Path, arguments: Sequence[str]) -> list[str]:
     """Returns the command that installs into an environment; arguments are those of pip."""
     python = str(venv / "bin" / "python")
     if uv := shutil.which("uv"):
-        # As pip does: scripts write no bytecode, and would compile what they import each time.
+        # Compile as pip does: scripts write no bytecode and would compile their imports every time.
         return [uv, "pip", "install", "--compile-bytecode", "--python", python, *arguments]
     if _has_pip():
         return [sys.executable, "-P", "-m", "pip", "--python", python, "install", *arguments]
@@ -69,7 +69,7 @@ def compile_command(base: Path, arguments: Sequence[str]) -> list[str]:
     """Returns the command that locks requirements, with the arguments of `pip-compile`.
 
     Raises:
-      VenvError: there is no uv, and pip-tools cannot be installed.
+      VenvError: uv is missing, and pip-tools cannot be installed.
     """
     if uv := shutil.which("uv"):
         return [uv, "pip", "compile", "--quiet", *arguments]
@@ -91,10 +91,9 @@ def compile_command(base: Path, arguments: Sequence[str]) -> list[str]:
 
 
 def installer_environment() -> dict[str, str]:
-    """Returns the variables of pip and uv, with their settings.
+    """Returns the environment variables for pip and uv, including their settings.
 
-    A failure is reported by the last line of an installer, which uv would wrap at the terminal's
-    width.
+    Failures are reported by an installer's last line, which uv would wrap at a smaller width.
     """
     own = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_"))}
     environment = clean_environment()
@@ -103,7 +102,7 @@ def installer_environment() -> dict[str, str]:
 
 
 def fingerprint(placement: Placement, variant: str | None) -> str:
-    """Returns a digest of what an installation rests on: requirements, benchfile, interpreter."""
+    """Returns a digest of an installation's inputs: requirements, benchfile, interpreter."""
     digest = hashlib.sha256(f"{sys.version}\0{variant}".encode())
     folder = placement.bench.folder
     for path in sorted([*folder.glob("requirements*"), folder / "benchfile.py"]):
@@ -114,7 +113,7 @@ def fingerprint(placement: Placement, variant: str | None) -> str:
 
 
 def is_installed(placement: Placement, variant: str | None) -> bool:
-    """Tells whether a benchmark was installed as it is now."""
+    """Returns whether a benchmark is installed with its current requirements."""
     stamp, venv = _stamp(placement), placement.dirs["venv"]
     if not (stamp.is_file() and (venv / "bin" / "python").exists()):
         return False
@@ -122,26 +121,26 @@ def is_installed(placement: Placement, variant: str | None) -> bool:
 
 
 def was_installed(placement: Placement) -> bool:
-    """Tells whether a benchmark was ever installed into the environment that there is."""
+    """Returns whether a benchmark was ever installed into its current environment."""
     return _stamp(placement).is_file() and (placement.dirs["venv"] / "bin" / "python").exists()
 
 
 def note_installed(placement: Placement, variant: str | None) -> None:
-    """Notes that a benchmark is installed."""
+    """Records that a benchmark is installed."""
     _stamp(placement).parent.mkdir(parents=True, exist_ok=True)
     write_atomically(_stamp(placement), fingerprint(placement, variant).encode() + b"\n")
 
 
 def forget(placement: Placement) -> None:
-    """Removes the environment of a benchmark's group."""
+    """Removes the environment of a benchmark's install group."""
     shutil.rmtree(placement.dirs["venv"], ignore_errors=True)
 
 
 def _stamp(placement: Placement) -> Path:
-    # In the environment: whoever removes that removes it as well.
+    # Inside the environment, so that removing the environment also removes the stamp.
     return placement.dirs["venv"] / ".cbs-installed" / placement.bench.name
 
 
 def _has_pip() -> bool:
-    # Not `find_spec`: setuptools has a hook in the imports of pip.
+    # Not `find_spec`, because setuptools hooks imports of pip.
     return bool(list(distributions(name="pip")))

@@ -1,1 +1,1 @@
-"""Experiments of users: a folder with `run(args)`, which leaves a metrics file."""
+"""Userbenchmarks: folders with a `run(args)` function that writes a metrics file."""

@@ -1,7 +1,7 @@
-"""What a userbenchmark may call; the names are those that TorchBench's authors know.
+"""Functions that a userbenchmark may call, under the names that TorchBench uses.
 
-Only the standard library is imported: a bisection runs userbenchmarks in environments that hold
-little else.
+This module imports only the standard library, because a bisection runs userbenchmarks in
+environments with few other packages.
 """
 
 import ast
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# The folder of all output; `cbs userbenchmark` sets it.
+# Parent folder of all output; set by `cbs userbenchmark`.
 OUTPUT_VARIABLE = "CBS_USERBENCHMARK_OUTPUT"
 USERBENCHMARK_OUTPUT_PREFIX = ".userbenchmark"
 PLATFORMS = ["gcp_a100", "aws_t4_metal"]
@@ -26,7 +26,7 @@ _UNKNOWN = "<unknown>"
 
 @dataclass
 class TorchBenchABTestMetric:
-    """A metric that changed: both values, and the relative change or `old -> new`."""
+    """A changed metric: both values, and the relative change or `old -> new`."""
 
     control: float | str
     treatment: float | str
@@ -35,7 +35,7 @@ class TorchBenchABTestMetric:
 
 @dataclass
 class TorchBenchABTestResult:
-    """What a regression detector returns."""
+    """The result of a regression detector."""
 
     name: str
     control_env: dict[str, str]
@@ -49,7 +49,7 @@ class TorchBenchABTestResult:
 
 
 def get_output_json(bm_name: str, metrics: Mapping[str, float | str]) -> dict[str, Any]:
-    """Returns a metrics document, with the versions of PyTorch if it is installed."""
+    """Returns a metrics document, including the version of PyTorch if it is installed."""
     version, git_version = pytorch_versions()
     return {
         "name": bm_name,
@@ -63,13 +63,13 @@ def get_output_json(bm_name: str, metrics: Mapping[str, float | str]) -> dict[st
 
 
 def pytorch_versions() -> tuple[str, str]:
-    """Returns the version and the commit of PyTorch, which need not have been imported."""
+    """Returns the version and the commit of PyTorch, without importing it."""
     torch = sys.modules.get("torch")
     if torch is not None:
         commit = getattr(getattr(torch, "version", None), "git_version", None)
         return str(getattr(torch, "__version__", _UNKNOWN)), str(commit or _UNKNOWN)
     stated: dict[str, str] = {}
-    # An import of PyTorch takes seconds; its version.py is read as text.
+    # Importing PyTorch takes seconds, so read its version.py as text.
     with contextlib.suppress(ImportError, ValueError, OSError, SyntaxError):
         spec = importlib.util.find_spec("torch")
         for place in (spec.submodule_search_locations or ()) if spec else ():
@@ -78,7 +78,7 @@ def pytorch_versions() -> tuple[str, str]:
 
 
 def _stated_texts(path: Path) -> Iterator[tuple[str, str]]:
-    """Yields the names of a module that a text is assigned to, and the text."""
+    """Yields each module-level name that is assigned a string literal, with the string."""
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if not isinstance(node, ast.Assign | ast.AnnAssign):
             continue
@@ -89,7 +89,7 @@ def _stated_texts(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def get_output_dir(bm_name: str) -> Path:
-    """Returns the output folder of a userbenchmark; makes it if there is none."""
+    """Returns the output folder of a userbenchmark, creating it if necessary."""
     base = os.environ.get(OUTPUT_VARIABLE)
     folder = Path(base) if base else Path.cwd() / USERBENCHMARK_OUTPUT_PREFIX
     folder = folder / bm_name
@@ -98,7 +98,7 @@ def get_output_dir(bm_name: str) -> Path:
 
 
 def get_default_output_json_path(bm_name: str, target_dir: Path | None = None) -> str:
-    """Returns `metrics-yyyyMMddHHmmss.json` of now, or of the next second that has no file yet."""
+    """Returns `metrics-yyyyMMddHHmmss.json` for the first second from now without a file."""
     folder = target_dir or get_output_dir(bm_name)
     moment = datetime.datetime.now().astimezone()
     while True:
@@ -109,18 +109,18 @@ def get_default_output_json_path(bm_name: str, target_dir: Path | None = None) -
 
 
 def dump_output(bm_name: str, output: Any, target_dir: Path | None = None) -> None:
-    """Writes a metrics document under the output folder; a reader never sees half of it."""
+    """Writes a metrics document to the output folder, atomically."""
     write_output(Path(get_default_output_json_path(bm_name, target_dir)), output)
 
 
 def get_default_debug_output_dir(metrics_json: str) -> Path:
-    """Returns `output-yyyyMMddHHmmss` beside a metrics file: the folder of what else a run left."""
+    """Returns `output-yyyyMMddHHmmss` next to a metrics file, for the run's other output."""
     path = Path(metrics_json)
     return path.parent / path.stem.replace("metrics-", "output-", 1)
 
 
 def write_output(path: Path, output: Any) -> None:
-    """Writes a metrics document; a reader never sees half of it."""
+    """Writes a metrics document atomically."""
     temporary = path.with_suffix(".partial")
     temporary.write_text(json.dumps(output, indent=4, allow_nan=False) + "\n", encoding="utf-8")
     temporary.replace(path)
@@ -128,7 +128,7 @@ def write_output(path: Path, output: Any) -> None:
 
 @contextlib.contextmanager
 def add_path(path: str) -> Iterator[None]:
-    """Imports may come from a folder while the block runs."""
+    """Adds a folder to the import path while the block runs."""
     sys.path.insert(0, path)
     try:
         yield
@@ -140,10 +140,9 @@ def add_path(path: str) -> Iterator[None]:
 def threshold_detector(
     control: Mapping[str, Any], treatment: Mapping[str, Any], threshold: float = 0.07
 ) -> TorchBenchABTestResult:
-    """Compares point with point: what changed by more than the threshold, or has another status.
+    """Reports metrics that changed by more than the threshold, and changed statuses.
 
-    It knows nothing of noise. One number against one other cannot tell a change from chance;
-    a detector that has samples should use them.
+    It compares two single values and ignores noise. Detectors that have samples should use them.
     """
     return detector(lambda _, old, new: _changed(old, new, threshold))(control, treatment)
 
@@ -151,7 +150,7 @@ def threshold_detector(
 def detector(
     judge: Callable[[str, float | str, float | str], float | str | None],
 ) -> Callable[[Mapping[str, Any], Mapping[str, Any]], TorchBenchABTestResult]:
-    """Returns a detector that asks `judge(metric, old, new)` for the change, or None."""
+    """Returns a detector that calls `judge(metric, old, new)` for each change, or None."""
 
     def detect(control: Mapping[str, Any], treatment: Mapping[str, Any]) -> TorchBenchABTestResult:
         details = {}

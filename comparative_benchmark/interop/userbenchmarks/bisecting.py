@@ -1,8 +1,8 @@
 """`cbs userbenchmark bisect`: the search of `cbs bisect`, with metrics as the oracle.
 
-Each candidate's environment runs the userbenchmark several times, in turns with the good one's.
-A metric of three runs a side has an interval, and that decides; a status that took the place of a
-number is bad at once.
+The userbenchmark runs several times in the candidate's environment, alternating with the good one.
+Three runs per side give each metric a confidence interval, which decides. A candidate is bad if it
+reports a status instead of a number.
 """
 
 import argparse
@@ -44,15 +44,15 @@ from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageE
 
 Value = float | str
 _DISTRIBUTION = "common-benchmark-suite"
-# Relative change of a metric that is not worth looking for.
+# Smaller relative changes of a metric are ignored.
 _NOISE = 0.03
 
 
 def run(options: argparse.Namespace, benchmark: Userbenchmark) -> int:
-    """Bisects, says what came of it and returns the exit code: 0 if a first bad one was found.
+    """Bisects, prints the outcome and returns the exit code: 0 if the first bad one was found.
 
     Raises:
-      UsageError: something that the user typed cannot be, or an end cannot be judged.
+      UsageError: an option is invalid, or one of the two ends cannot be judged.
     """
     check(options)
     if options.runs < 3:
@@ -102,7 +102,7 @@ def _subject(options: argparse.Namespace, benchmark: Userbenchmark) -> Subject:
 
 
 def _requirements(options: argparse.Namespace) -> str:
-    """Returns what environments hold: what was asked for, and what the suite itself imports.
+    """Returns the given requirements and those of the suite itself.
 
     Raises:
       UsageError: the file cannot be read.
@@ -125,14 +125,14 @@ class UserbenchmarkOracle:
     """Judges candidates by a userbenchmark; see `bisection.oracle.Oracle`.
 
     Attributes:
-      benchmark: which.
-      arguments: of its `run`.
-      pattern: of the metrics to look at.
-      pool, recipe: where environments come from, and what they are made of.
-      folder: where metrics and logs go.
-      runs: of each side; twice as many at each further attempt.
-      threshold: relative change below which a candidate is good, until the ends tell one.
-      timeout_s: of one run.
+      benchmark: the userbenchmark.
+      arguments: arguments of its `run` function.
+      pattern: selects the metrics to compare.
+      pool, recipe: provide environments, and their contents.
+      folder: metrics and logs are written here.
+      runs: runs per side; doubled at each further attempt.
+      threshold: smaller relative changes are good, unless the search's focus sets a threshold.
+      timeout_s: limit for one run.
     """
 
     benchmark: Userbenchmark
@@ -148,10 +148,10 @@ class UserbenchmarkOracle:
     def compare(
         self, good: Candidate, candidate: Candidate, focus: Focus, *, attempt: int
     ) -> Finding:
-        """Returns what each metric of the candidate is against that of the good one.
+        """Compares each metric of the candidate with the good one.
 
         Raises:
-          UnjudgeableError: one of the two does not run.
+          UnjudgeableError: one of the two fails to run.
         """
         environments = [
             self.pool.get(self.recipe(side), beside=(other.environment_name,))
@@ -160,7 +160,7 @@ class UserbenchmarkOracle:
         folder = self.folder / f"{good.environment_name}-{candidate.environment_name}-{attempt}"
         sides: tuple[list[Mapping[str, Value]], ...] = ([], [])
         for turn in range(self.runs * 2**attempt):
-            # In turns, and each first as often as the other: what drifts, drifts for both.
+            # Alternate the sides, and which one goes first, so that drift affects both equally.
             for side in (0, 1) if turn % 2 == 0 else (1, 0):
                 sides[side].append(self._run(environments[side], folder, turn))
         names = [
@@ -218,7 +218,7 @@ def _judge(
 def _without_spread(
     name: str, old: Sequence[Value], new: Sequence[Value], reason: str
 ) -> CaseAnswer:
-    """Returns the answer of values that are no positive times, such as counts down to 0."""
+    """Judges values that have no ratio, such as counts that reach 0, by their medians."""
     before, after = (statistics.median(map(float, side)) for side in (old, new))
     is_worse = (after < before) if more_is_better(name) else (after > before)
     return CaseAnswer(

@@ -1,9 +1,9 @@
-"""The process that imports a userbenchmark; nothing of it is ever imported by `cbs` itself.
+"""The child process that imports a userbenchmark; `cbs` itself never imports one.
 
-The folder that holds `userbenchmark/` is first on the import path, as with `run_benchmark.py` of
-TorchBench. If it lacks `torchbenchmark` or `userbenchmark.utils`, this suite provides them.
+The parent of the `userbenchmark/` folder is first on the import path, as with TorchBench's
+`run_benchmark.py`. If it lacks `torchbenchmark` or `userbenchmark.utils`, this suite provides them.
 
-It is started as `python -P -m comparative_benchmark.interop.userbenchmarks.child`, with
+The process is started as `python -P -m comparative_benchmark.interop.userbenchmarks.child`, with
 `run NAME DIRECTORY ARGS...` or `detect NAME DIRECTORY QUESTION.json ANSWER.json`.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 
 from comparative_benchmark.interop.userbenchmarks import authoring
 
-# Exit codes that a benchmark's own ones are unlikely to be.
+# Exit codes that benchmarks are unlikely to use.
 NO_RUN, NO_DETECTOR = 64, 65
 PACKAGE = "userbenchmark"
 DETECTOR = "regression_detector"
@@ -29,7 +29,7 @@ _HOST = Path(__file__).parents[2] / "sources" / "torchbench" / "host"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Does what the parent asks; returns the exit code."""
+    """Runs the requested action; returns the exit code."""
     action, name, directory, *rest = arguments
     folder = Path(directory)
     sys.path.insert(0, str(folder.parent))
@@ -42,18 +42,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(name: str, arguments: list[str]) -> int:
-    # A parser of the userbenchmark's arguments prints the first item as the program's name.
+    # argparse prints the first item as the program's name.
     sys.argv[:] = ["run_benchmark.py", name, *arguments]
     run = _run_function(name)
     if run is None:
         return NO_RUN
     code = run(arguments)
-    # Whatever else it returns is none of ours.
+    # Other return values have no defined meaning.
     return code if type(code) is int else 0
 
 
 def _run_function(name: str) -> Callable[[list[str]], Any] | None:
-    """Returns `run` of `__init__.py`, or else of `run.py`, as TorchBench has it."""
+    """Returns `run` from `__init__.py`, or else from `run.py`, as TorchBench does."""
     module = importlib.import_module(f"{PACKAGE}.{name}")
     found = getattr(module, "run", None)
     if isinstance(found, ModuleType):
@@ -79,7 +79,7 @@ def _detect(name: str, question: Path, answer: Path) -> int:
 
 
 def _make_package(directory: Path) -> None:
-    """Makes `userbenchmark` a package of that folder, whatever its name is."""
+    """Imports that folder as the package `userbenchmark`, whatever its name is."""
     init = directory / "__init__.py"
     if init.is_file():
         spec = importlib.util.spec_from_file_location(
@@ -97,15 +97,15 @@ def _make_package(directory: Path) -> None:
 
 
 def _provide_base_package(root: Path) -> None:
-    """Makes `torchbenchmark` importable where neither the checkout nor an installation has it."""
+    """Provides `torchbenchmark` if neither the checkout nor an installation has it."""
     spec = importlib.util.find_spec(_BASE_PACKAGE)
-    if spec is None or spec.origin is None:  # a folder without __init__.py is not the package
+    if spec is None or spec.origin is None:  # a folder without __init__.py does not count
         os.environ.setdefault("CBS_TORCHBENCH_REPO", str(root))
         sys.path.append(str(_HOST))
 
 
 def _provide_utils(root: Path) -> None:
-    """Makes `userbenchmark.utils` importable where the folder has none."""
+    """Provides `userbenchmark.utils` if the folder has none."""
     name = f"{PACKAGE}.utils"
     if importlib.util.find_spec(name) is not None:
         return

@@ -1,4 +1,4 @@
-"""`ci.yaml` of a userbenchmark: where it runs, and how often."""
+"""`ci.yaml` of a userbenchmark: its CI platform and schedule."""
 
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,17 @@ SCHEDULES = ("nightly", "weekly")
 
 
 class CiError(ValueError):
-    """A `ci.yaml` is not what it must be; the message names the file and what is wrong."""
+    """A `ci.yaml` is invalid; the message names the file and the error."""
 
 
 @attrs.frozen(kw_only=True)
 class Ci:
-    """What a `ci.yaml` says.
+    """Contents of a `ci.yaml`.
 
     Attributes:
       platform: a device of this suite, one of TorchBench's platforms, or another CI's name.
       schedule: one of `SCHEDULES`.
-      note: what the user should know about the platform; None if it is a known one.
+      note: a hint for the user about an unknown platform; None if the platform is known.
     """
 
     platform: str
@@ -32,10 +32,10 @@ class Ci:
 
 
 def read_ci(path: Path) -> Ci | None:
-    """Returns what the file says; None if there is none.
+    """Returns the contents of the file, or None if it does not exist.
 
     Raises:
-      CiError: it is invalid, or PyYAML is not installed.
+      CiError: the file is invalid, or PyYAML is not installed.
     """
     if not path.is_file():
         return None
@@ -48,7 +48,7 @@ def read_ci(path: Path) -> Ci | None:
     platforms = (*PLATFORMS, *(device.name for device in devices.ALL_DEVICES))
     schedule = _choice(path, document, "schedule", SCHEDULES)
     platform = document.get("platform")
-    # A CI may have other machines; `cbs` starts nothing on them.
+    # Unknown platforms are allowed: another CI may have other machines.
     if isinstance(platform, str) and platform and platform not in platforms:
         note = f"{path}: platform {platform!r} is not one of {', '.join(platforms)}"
         return Ci(platform=platform, schedule=schedule, note=note)

@@ -1,4 +1,4 @@
-"""`cbs userbenchmark`: list, run, compare, and the way to bisect."""
+"""`cbs userbenchmark`: list, run, compare and bisect userbenchmarks."""
 
 import argparse
 import json
@@ -24,14 +24,14 @@ from openxla.benchmark.text import printable
 
 
 def run(options: argparse.Namespace) -> int:
-    """Does what the action says.
+    """Runs the selected action.
 
     Returns:
-      0 if all is well; 1 if a userbenchmark or its files are damaged; 2 if a metric became worse
-      or an output was wrong; 3 if metrics are missing.
+      0 on success; 1 if a userbenchmark or its files are damaged; 2 if a metric became worse or an
+      output was wrong; 3 if metrics are missing.
 
     Raises:
-      UsageError: something that the user typed cannot be, or a userbenchmark fails.
+      UsageError: an option is invalid, or a userbenchmark fails.
     """
     actions: Mapping[str, Callable[[argparse.Namespace], int]] = {
         "list": _list,
@@ -53,7 +53,7 @@ def _list(options: argparse.Namespace) -> int:
         try:
             rows.append((benchmark, benchmark.ci))
         except CiError as error:
-            # The others are listed all the same.
+            # Still list the others.
             print(printable(f"cbs: {error}"), file=sys.stderr)
             code = EXIT_MISSING
     for _, ci in rows:
@@ -147,7 +147,7 @@ def _last_two(name: str, options: argparse.Namespace) -> list[Path]:
 
 
 def _benchmark_of(name: str, options: argparse.Namespace) -> Userbenchmark | None:
-    """Returns the userbenchmark of a metrics file; None where only the file is here."""
+    """Returns the userbenchmark of a metrics file, or None if it is not on this machine."""
     try:
         return discovery.find(name, discovery.find_folder(options.directory))
     except UserbenchmarkError:

@@ -1,4 +1,4 @@
-"""Which userbenchmarks there are: folders of `userbenchmark/`, by their names."""
+"""Finds userbenchmarks: subfolders of `userbenchmark/`, by name."""
 
 import re
 from pathlib import Path
@@ -16,19 +16,19 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 class UserbenchmarkError(Exception):
-    """A userbenchmark cannot be found or run; the message says why and what to do."""
+    """A userbenchmark cannot be found or run; the message gives the reason and the remedy."""
 
 
 @attrs.frozen(kw_only=True)
 class Userbenchmark:
-    """One of them."""
+    """A userbenchmark."""
 
     name: str
     folder: Path
 
     @property
     def ci(self) -> Ci | None:
-        """Where and how often a CI runs it; None if none does.
+        """Its CI platform and schedule; None if no CI runs it.
 
         Raises:
           CiError: its `ci.yaml` is invalid.
@@ -37,12 +37,12 @@ class Userbenchmark:
 
     @property
     def has_detector(self) -> bool:
-        """Whether it says itself what a regression is."""
+        """Whether it defines its own regression detector."""
         return (self.folder / f"{child.DETECTOR}.py").is_file()
 
     @property
     def summary(self) -> str:
-        """The first line of its docstring; read as text, never imported."""
+        """The first line of its docstring, parsed without importing the module."""
         import ast
 
         try:
@@ -53,7 +53,7 @@ class Userbenchmark:
 
 
 def find_folder(given: Path | None) -> Path:
-    """Returns the folder of userbenchmarks: the given one, that here, or that of the checkout.
+    """Returns the folder of userbenchmarks: as given, else below here, else in the checkout.
 
     Raises:
       UserbenchmarkError: there is none.
@@ -81,15 +81,15 @@ def find_all(folder: Path) -> list[Userbenchmark]:
 
 
 def _is_one(path: Path) -> bool:
-    """Tells whether a folder is a userbenchmark; TorchBench's need no `__init__.py`."""
+    """Returns whether a folder is a userbenchmark; TorchBench's may lack `__init__.py`."""
     return any((path / name).is_file() for name in ("__init__.py", "run.py"))
 
 
 def find(name: str, folder: Path) -> Userbenchmark:
-    """Returns the userbenchmark of that name.
+    """Returns the userbenchmark with that name.
 
     Raises:
-      UserbenchmarkError: there is none.
+      UserbenchmarkError: it does not exist.
     """
     found = {item.name: item for item in find_all(folder)}
     if name in found:
@@ -103,5 +103,5 @@ def find(name: str, folder: Path) -> Userbenchmark:
 
 
 def output_base(folder: Path) -> Path:
-    """Returns where the output of all userbenchmarks of a folder goes."""
+    """Returns the parent folder for the output of all userbenchmarks."""
     return folder.parent / USERBENCHMARK_OUTPUT_PREFIX

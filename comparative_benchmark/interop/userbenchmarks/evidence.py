@@ -1,8 +1,8 @@
-"""A detector for metrics that carry their samples: an interval decides, not two points.
+"""A regression detector that uses confidence intervals for metrics with samples.
 
-Latencies and compile times have samples of several processes; a change is one if the whole 98 %
-interval of the ratio lies on one side of 1, and beyond a threshold that is worth a person's time.
-What has no samples (memory, error, statuses) is compared point with point.
+Latencies and compile times have samples from several processes. They changed if the whole 98 %
+confidence interval of the ratio lies on one side of 1 and exceeds the threshold. Metrics without
+samples (memory, error, statuses) are compared by their single values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,18 +21,18 @@ from comparative_benchmark.reporting.formats.exported import CARRIER
 from comparative_benchmark.reporting.formats.torchbench import LATENCY, metric_key
 from comparative_benchmark.reporting.history.portable import PortableResult
 
-# What is worth waking someone, of quantities that scatter differently.
+# Alert thresholds: smallest relative change per kind of metric.
 LATENCY_THRESHOLD = 0.03
 COMPILE_THRESHOLD = 0.1
 POINT_THRESHOLD = 0.07
-# The error of a right answer may move by rounding alone.
+# Rounding alone may change the error of a correct output by this factor.
 ERROR_FACTOR = 2.0
 
 Samples = Sequence[Sequence[float]]
 
 
 def run(control: Mapping[str, Any], treatment: Mapping[str, Any]) -> TorchBenchABTestResult:
-    """Returns what changed between two metrics documents of this suite."""
+    """Returns the changes between two metrics documents of this suite."""
     old, new = _samples_by_key(control), _samples_by_key(treatment)
 
     def judge(metric: str, before: float | str, after: float | str) -> float | str | None:
@@ -46,7 +46,7 @@ def run(control: Mapping[str, Any], treatment: Mapping[str, Any]) -> TorchBenchA
 
 
 def _by_samples(metric: str, old: Samples, new: Samples) -> float | None:
-    """Returns the relative change; None while samples do not show one."""
+    """Returns the relative change, or None if it is not significant."""
     try:
         interval = unpaired_ratio(new, old).interval()
     except SampleError:
@@ -68,7 +68,7 @@ def _by_points(metric: str, before: float, after: float) -> float | str | None:
 
 
 def _samples_by_key(document: Mapping[str, Any]) -> dict[str, Samples]:
-    """Returns the samples of each process behind a metric, by the metric's key."""
+    """Returns the samples behind each metric, by process; keys are metric keys."""
     found: dict[str, Samples] = {}
     for result in _carried(document):
         if result.samples_ms:
@@ -88,5 +88,5 @@ def _carried(document: Mapping[str, Any]) -> list[PortableResult]:
     try:
         return msgspec.convert(items, list[PortableResult])
     except msgspec.ValidationError:
-        # Damaged evidence is none; points are compared instead.
+        # Ignore damaged samples and compare single values instead.
         return []

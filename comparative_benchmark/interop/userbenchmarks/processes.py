@@ -1,4 +1,4 @@
-"""A userbenchmark in a process of its own, and its end."""
+"""Runs a userbenchmark in its own process and cleans up after it."""
 
 import contextlib
 import json
@@ -38,7 +38,7 @@ class _Metrics(msgspec.Struct):
 
 
 class MetricsError(ValueError):
-    """A metrics file is damaged; the message names the file and what is wrong."""
+    """A metrics file is damaged; the message names the file and the error."""
 
 
 def metrics_files(folder: Path) -> list[Path]:
@@ -52,12 +52,12 @@ def read_metrics(path: Path, name: str | None = None) -> Document:
     """Returns a metrics document.
 
     Args:
-      path: of the file.
-      name: of the userbenchmark that it must be of; None for any.
+      path: the file.
+      name: the userbenchmark that must have written it; None for any.
 
     Raises:
-      MetricsError: it cannot be read, is of another userbenchmark, or holds something that is
-        neither a number nor a status.
+      MetricsError: the file cannot be read, belongs to another userbenchmark, or contains a value
+        that is neither a number nor a status.
     """
     try:
         source = read_source(path)
@@ -73,7 +73,7 @@ def read_metrics(path: Path, name: str | None = None) -> Document:
     return document
 
 
-# Wrong outputs and missing data: metrics with statuses in them, and no failure of the benchmark.
+# With wrong outputs or missing data, the metrics contain statuses; the benchmark did not fail.
 _PARTLY = (EXIT_OK, EXIT_WRONG, EXIT_MISSING)
 _GRACE_S = 5.0
 _DETECTOR_S = 600.0
@@ -81,7 +81,7 @@ _DETECTOR_S = 600.0
 
 @attrs.frozen(kw_only=True)
 class Left:
-    """What a userbenchmark left: its metrics files, and the exit code that it asked for."""
+    """Metrics files and exit code of a userbenchmark."""
 
     files: tuple[Path, ...]
     code: int
@@ -97,20 +97,20 @@ def run_benchmark(
     timeout_s: float | None = None,
     log: IO[str] | None = None,
 ) -> Left:
-    """Runs a userbenchmark to its end; returns what it left, each metrics file checked.
+    """Runs a userbenchmark to its end; returns its validated metrics files and exit code.
 
     Args:
-      benchmark: which.
-      arguments: of its `run`.
-      output: folder of all output; its files go below its name.
+      benchmark: the userbenchmark.
+      arguments: arguments of its `run` function.
+      output: parent folder of all output; files go into the subfolder with its name.
       python: interpreter to run it with.
-      variables: of its environment, besides our own.
-      timeout_s: after which it and all that it started are killed.
-      log: where its output goes; None for our own.
+      variables: environment variables, in addition to ours.
+      timeout_s: limit after which it and all its descendants are killed.
+      log: receives its output; None for our own streams.
 
     Raises:
-      UserbenchmarkError: it failed, took too long, has no run(args), or left no metrics.
-      MetricsError: what it left is damaged.
+      UserbenchmarkError: it failed, timed out, has no run(args), or wrote no metrics.
+      MetricsError: a metrics file is damaged.
     """
     folder = output / benchmark.name
     # TorchBench's own `userbenchmark/utils.py` always writes next to its folder.
@@ -153,15 +153,15 @@ def run_benchmark(
 
 
 def _written(folder: Path, before: Mapping[Path, int]) -> list[Path]:
-    """Returns the metrics files of a folder that are new, or were written again."""
+    """Returns the metrics files in a folder that are new or modified."""
     return [path for path in metrics_files(folder) if before.get(path) != path.stat().st_mtime_ns]
 
 
 def detect(benchmark: Userbenchmark, control: Document, treatment: Document) -> Any:
-    """Returns what the userbenchmark's own detector says of two documents with equal metrics.
+    """Returns the result of the userbenchmark's own detector for two documents.
 
     Raises:
-      UserbenchmarkError: the detector fails, or is none.
+      UserbenchmarkError: the detector fails or does not exist.
     """
     with tempfile.TemporaryDirectory() as temporary:
         question, answer = Path(temporary) / "question.json", Path(temporary) / "answer.json"
@@ -171,7 +171,7 @@ def detect(benchmark: Userbenchmark, control: Document, treatment: Document) -> 
             {},
             directory=benchmark.folder.parent.parent,
             timeout_s=_DETECTOR_S,
-            # What a detector prints is not a part of our output.
+            # Keep the detector's output out of ours.
             log=sys.stderr,
         )
         where = benchmark.folder / f"{child.DETECTOR}.py"
@@ -189,7 +189,7 @@ def detect(benchmark: Userbenchmark, control: Document, treatment: Document) -> 
 
 
 def _command(action: str, benchmark: Userbenchmark) -> list[str]:
-    # -P: a file of the current directory must not stand for a package.
+    # -P: a file in the current directory must not shadow a package.
     module = ["-P", "-m", "comparative_benchmark.interop.userbenchmarks.child"]
     return [*module, action, benchmark.name, str(benchmark.folder.parent)]
 
@@ -202,8 +202,8 @@ def _call(
     timeout_s: float | None,
     log: IO[str] | None,
 ) -> int | None:
-    """Returns the exit code; None if it took too long. Nothing that it started survives it."""
-    # What we print and what it prints should stand in the order in which it was printed.
+    """Returns the exit code, or None on timeout; kills all remaining descendants."""
+    # Flush, so that our output and the child's appear in order.
     sys.stdout.flush()
     started = subprocess.Popen(
         command,
@@ -226,7 +226,7 @@ def _end(started: subprocess.Popen[bytes]) -> None:
         _signal(started.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             started.wait(_GRACE_S)
-    # The leader may be gone while its children are not.
+    # The group leader may have exited before its children.
     _signal(started.pid, signal.SIGKILL)
     started.wait()
 

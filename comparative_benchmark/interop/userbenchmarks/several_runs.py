@@ -1,7 +1,8 @@
-"""Several runs of a userbenchmark on each of two sides: what their spread shows to have changed.
+"""Compares several runs of a userbenchmark per side.
 
-Two single runs cannot separate a change from chance. With several runs in turns, each metric has an
-interval, and Holm's correction bounds the false changes among all metrics, as for `cbs compare`.
+Two single runs cannot distinguish a change from chance. Several alternating runs give each metric
+a confidence interval, and Holm's correction controls false positives across metrics, as in
+`cbs compare`.
 """
 
 import statistics
@@ -29,7 +30,7 @@ from comparative_benchmark.interop.userbenchmarks.processes import (
 from comparative_benchmark.interop.userbenchmarks.signals import Signal, Signals, Value
 from comparative_benchmark.terminal.screen import escaped, row
 
-# Relative change of a metric that is not worth a person's time.
+# Smaller relative changes of a metric are not reported.
 THRESHOLD = 0.03
 _HEADINGS = ("metric", "base", "head", "change", "98 % interval", "result")
 
@@ -40,11 +41,11 @@ class Compared:
 
     Attributes:
       metric: its name.
-      old: of the base: the middle of its runs, or a status; None if no run has it.
-      new: of the head.
-      interval: of head over base; None for what has no ratio.
+      old: mean or median on the base, or a status; None if it is missing.
+      new: the same on the head.
+      interval: head over base; None without a ratio.
       signal: the change; None if it may be chance.
-      result: in a word: `worse`, `better`, `same`, `unclear`, `missing` or `new`.
+      result: `worse`, `better`, `same`, `unclear`, `missing` or `new`.
     """
 
     metric: str
@@ -56,10 +57,10 @@ class Compared:
 
 
 def read_runs(folder: Path) -> list[Document]:
-    """Returns the metrics of a folder's runs, the oldest first.
+    """Returns the metrics documents of a folder of runs, the oldest first.
 
     Raises:
-      MetricsError: the folder has no runs, a file is damaged, or two userbenchmarks are mixed.
+      MetricsError: the folder has no runs, a file is damaged, or userbenchmarks are mixed.
     """
     paths = metrics_files(folder)
     if not paths:
@@ -71,10 +72,10 @@ def read_runs(folder: Path) -> list[Document]:
 def compare_runs(
     control: Sequence[Document], treatment: Sequence[Document]
 ) -> tuple[Signals, list[Compared]]:
-    """Returns what changed from one side's runs to the other's, and every metric.
+    """Returns the significant changes from one side's runs to the other's, and all metrics.
 
     Raises:
-      MetricsError: the sides are of two userbenchmarks.
+      MetricsError: the sides belong to different userbenchmarks.
     """
     if control[0]["name"] != treatment[0]["name"]:
         raise MetricsError(
@@ -144,7 +145,7 @@ def _cells(item: Compared) -> list[str]:
 
 
 def _values(documents: Sequence[Document]) -> dict[str, list[Value]]:
-    """Returns the values of each metric, one of each run that has it."""
+    """Returns the values of each metric, one for each run that has it."""
     found: dict[str, list[Value]] = {}
     for document in documents:
         metrics: Mapping[str, Value] = document["metrics"]
@@ -162,7 +163,7 @@ def _middle(values: Sequence[Value]) -> Value:
 
 
 def _ratio(old: Sequence[Value], new: Sequence[Value]) -> LogRatio | None:
-    """Returns head over base; None for zeros, statuses and single runs."""
+    """Returns head over base, or None for zeros, statuses and single runs."""
     if min(len(old), len(new)) < 2 or any(isinstance(value, str) for value in (*old, *new)):
         return None
     try:
@@ -180,7 +181,7 @@ def _by_ratio(
 ) -> Compared:
     interval = ratio.interval()
     outcome, _ = verdict(interval, threshold=THRESHOLD)
-    # Means of logarithms, as the ratio has them: their quotient is the ratio.
+    # Geometric means, so that their quotient equals the ratio.
     means = [
         statistics.geometric_mean(v for v in side if not isinstance(v, str)) for side in (old, new)
     ]
@@ -193,7 +194,7 @@ def _by_ratio(
 
 
 def _by_values(name: str, old: Sequence[Value], new: Sequence[Value]) -> Compared:
-    """Compares statuses, and numbers that have no ratio: these must lie apart in all runs."""
+    """Compares statuses, and numbers without a ratio, whose ranges must not overlap."""
     before, after = _middle(old), _middle(new)
     found = Compared(metric=name, old=before, new=after)
     if isinstance(before, str) or isinstance(after, str):

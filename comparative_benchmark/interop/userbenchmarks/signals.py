@@ -1,4 +1,4 @@
-"""What changed between two metrics documents, as TorchBench's regression files have it."""
+"""Changes between two metrics documents, in the form of TorchBench's regression files."""
 
 import dataclasses
 import re
@@ -14,9 +14,9 @@ from comparative_benchmark.interop.userbenchmarks.processes import Document, Met
 from comparative_benchmark.terminal.screen import escaped
 
 Value: TypeAlias = int | float | str
-# More of these is better; less of all else is.
+# Metrics for which larger values are better; for all others, smaller values are.
 _MORE_IS_BETTER = re.compile(r"throughput|tokens_per_s|speedup|score|per_second|accuracy")
-# A status that stands in a number's place, or took it.
+# Statuses that are not failures.
 _FINE = ("ok", "pass", "pass_due_to_skip")
 
 
@@ -31,7 +31,7 @@ class Signal:
 
     @property
     def is_worse(self) -> bool:
-        """Whether it changed for the worse; a status that was a number did."""
+        """Whether it became worse; a failure status instead of a number is worse."""
         if isinstance(self.treatment, str):
             return self.treatment not in _FINE
         if isinstance(self.control, str):
@@ -41,7 +41,7 @@ class Signal:
 
     @property
     def change(self) -> str:
-        """The change for people, e.g. `+12.0 %`."""
+        """The formatted change, e.g. `+12.0 %`."""
         if isinstance(self.delta, str):
             return self.delta
         return f"{self.delta:+.1%}"
@@ -49,7 +49,7 @@ class Signal:
 
 @attrs.frozen(kw_only=True)
 class Signals:
-    """All that changed between two documents."""
+    """All changes between two documents."""
 
     name: str
     control_env: Mapping[str, Any]
@@ -62,11 +62,11 @@ class Signals:
 
     @property
     def regressions(self) -> list[Signal]:
-        """What became worse."""
+        """The metrics that became worse."""
         return [signal for signal in self.found if signal.is_worse]
 
     def as_document(self) -> dict[str, Any]:
-        """Returns what TorchBench's `regression-*.yaml` holds, which its bisection reads."""
+        """Returns the contents of TorchBench's `regression-*.yaml`, the input of its bisection."""
         return {
             "name": self.name,
             "control_env": dict(self.control_env),
@@ -94,7 +94,7 @@ class _Detail(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    """What a detector returned; see `TorchBenchABTestResult`."""
+    """The result of a detector; see `TorchBenchABTestResult`."""
 
     details: dict[str, _Detail]
     control_env: dict[str, Any] | None = None
@@ -103,16 +103,16 @@ class _Answer(msgspec.Struct):
 
 
 def more_is_better(metric: str) -> bool:
-    """Tells whether more of a metric is better; of most less is."""
+    """Returns whether larger values of a metric are better."""
     return bool(_MORE_IS_BETTER.search(metric.rpartition("metric=")[2]))
 
 
 def compare(benchmark: Userbenchmark | None, control: Document, treatment: Document) -> Signals:
-    """Returns what changed, by the userbenchmark's own detector if it has one.
+    """Returns the changes found by the userbenchmark's own detector, or else the default one.
 
     Raises:
-      MetricsError: the documents are of two userbenchmarks.
-      UserbenchmarkError: the detector fails, or returns something else.
+      MetricsError: the documents belong to different userbenchmarks.
+      UserbenchmarkError: the detector fails, or returns an invalid result.
     """
     if control["name"] != treatment["name"]:
         raise MetricsError(
@@ -132,7 +132,7 @@ def compare(benchmark: Userbenchmark | None, control: Document, treatment: Docum
 
 
 def issue_text(signals: Signals, owners: tuple[str, ...] = ()) -> str:
-    """Returns the text of an issue on what became worse, in the parts of TorchBench's."""
+    """Returns the text of an issue about regressions, with the sections of TorchBench's."""
 
     def revision(environ: Mapping[str, Any]) -> str:
         names = ("git_commit_hash", "pytorch_git_version", "suite_git_revision")

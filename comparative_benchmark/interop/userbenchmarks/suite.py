@@ -1,4 +1,4 @@
-"""What the userbenchmarks of this suite share: run cases, and leave their metrics."""
+"""Shared code of this suite's own userbenchmarks: runs cases and writes their metrics."""
 
 import argparse
 import os
@@ -19,26 +19,26 @@ from comparative_benchmark.reporting.history import results_files
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_MISSING
 from openxla.benchmark import devices
 
-# Small enough for any machine, and in every framework.
+# Small enough for any machine, and available in every framework.
 DEFAULT_CASES = "models/BERT_TINY_FP32_.+_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 
 
 def run(name: str, arguments: Sequence[str], *fixed: str) -> int:
-    """Runs `cbs run` with the arguments, and writes the metrics of what it measured.
+    """Runs `cbs run` with the arguments, and writes the metrics that it measured.
 
     Args:
-      name: of the userbenchmark.
-      arguments: of the user, as `cbs run` takes them; without `-o`, and with defaults for
-        `-name`, `--backend` and `-device`.
-      fixed: arguments of the userbenchmark itself.
+      name: the userbenchmark.
+      arguments: the user's arguments for `cbs run`, without `-o`; `-name`, `--backend` and
+        `-device` have defaults.
+      fixed: arguments from the userbenchmark itself.
 
     Returns:
-      What `cbs run` returns: 2 if an output was wrong, 3 if something could not be measured. The
-      metrics are written all the same, with a status in the place of what is missing.
+      The exit code of `cbs run`: 2 if an output was wrong, 3 if something could not be measured. In
+      both cases the metrics are written, with a status instead of each missing value.
     """
     chosen, rest = _options(name).parse_known_args(list(arguments))
     folders = [f"--torchbench={path}" for path in chosen.torchbench or ()]
-    # `cbs run` knows how folders are usually run, and takes all that there are.
+    # For folders, `cbs run` selects the backends and all cases itself.
     backend = chosen.backend or ("" if folders else ",".join(_installed()))
     if not (backend or folders):
         print("no backend is installed (see cbs backends)", file=sys.stderr)
@@ -54,14 +54,14 @@ def run(name: str, arguments: Sequence[str], *fixed: str) -> int:
 
 
 def run_scripts(name: str, arguments: Sequence[str]) -> int:
-    """Runs `cbs bench run` with the arguments, and writes the metrics of what the scripts told.
+    """Runs `cbs bench run` with the arguments, and writes the metrics reported by the scripts.
 
     Scripts with `--use-current-env` run in the environment of this process, so that a bisection of
-    one of its packages is about them.
+    one of its packages measures that package.
     """
     environment = {**os.environ, "VIRTUAL_ENV": sys.prefix}
     environment.pop("CONDA_PREFIX", None)
-    # One that failed has its status among the metrics.
+    # Metrics contain the status of each failed script.
     return _measured(name, ["bench", "run", *arguments], environment, some_fail=True)
 
 
@@ -69,7 +69,7 @@ def _measured(
     name: str, command: Sequence[str], environment: Mapping[str, str], *, some_fail: bool = False
 ) -> int:
     metrics = Path(get_default_output_json_path(name))
-    # A file of its own: what an older one holds is not of this run.
+    # Use a fresh file, because an older one would contain earlier results.
     results = get_default_debug_output_dir(str(metrics)) / "results.json"
     code = subprocess.run(
         [sys.executable, "-P", "-m", "comparative_benchmark", *command, "-o", str(results)],
@@ -85,7 +85,7 @@ def _measured(
         print(f"skipped: {sentence}", file=sys.stderr)
     document = document_of(found.results, name)
     version, git_version = pytorch_versions()
-    # `cbs run` in another environment may have run another PyTorch.
+    # `cbs run` may have used another environment, and so another PyTorch.
     if document["environ"]["pytorch_version"] == version:
         document["environ"]["pytorch_git_version"] = git_version
     write_output(metrics, document)

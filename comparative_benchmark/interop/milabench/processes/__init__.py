@@ -1,1 +1,1 @@
-"""Processes of benchmarks: started, observed, and ended with their children."""
+"""Starts and observes processes of benchmarks, and ends them with their descendants."""

@@ -1,8 +1,8 @@
-"""Runs commands of foreign code at once and listens to them; none of them outlives this.
+"""Runs foreign commands simultaneously and reads their events; no process is left behind.
 
-The parent only waits: events carry rates that the scripts measured themselves, so nothing is timed
-through a pipe. Every process is marked in its environment, and when all keepers have done their
-work, whatever still has the mark is killed.
+The parent only waits: scripts measure their own rates and send them as events, so the pipe does not
+affect timings. Every process carries a mark in its environment; when all keepers have ended,
+processes that still have the mark are killed.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from comparative_benchmark.interop.milabench.processes.observed import Observed
 _LOOK_S = 0.5
 _PIECE = 1 << 16
 _AFTER_END_S = 1.0
-# What a script may still do that has told all rates which it wanted to tell.
+# Time that a script may continue after it has reported all rates it announced.
 _AFTER_LAST_RATE_S = 5.0
 
 Listener = Callable[[str, Observed], None]
@@ -44,21 +44,21 @@ def run(
     pass_fds: Sequence[int] = (),
     also: Mapping[int, Callable[[bytes], None]] = MappingProxyType({}),
 ) -> list[Ended]:
-    """Runs commands at once; returns how each ended, in their order.
+    """Runs commands simultaneously; returns how each ended, in order.
 
     Args:
-      commands: what to run.
-      limits: of each.
-      log_dir: folder of their output.
-      listen: called with a tag when that process has told something.
-      echo: whether their output is shown as well.
-      pass_fds: ends of pipes that the commands inherit; closed here as soon as they have them.
-      also: ends of other pipes, and what takes what comes from them.
+      commands: the commands to run.
+      limits: limits for each command.
+      log_dir: folder for their output.
+      listen: called with the tag of a process that has reported events.
+      echo: whether their output is also shown.
+      pass_fds: pipe ends for the commands to inherit; closed here once the commands have started.
+      also: further pipe ends to read, each with the function that receives the data.
     """
     mark = uuid.uuid4().hex
     log_dir.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        # Whatever happens, the keepers see the end of their pipes and kill what they keep.
+        # On any exit, the keepers' pipes close first; then kill whatever survived them.
         stack.callback(other_processes.kill_marked, SESSION_VARIABLE, mark)
         runs = [
             stack.enter_context(
@@ -162,7 +162,7 @@ class _Watch:
                 if run.ended.observed.all_told and not run.ended.stopped:
                     since = self._all_told.setdefault(id(run), now)
                     if now - since >= _AFTER_LAST_RATE_S:
-                        # Loops of 10 000 epochs, which milabench's own scripts have.
+                        # Some of milabench's own scripts loop for 10 000 epochs.
                         run.ended.stopped = True
                         run.end(None)
                 if full:
@@ -170,7 +170,7 @@ class _Watch:
                     run.end(f"less than {mib} MiB of disk space was left in {limits.disk}")
 
     def _finish(self, now: float) -> None:
-        """Ends runs whose keeper is gone and whose pipes are empty, or are held open by nobody."""
+        """Finishes commands whose keeper has ended, once their pipes close or after a delay."""
         for run in self._runs:
             if run.over or run.process.poll() is None:
                 continue

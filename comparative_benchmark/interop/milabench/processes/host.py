@@ -1,7 +1,8 @@
-"""The process that executes a `benchfile.py`; nothing of it is ever imported by `cbs` itself.
+"""The process that executes a `benchfile.py`; `cbs` itself never imports one.
 
-It is started as a script with the numbers of two pipes and a JSON file: phase, configuration, GPUs.
-The package `milabench` that benchfiles import is on its path, and nothing else of the suite.
+It is started as a script, with the numbers of two pipes and a JSON file with phase, configuration
+and GPUs. Its path contains the package `milabench` that benchfiles import, but no other modules of
+the suite.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from typing import Any
 
 
 def main() -> int:
-    """Does one phase of one benchmark; returns the exit code."""
+    """Runs one phase of one benchmark; returns the exit code."""
     from milabench import channel  # type: ignore[import-not-found]
 
     questions, answers, file = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
@@ -28,7 +29,7 @@ def main() -> int:
         channel.current.say("unsupported", text=str(error) or "NotImplementedError")
         return 1
     except (Exception, SystemExit) as error:
-        # The suite knows the output of the commands that it ran.
+        # The suite ran these commands, and has their output.
         ran_by_suite = isinstance(error, channel.CommandFailedError) and error.code is not None
         channel.current.say(
             "failed",
@@ -52,7 +53,7 @@ def _pack(asked: dict[str, Any]) -> Any:
 
 
 async def _phase(pack: Any, asked: dict[str, Any]) -> None:
-    # A pack may run itself, and often leaves all of that to its base.
+    # A pack may override `run`; the inherited method calls `planned`.
     pack.planned = lambda command: _planned(command, asked)
     await _finished(getattr(pack, asked["phase"])(**asked.get("arguments", {})))
 

@@ -1,9 +1,10 @@
-"""Runs one command of foreign code, and ends all that it started, whatever it did to get away.
+"""Supervises one foreign command, and kills all processes that it started.
 
-Started as a script of the standard library alone: `python -I -S keeper.py SPEC`. It adopts
-orphans (PR_SET_CHILD_SUBREAPER), so daemons that left their session and their environment are its
-children; it holds a pipe of the parent, whose end is the parent's, and then kills all of them. It
-takes the network away by a network namespace that has only a loopback, and counts there who tried.
+It is started as a script that uses only the standard library: `python -I -S keeper.py SPEC`. As a
+subreaper (PR_SET_CHILD_SUBREAPER) it adopts orphans, including daemons that changed their session
+and environment. It kills all of them when the command ends or the parent's end of a pipe closes. It
+disables the network with a namespace that has only a loopback device, and counts attempts to use
+it.
 """
 
 import contextlib
@@ -26,18 +27,18 @@ _BIND, _READ_ONLY, _REMOUNT, _PRIVATE, _RECURSIVE = 4096, 1, 32, 1 << 18, 16384
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _GRACE_S = 3.0
 _PATIENCE_S = 5.0
-# Packets without a route, and to ports that nobody listens on: name servers on this machine.
+# Count packets without a route, and to closed local ports, e.g. of a local name server.
 _TRIED = {"Ip": ("OutNoRoutes",), "Udp": ("NoPorts",)}
 _TRIED6 = ("Ip6OutNoRoutes", "Udp6NoPorts")
 
 
 def main() -> int:
-    """Runs the command; reports how it ended over the pipe of the spec."""
+    """Runs the command; reports how it ended through the pipe named in the spec."""
     spec = json.loads(sys.argv[1])
     life, report = spec["life"], spec["report"]
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_SUBREAPER, 1, 0, 0, 0)
-    # A script that sets the clock would change what all others measure.
+    # Scripts must not set the clock, because that would disturb all other measurements.
     libc.prctl(_DROP_CAPABILITY, _CAP_SYS_TIME, 0, 0, 0)
     isolated = not spec["network"] and _leave_network(libc)
     _protect(libc, spec["protect"])
@@ -67,7 +68,7 @@ def main() -> int:
 
 
 def _become(spec: "dict[str, object]", libc: ctypes.CDLL) -> None:
-    """Becomes the command; never returns."""
+    """Executes the command in this process; never returns."""
     try:
         libc.prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
         os.setsid()
@@ -87,7 +88,7 @@ def _become(spec: "dict[str, object]", libc: ctypes.CDLL) -> None:
 
 
 def _wait(child: int, life: int) -> "tuple[int, resource.struct_rusage, bool]":
-    """Waits for the command; ends it when the parent says so, or is no more."""
+    """Waits for the command; ends it on the parent's request or when the parent has exited."""
     handle = os.pidfd_open(child)
     poller = select.poll()
     poller.register(handle, select.POLLIN)
@@ -100,7 +101,7 @@ def _wait(child: int, life: int) -> "tuple[int, resource.struct_rusage, bool]":
             _, status, usage = os.wait4(child, 0)
             return status, usage, kill_at is not None
         if life in events and os.read(life, 1):
-            # It may end by itself.
+            # Give it time to handle SIGTERM.
             kill_at = time.monotonic() + _GRACE_S if kill_at is None else kill_at
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child, signal.SIGTERM)
@@ -148,22 +149,22 @@ def _descendants(pid: int) -> "list[int]":
 
 
 def _leave_network(libc: ctypes.CDLL) -> bool:
-    """Moves to a namespace without a network; returns whether that is allowed here."""
+    """Moves to a namespace without a network; returns whether that is permitted."""
     if libc.unshare(_NEW_NET) != 0:
-        # There is no way back from half of it, so somebody else tries first.
+        # A partial unshare cannot be undone, so try it in a child first.
         trial = os.fork()
         if trial == 0:
             os._exit(not _leave_user(libc))
         if os.waitpid(trial, 0)[1] != 0 or not _leave_user(libc):
             return False
-    # Frameworks talk to themselves over the loopback.
+    # Frameworks use the loopback device internally.
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as open_one:
         fcntl.ioctl(open_one, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
     return True
 
 
 def _leave_user(libc: ctypes.CDLL) -> bool:
-    """Moves to namespaces of users, networks and mounts, as the same user."""
+    """Moves to new user, network and mount namespaces, as the same user."""
     user, group = os.getuid(), os.getgid()
     if libc.unshare(_NEW_USER | _NEW_NET | _NEW_MOUNTS) != 0:
         return False
@@ -177,7 +178,7 @@ def _leave_user(libc: ctypes.CDLL) -> bool:
 
 
 def _protect(libc: ctypes.CDLL, paths: "list[str]") -> None:
-    """Makes files read-only for the command, where namespaces of mounts are allowed."""
+    """Makes files read-only for the command, if mount namespaces are permitted."""
     if not paths or (os.getuid() == 0 and libc.unshare(_NEW_MOUNTS) != 0):
         return
     if libc.mount(b"none", b"/", None, _PRIVATE | _RECURSIVE, None) != 0:

@@ -1,7 +1,7 @@
-"""A command of foreign code, its keeper, and what comes from both.
+"""A foreign command, its keeper, and the pipes from both.
 
-The keeper (see there) ends all that the command started when a pipe that the parent holds is
-closed. Three other pipes bring events, output and, at the end, how it came out.
+When the parent closes one pipe, the keeper (see keeper.py) ends everything that the command
+started. Three other pipes carry output and events, and a fourth reports how the command ended.
 """
 
 import contextlib
@@ -29,19 +29,19 @@ from comparative_benchmark.results import codec
 from comparative_benchmark.results.codec import ResultsFileError
 from openxla.benchmark.files import write_atomically
 
-# Below it a command that writes is ended: a full disk would cost all others their results.
+# Below this, commands that write are ended: a full disk would lose the results of all others.
 _DISK_RESERVE_BYTES, _DISK_RESERVE = 256 * 2**20, 0.05
 
 
 @attrs.frozen(kw_only=True)
 class CommandLine:
-    """What to run.
+    """A command to run.
 
     Attributes:
-      argv, cwd, env: all variables of the command.
-      use_stdout: whether its events come in escapes of its output; they are looked for anyway.
+      argv, cwd, env: as for `subprocess`; `env` is complete.
+      use_stdout: whether it sends events in escape sequences of its output, which is always parsed.
       tag: name of the process in logs and results.
-      cpus: on which it may run; empty for all.
+      cpus: CPUs on which it may run; empty for all.
     """
 
     argv: tuple[str, ...]
@@ -55,16 +55,16 @@ class CommandLine:
 
 @attrs.define(kw_only=True)
 class Ended:
-    """How a command came to its end.
+    """How a command ended.
 
     Attributes:
-      code: exit code; negative for a signal; None where its keeper was killed.
+      code: exit code; negative for a signal; None if its keeper was killed.
       reason: why we ended it; None if it ended by itself.
       timed_out: whether we ended it because it took too long.
-      stopped: whether it had asked to be stopped, as an early stop does.
-      left: processes that it left behind, which were killed.
-      isolated: whether it had no network; `network_tries`: how often it wanted one.
-      instrument_error: which one voir had with its voirfile, and went on without rates.
+      stopped: whether it was stopped at its own request, as by an early stop.
+      left: number of processes that it left behind, which were killed.
+      isolated: whether the network was disabled; `network_tries` counts attempts to use it.
+      instrument_error: error in a voirfile; voir continued without reporting rates.
     """
 
     tag: str
@@ -89,13 +89,13 @@ class Ended:
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """What commands may use.
+    """Resource limits of commands.
 
     Attributes:
-      duration_s: after which they are ended.
-      network: whether they have one.
-      disk: folder whose disk must keep `disk_reserve_bytes` free.
-      protect: files that the commands cannot change, where the system allows that.
+      duration_s: time after which they are ended.
+      network: whether they may use the network.
+      disk: folder on the disk that must keep `disk_reserve_bytes` free.
+      protect: files made read-only for the commands, if the system permits that.
     """
 
     duration_s: float
@@ -106,14 +106,14 @@ class Limits:
 
 
 def disk_reserve_bytes(disk: Path) -> int:
-    """Returns what must stay free: 256 MiB, of a small disk 5 %."""
+    """Returns the disk space that must stay free: 256 MiB, or 5 % of a small disk."""
     return min(_DISK_RESERVE_BYTES, int(shutil.disk_usage(disk).total * _DISK_RESERVE))
 
 
 def restored(path: Path, before: bytes) -> bool:
-    """Restores a results file that lacks something which it held; returns whether that was so.
+    """Restores a results file if records are missing from it; returns whether it was restored.
 
-    What other commands have added meanwhile stays.
+    Records that other commands have added do not count as damage.
     """
     due = codec.decode_document(before, str(path))
     try:
@@ -136,7 +136,7 @@ def _texts(records: Iterable[object]) -> Iterable[bytes]:
     return map(codec.encode, records)
 
 
-# More output is dropped; the log says so.
+# Further output is dropped; the log contains a note.
 LOG_LIMIT_BYTES = 16 * 2**20
 # A line, rules, and a traceback up to the exception, which is not indented.
 _VOIRS_ERROR = re.compile(
@@ -145,7 +145,7 @@ _VOIRS_ERROR = re.compile(
 
 
 class KeptCommand:
-    """It runs from its making on; as a context, it is ended where that ends."""
+    """A running command, started by the constructor; leaving the context ends it."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class KeptCommand:
                 stderr=err_write,
                 pass_fds=(life_read, report_write, data_write, *pass_fds),
                 env={SESSION_VARIABLE: mark, "PATH": os.defpath},
-                start_new_session=True,  # Ctrl-C reaches the parent alone, which then ends it
+                start_new_session=True,  # Ctrl-C reaches only the parent, which then ends this
             )
         finally:
             for number in theirs:
@@ -215,7 +215,7 @@ class KeptCommand:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # The end of this pipe is the end of everything that the keeper started.
+        # When this pipe closes, the keeper ends everything that the command started.
         self._let_go()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=10)
@@ -226,7 +226,7 @@ class KeptCommand:
         self._log.close()
 
     def end(self, reason: str | None, *, timed_out: bool = False) -> None:
-        """Asks the keeper to end the command, gently at first."""
+        """Asks the keeper to end the command, with SIGTERM first."""
         if not self.ended.reason:
             self.ended.reason, self.ended.timed_out = reason, timed_out
         if self._life_open:
@@ -239,12 +239,12 @@ class KeptCommand:
             os.close(self._life)
 
     def look_at_memory(self) -> None:
-        """Notes the memory of the command and all its children."""
+        """Updates the peak memory of the command and all its children."""
         now = sum(map(other_processes.resident_bytes, _children(self.process.pid)))
         self.ended.peak_memory_bytes = max(self.ended.peak_memory_bytes, now)
 
     def finish(self) -> None:
-        """Notes how it ended, when all that it said has been read."""
+        """Records how the command ended, once all its output has been read."""
         self.over = True
         self._lines.close()
         self._write(self._smuggled.close())
@@ -305,12 +305,12 @@ def _children(pid: int) -> list[int]:
 
 
 def _instrument_error(log: Path) -> str:
-    """Returns the exception of a voirfile, which voir shows, and then runs the script as it is."""
+    """Returns the error in a voirfile, which voir only prints before it runs the script."""
     found = _VOIRS_ERROR.search(log.read_bytes())
     return found[1].decode(errors="replace").strip()[:300] if found else ""
 
 
 def _last_words(tail: bytes) -> str:
     lines = [line.strip() for line in tail.decode(errors="replace").splitlines() if line.strip()]
-    # A traceback ends with the exception.
+    # The last line of a traceback is the exception.
     return lines[-1][:300] if lines else ""

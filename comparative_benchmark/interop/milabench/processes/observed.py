@@ -1,4 +1,4 @@
-"""What one process of a benchmark has told: rates, losses, progress, devices."""
+"""Events reported by one process of a benchmark: rates, losses, progress, devices."""
 
 import json
 import math
@@ -14,7 +14,7 @@ import attrs
 
 from comparative_benchmark.backends import host_settings
 
-# No event of milabench is so long.
+# No milabench event is this long.
 _LONGEST = 2**20
 _SEQUENCE = re.compile(rb"\x1b\[([0-9:;<=>?]*)z")
 _UNFINISHED = re.compile(rb"\x1b(?:\[[0-9:;<=>?]*)?\Z")
@@ -22,10 +22,10 @@ _AS_HEX = bytes.maketrans(b":;<=>?", b"abcdef")
 
 
 class EventLines:
-    """Events of a stream of JSON lines.
+    """Parses events from a stream of JSON lines.
 
     Attributes:
-      garbage: lines that were none.
+      garbage: number of lines that were not events.
     """
 
     def __init__(self) -> None:
@@ -34,11 +34,11 @@ class EventLines:
         self._skipping = False
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """Yields the events that a further piece of the stream completes."""
+        """Yields the events completed by the next piece of the stream."""
         *lines, rest = (self._rest + data).split(b"\n")
         for line in lines:
             if self._skipping:
-                # The end of a line that was too long.
+                # This is the end of a line that was too long.
                 self._skipping = False
             elif line.strip() and (event := self._event(line)) is not None:
                 yield event
@@ -48,7 +48,7 @@ class EventLines:
             self._rest, self._skipping = b"", True
 
     def close(self) -> None:
-        """Counts what is left unfinished."""
+        """Counts an unfinished line as garbage."""
         self.garbage += bool(self._rest.strip())
         self._rest = b""
 
@@ -64,7 +64,7 @@ class EventLines:
 
 
 class SmuggledEvents:
-    """Events in the escape sequences of a program's output, and the output without them."""
+    """Separates events in escape sequences from the rest of a program's output."""
 
     def __init__(self) -> None:
         self._lines = EventLines()
@@ -73,11 +73,11 @@ class SmuggledEvents:
 
     @property
     def garbage(self) -> int:
-        """Sequences and lines that were no events."""
+        """Number of sequences and lines that were not events."""
         return self._broken + self._lines.garbage
 
     def feed(self, data: bytes) -> tuple[bytes, list[dict[str, Any]]]:
-        """Returns text and events of a further piece of the output."""
+        """Returns the text and events in the next piece of the output."""
         if not self._pending and b"\x1b" not in data:
             return data, []
         whole = self._pending + data
@@ -101,7 +101,7 @@ class SmuggledEvents:
         return _SEQUENCE.sub(take, whole[:end]), events
 
     def close(self) -> bytes:
-        """Returns text that looked like the beginning of a sequence."""
+        """Returns pending text that looked like the beginning of a sequence."""
         rest, self._pending = self._pending, b""
         if rest.startswith(b"\x1b["):
             self._broken += 1
@@ -114,7 +114,7 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class ForeignCpu:
-    """Counts from its making on."""
+    """Measures the CPU time that other programs use, from its construction on."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -122,10 +122,10 @@ class ForeignCpu:
         self._started = (time.monotonic(), self._busy_s())
 
     def share(self, own_s: float) -> float | None:
-        """Returns which share of the CPUs' time others took; None where the system does not tell.
+        """Returns the share of CPU time used by other programs; None if it is unavailable.
 
         Args:
-          own_s: CPU time of what was measured.
+          own_s: CPU time of the measured program.
         """
         before, now = self._started, (time.monotonic(), self._busy_s())
         if before[1] is None or now[1] is None or now[0] <= before[0]:
@@ -150,29 +150,29 @@ class ForeignCpu:
 
 
 TRAIN = "train"
-# More of them say nothing more; a flood must not fill the memory.
+# Further rates add no information and would fill the memory.
 _MOST = 100_000
 _LARGEST = 1e300
-# What milabench's monitors call events that are no measurements of the script.
+# Events with these task names come from milabench's monitors, not from measurements.
 _EARLY_STOP = "early_stop"
 _OWN_TASKS = (_EARLY_STOP, "main")
 
 
 @attrs.define(kw_only=True)
 class Observed:
-    """Everything of one process, as it comes.
+    """Data reported by one process, updated with each event.
 
     Attributes:
       rates: by task, in order.
-      units: of the rates, by task.
-      losses: of the training, in order; first and last of a flood.
-      nan_loss: number of the first loss that was not finite; None if all were.
-      progress: last that made sense, of the training.
-      stop_asked: whether it asked to be ended.
-      wanted: how many rates it said it wants, as soon as it has observed them.
-      device_memory_mb: highest of all devices together; None where no device was told of.
+      units: units of the rates, by task.
+      losses: losses of the training, in order; beyond a limit only the last is kept.
+      nan_loss: number of the first non-finite loss; None if all were finite.
+      progress: last valid progress of the training.
+      stop_asked: whether it asked to be stopped.
+      wanted: number of rates that it announced, once it has observed them all.
+      device_memory_mb: highest use of all devices together; None if not reported.
       device_use: mean load, from 0 to 1.
-      oddities: what did not make sense, and how often.
+      oddities: counts of invalid data, by kind.
     """
 
     rates: dict[str, list[float]] = attrs.field(factory=dict)
@@ -189,7 +189,7 @@ class Observed:
     events: int = 0
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Takes an event; what does not make sense is counted as an oddity."""
+        """Processes an event; invalid data is counted as an oddity."""
         self.events += 1
         task = event.get("task")
         task = task if isinstance(task, str) else TRAIN
@@ -208,29 +208,29 @@ class Observed:
 
     @property
     def task(self) -> str | None:
-        """The task that is measured: training, or else the one with most rates."""
+        """The measured task: training, or else the one with most rates."""
         if self.rates.get(TRAIN):
             return TRAIN
         return max(self.rates, key=lambda task: len(self.rates[task]), default=None)
 
     @property
     def measured(self) -> list[float]:
-        """The rates of that task."""
+        """The rates of the measured task."""
         return self.rates[self.task] if self.task is not None else []
 
     @property
     def measured_units(self) -> str:
-        """What they count, e.g. `items/s`."""
+        """The units of those rates, e.g. `items/s`."""
         return self.units.get(self.task or "", "items/s")
 
     @property
     def all_told(self) -> bool:
-        """Whether it has told all rates that it said it wants, and they are told of."""
+        """Whether it has reported all rates that it announced."""
         return self.wanted is not None and len(self.measured) >= self.wanted
 
     @property
     def device_use(self) -> float | None:
-        """Mean load of the devices, from 0 to 1; None where none was told of."""
+        """Mean load of the devices, from 0 to 1; None if not reported."""
         return math.fsum(self.device_loads) / len(self.device_loads) if self.device_loads else None
 
     def _rate(self, task: str, event: Mapping[str, Any]) -> None:
@@ -271,7 +271,7 @@ class Observed:
         if done is None or done < 0 or (total is not None and not 0 <= done <= total):
             self.oddities["progress values out of bounds"] += 1
             return
-        # A new epoch begins at its start.
+        # A new epoch restarts at 0.
         if done and self.progress and done < self.progress[0]:
             self.oddities["progress values that decreased"] += 1
         self.progress = (done, total)
