@@ -1,1 +1,1 @@
-"""Commands that measure to answer one question."""
+"""Commands that take measurements to answer a specific question."""

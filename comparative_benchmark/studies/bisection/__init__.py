@@ -1,1 +1,1 @@
-"""`cbs bisect`: in which release, or commit, a workload became slower, bigger or wrong."""
+"""`cbs bisect`: finds the release or commit that made a workload slower, bigger or wrong."""

@@ -1,6 +1,6 @@
-"""A bisection: are the ends what they are said to be, where is the step, is it really there?
+"""A bisection: confirms both ends, locates the step, and verifies it in a direct comparison.
 
-Its oracle may be a race of environments, a userbenchmark, or whatever else tells good from bad.
+The oracle that judges candidates may race environments or run a userbenchmark.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +22,12 @@ from comparative_benchmark.studies.bisection.search import Answer, Conclusion, l
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What a bisection comes to.
+    """The outcome of a bisection.
 
     Attributes:
-      ends: the last candidate against the first one.
-      conclusion: where the step is; None if the last candidate is not bad.
-      neighbours: the first bad candidate against the last good one; None where that was not raced.
+      ends: the last candidate compared with the first one.
+      conclusion: location of the step; None if the last candidate is not bad.
+      neighbours: the first bad candidate compared with the last good one; None if not compared.
     """
 
     candidates: tuple[Candidate, ...]
@@ -37,7 +37,7 @@ class Outcome:
 
     @property
     def found(self) -> bool:
-        """Whether one candidate is the first bad one, and differs from the one before it."""
+        """Whether a single first bad candidate was found and differs from the one before it."""
         return (
             self.conclusion is not None
             and self.conclusion.exact
@@ -47,7 +47,7 @@ class Outcome:
 
 
 class Bisection:
-    """Asks an oracle until the first bad candidate is found; every answer is kept in a journal."""
+    """Queries an oracle until the first bad candidate is found, recording answers in a journal."""
 
     def __init__(
         self,
@@ -59,15 +59,16 @@ class Bisection:
         attempts: int = 2,
         everything: bool = False,
     ) -> None:
-        """Takes what the bisection needs to know.
+        """Creates a bisection.
 
         Args:
-          oracle: tells good from bad.
-          journal: with its candidates, oldest first; open.
-          say: is told of every answer.
-          threshold: from the bad cases at the bad end, the change below which a candidate is good.
-          attempts: how often to look at a candidate while the answer is unclear.
-          everything: judge every candidate, to see whether there is more than one step.
+          oracle: judges candidates.
+          journal: an open journal with the candidates, oldest first.
+          say: receives each answer as a line of text.
+          threshold: computes, from the bad cases at the bad end, the relative change below which a
+            candidate is good.
+          attempts: maximum number of comparisons per candidate while the answer is unclear.
+          everything: judge every candidate to detect multiple steps.
         """
         self._oracle = oracle
         self._journal = journal
@@ -77,7 +78,7 @@ class Bisection:
         self._everything = everything
 
     def run(self) -> Outcome:
-        """Returns what it comes to.
+        """Runs the bisection.
 
         Raises:
           BisectError: an end cannot be judged.
@@ -96,7 +97,7 @@ class Bisection:
             everything=self._everything,
         )
         step = (conclusion.last_good, conclusion.first_bad)
-        # The step was seen from afar, each side against the good end; here is where it must be.
+        # So far each side was only compared with the good end; compare them with each other.
         known = step == (0, len(candidates) - 1)
         neighbours = ends if known else self._compare(*step, focus)
         return Outcome(
@@ -107,11 +108,11 @@ class Bisection:
         )
 
     def _compare(self, good: int, index: int, focus: Focus) -> Comparison:
-        """Returns the entry of a pair, from the journal or else from the oracle."""
+        """Returns the comparison of a pair from the journal, or else from the oracle."""
         candidates = self._journal.candidates
         first, second = candidates[good], candidates[index]
         found = self._journal.find(first.name, second.name)
-        # What did not install may install now at an end; what was unclear may be allowed more.
+        # Retry an end that failed to install, and unclear answers if more attempts are allowed.
         retried = found is not None and (
             (found.answer is Answer.SKIPPED and (good, index) == (0, len(candidates) - 1))
             or (found.answer is Answer.UNCLEAR and found.attempts < self._attempts)
@@ -150,7 +151,7 @@ class Bisection:
 
 
 def as_json(outcome: Outcome) -> Mapping[str, Any]:
-    """Returns what a program may want to know of an outcome."""
+    """Returns the outcome as JSON values."""
     names = [candidate.name for candidate in outcome.candidates]
     where = outcome.conclusion
     return {
@@ -178,7 +179,7 @@ def _why(comparison: Comparison) -> str:
 
 
 def _in_words(comparison: Comparison) -> str:
-    """Returns the reason of an answer, of the case that says most, in a few words."""
+    """Returns a short reason for an answer, from the case with the largest ratio."""
     if comparison.finding is None:
         return f": {comparison.reason}"
     cases = [case for case in comparison.finding.cases if case.answer is comparison.answer]

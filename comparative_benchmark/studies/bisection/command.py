@@ -1,4 +1,4 @@
-"""`cbs bisect`: the first release or commit that is slower, bigger or wrong, found by races."""
+"""`cbs bisect`: races candidates to find the first release or commit that is slower or wrong."""
 
 import argparse
 import json
@@ -26,14 +26,14 @@ from openxla.benchmark.workloads import workload_of
 
 
 def run(options: argparse.Namespace) -> int:
-    """Bisects, says what came of it and returns the exit code.
+    """Bisects, prints the outcome and returns the exit code.
 
     Returns:
-      0 if one first bad candidate was found and confirmed; 3 if not: the bad end is not bad, some
-      candidates could not be judged, or no two neighbours differ.
+      0 if a single first bad candidate was found and confirmed; 3 otherwise: the bad end is not
+      bad, some candidates could not be judged, or no two neighbours differ.
 
     Raises:
-      UsageError: something that the user typed cannot be, or an end cannot be judged.
+      UsageError: an option is invalid, or an end cannot be judged.
     """
     check(options)
     console = Console(verbose=options.verbose, suites=options.suite)
@@ -102,6 +102,6 @@ def _subject(options: argparse.Namespace, console: Console) -> Subject:
         "threads": options.threads,
     }
     if options.torchbench or options.model or options.inputs or options.test != EVAL:
-        # What catalogue and options alone do not tell; earlier state files know nothing of it.
+        # Catalogue and options do not determine these; earlier state files do not contain them.
         question["cases"] = {case.name: workload_of(case).digest for case in selection.cases}
     return Subject(lock=lock, question=question, noise=metric.noise, oracle=oracle)

@@ -1,4 +1,4 @@
-"""Commits of a repository: those between two ends, a checkout of each, and how one is built."""
+"""Git commits as candidates: lists, checks out and builds them."""
 
 import contextlib
 import os
@@ -16,13 +16,13 @@ _PATIENCE_S = 600.0
 
 @attrs.frozen(kw_only=True)
 class Repository:
-    """A git repository on this machine: worktrees are made of it, its own files stay as they are.
+    """A local git repository; commits are checked out into worktrees, not in place.
 
     Attributes:
       path: the repository, bare or not.
       build: shell command that installs a commit into the environment; it runs in the worktree,
         with `python` and `pip` of that environment first on the path.
-      timeout_s: for the command.
+      timeout_s: time limit for the build command.
     """
 
     path: Path
@@ -32,7 +32,7 @@ class Repository:
     def commits_between(self, good: str, bad: str) -> list[Candidate]:
         """Returns the commits from the good to the bad one, along first parents, oldest first.
 
-        A merge counts as one: nobody built what it brings in in this order.
+        A merge counts as one commit, because the main line was never built at the merged commits.
 
         Raises:
           BisectError: an end is not a commit, or the good one is not an ancestor of the bad one.
@@ -52,19 +52,19 @@ class Repository:
         return [Candidate(name=first, is_commit=True), *later]
 
     def check_out(self, commit: str, folder: Path) -> None:
-        """Makes a worktree of a commit.
+        """Creates a worktree of a commit.
 
         Raises:
-          UnjudgeableError: git says no.
+          UnjudgeableError: git fails.
         """
-        # One that was removed by hand is still registered.
+        # A worktree removed by hand is still registered.
         self._git("worktree", "prune")
         added = self._git("worktree", "add", "--detach", "--force", str(folder), commit)
         if added.returncode:
             raise UnjudgeableError(f"git worktree add failed: {added.stderr.strip()}")
 
     def remove(self, folder: Path) -> None:
-        """Removes a worktree that `check_out` made."""
+        """Removes a worktree that `check_out` created."""
         self._git("worktree", "remove", "--force", "--force", str(folder))
         shutil.rmtree(folder, ignore_errors=True)
         self._git("worktree", "prune")
@@ -73,7 +73,7 @@ class Repository:
         """Runs the build command.
 
         Raises:
-          UnjudgeableError: it failed, or took too long; nothing of it is left running.
+          UnjudgeableError: it failed or timed out; its processes have been killed.
         """
         variables = {name: value for name, value in os.environ.items() if name != "PYTHONHOME"}
         variables |= {
@@ -131,7 +131,7 @@ class Repository:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Kills what a build may have left running in its process group."""
+    """Kills remaining processes in the process group of a build."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -1,7 +1,7 @@
-"""One Python environment for each candidate: made when it is needed, reused, and not too many.
+"""A pool with one Python environment per candidate, created on demand and limited in size.
 
-An environment is a folder with `venv/`, for a commit also `source/`, and `environment.json`, which
-is written last: a folder without it is what an interrupted attempt left, and is made anew.
+An environment is a folder with `venv/`, for a commit also `source/`, and `environment.json`. That
+file is written last: a folder without it is incomplete and is created again.
 """
 
 import hashlib
@@ -32,12 +32,12 @@ _PATIENCE_S = 300.0
 
 @attrs.frozen(kw_only=True)
 class Recipe:
-    """What an environment is made of.
+    """Contents of an environment.
 
     Attributes:
-      candidate: of which it is.
+      candidate: the release or commit to install.
       requirements: lines of a requirements file.
-      repository: where the candidate is built from; None for a release.
+      repository: builds the candidate; None for a release.
     """
 
     candidate: Candidate
@@ -45,7 +45,7 @@ class Recipe:
     repository: Repository | None = None
 
     def fingerprint(self, python: str) -> str:
-        """Returns a digest: an environment serves as long as it stays the same."""
+        """Returns a digest of the contents; an environment is reused while it stays the same."""
         parts = [python, self.candidate.name, *self.requirements]
         if self.repository is not None:
             parts += [str(self.repository.path), self.repository.build]
@@ -53,7 +53,7 @@ class Recipe:
 
 
 class EnvironmentPool:
-    """Environments by candidate, in a folder of their own."""
+    """Environments of candidates, in a folder."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class EnvironmentPool:
         keep: int = 4,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Args: folder to keep them in; at most `keep` at a time, but never fewer than 2."""
+        """Creates a pool in a folder, with at most `keep` environments, but at least 2."""
         self._folder = folder
         self._installer = installer
         self._log_dir = log_dir
@@ -74,15 +74,15 @@ class EnvironmentPool:
         self._say = say
 
     def get(self, recipe: Recipe, *, beside: Sequence[str] = ()) -> Environment:
-        """Returns the environment of a recipe, making it if there is none.
+        """Returns the environment for a recipe, creating it if necessary.
 
         Args:
-          recipe: what it is made of.
-          beside: names of environments that are in use and must stay.
+          recipe: its contents.
+          beside: names of other environments in use, which must not be removed.
 
         Raises:
-          UnjudgeableError: it cannot be made; nothing of it stays.
-          BisectError: no environment can be made here at all.
+          UnjudgeableError: it cannot be created; partial results have been removed.
+          BisectError: no environment can be created on this machine.
         """
         name = recipe.candidate.environment_name
         folder = self._folder / name
@@ -122,7 +122,7 @@ class EnvironmentPool:
             recipe.repository.build_into(venv, source, self._log_dir / f"build-{name}.log")
 
     def _make_venv(self, venv: Path, *, with_pip: bool) -> None:
-        # pip is installed only where a build command may call it: it takes seconds.
+        # Installing pip takes seconds, and only build commands need it.
         options = [] if with_pip else ["--without-pip"]
         try:
             subprocess.run(
@@ -140,7 +140,7 @@ class EnvironmentPool:
             ) from error
 
     def _evict(self, in_use: set[str], repository: Repository | None) -> None:
-        """Removes those that have not been used for longest, as long as there are too many."""
+        """Removes the least recently used environments while there are too many."""
         stamps = sorted(self._folder.glob(f"*/{_STAMP}"), key=lambda path: path.stat().st_mtime)
         spare = [stamp.parent for stamp in stamps if stamp.parent.name not in in_use]
         for folder in spare[: max(0, len(stamps) - self._keep)]:

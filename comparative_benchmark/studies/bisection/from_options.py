@@ -1,4 +1,4 @@
-"""From options of the command line to a finished bisection, whatever tells good from bad."""
+"""Runs a bisection according to command-line options, with any kind of oracle."""
 
 import argparse
 import re
@@ -30,14 +30,14 @@ STATE = "bisection.json"
 
 @attrs.frozen(kw_only=True)
 class Subject:
-    """What one kind of bisection has of its own.
+    """Properties of one kind of bisection.
 
     Attributes:
-      lock: text of the requirements that environments hold besides the candidate.
-      question: what answers depend on, besides the candidates and their environments.
-      noise: relative change that is not worth looking for.
-      oracle: makes what tells good from bad, of environments, their recipes and a folder.
-      name: begins the name of the folder, if the user names none.
+      lock: text of the requirements of all environments, apart from the candidate.
+      question: inputs that determine the answers, apart from candidates and environments.
+      noise: smaller relative changes are ignored.
+      oracle: creates the oracle from the environments, their recipes and a folder.
+      name: prefix of the folder's name, if the user specifies none.
     """
 
     lock: str
@@ -54,16 +54,16 @@ def bisect(
     say: Callable[[str], None],
     installer: Installer | None = None,
 ) -> Outcome:
-    """Bisects, or goes on where the same bisection was interrupted.
+    """Bisects, or resumes the same bisection if it was interrupted.
 
     Args:
-      options: those of `options.add_search_options`, and `--output`.
-      subject: what is bisected for.
-      say: is told of progress.
-      installer: in place of pip.
+      options: the options of `options.add_search_options`, and `--output`.
+      subject: the kind of bisection.
+      say: receives progress messages.
+      installer: replaces pip.
 
     Raises:
-      UsageError: options do not go together, or an end cannot be judged.
+      UsageError: options conflict, or an end cannot be judged.
     """
     installer = installer or PipInstaller()
     repository = None
@@ -113,7 +113,7 @@ def bisect(
 
 
 def check(options: argparse.Namespace) -> None:
-    """Raises `UsageError` if what is to be bisected is not told, or not in full."""
+    """Raises `UsageError` if the package or repository to bisect is not fully specified."""
     if options.git is None and options.package is None:
         raise UsageError("specify what to bisect: --package NAME, or --git REPO --build CMD")
     if (options.git is None) != (options.build is None):
@@ -136,7 +136,7 @@ def _candidates(
         options.package,
         options.good,
         options.bad,
-        # An end may be a pre-release although those between are not asked for.
+        # The ends may be pre-releases even if those between them are excluded.
         installer.versions(options.package, prereleases=True),
         prereleases=options.pre,
     )
@@ -145,7 +145,7 @@ def _candidates(
 def _question(
     options: argparse.Namespace, subject: Subject, companions: Mapping[str, str | None]
 ) -> Mapping[str, Any]:
-    """Returns all that answers depend on; a state file serves for the same question only."""
+    """Returns all inputs that determine the answers; a state file is valid only for these."""
     return {
         **subject.question,
         "package": options.package,
@@ -169,7 +169,7 @@ def _default_folder(options: argparse.Namespace, subject: Subject) -> Path:
 
 
 def _plan(journal: Journal) -> str:
-    """Returns what is ahead, in a line."""
+    """Returns a line about the remaining work."""
     good, *between, bad = journal.candidates
     kind = "commit" if good.is_commit else "release"
     line = (

@@ -1,4 +1,4 @@
-"""The state file: what is asked, and every answer, so that an interrupted bisection goes on."""
+"""The state file with the question and all answers, for resuming an interrupted bisection."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,14 @@ SCHEMA_VERSION: Literal[1] = 1
 
 @attrs.frozen(kw_only=True)
 class Comparison:
-    """One entry: a candidate against a good one.
+    """A comparison of a candidate with a good one.
 
     Attributes:
       good, candidate: names of candidates.
-      attempts: how often it was tried until the answer was clear, or given up.
-      answer: what it came to.
+      attempts: number of attempts until the answer was clear, or the limit was reached.
+      answer: the final answer.
       reason: why it could not be judged; None if it was.
-      finding: of the last attempt; None if there was none.
+      finding: finding of the last attempt; None if there was none.
     """
 
     good: str
@@ -49,7 +49,7 @@ class _Document:
 
 
 class Journal:
-    """A state file that one process at a time works with; use as a context manager."""
+    """A state file, locked by one process at a time; use as a context manager."""
 
     def __init__(self, path: Path, question: Mapping[str, Any]) -> None:
         self.path = path
@@ -59,10 +59,10 @@ class Journal:
         self._lock = FileLock(path.parent / f".{path.name}.lock")
 
     def __enter__(self) -> Self:
-        """Reads what is there.
+        """Reads existing entries.
 
         Raises:
-          BisectError: another process works with it, it is damaged, or asks another question.
+          BisectError: the file is in use, is damaged, or belongs to another bisection.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,25 +88,25 @@ class Journal:
         self._lock.release()
 
     def start(self, candidates: Sequence[Candidate]) -> None:
-        """Notes the line of candidates, once: what is released meanwhile does not move it."""
+        """Records the candidates once, so that new releases do not change them."""
         self.candidates = list(candidates)
         self._write()
 
     def find(self, good: str, candidate: str) -> Comparison | None:
-        """Returns the entry of that pair, if there is one."""
+        """Returns the comparison of a pair, if it exists."""
         return next(
             (c for c in self.comparisons if (c.good, c.candidate) == (good, candidate)), None
         )
 
     def add(self, comparison: Comparison) -> None:
-        """Notes an entry, in place of one of the same pair; it is on disk when this returns."""
+        """Records a comparison, replacing one of the same pair; it is on disk on return."""
         pair = (comparison.good, comparison.candidate)
         self.comparisons = [c for c in self.comparisons if (c.good, c.candidate) != pair]
         self.comparisons.append(comparison)
         self._write()
 
     def conclude(self, conclusion: Mapping[str, Any]) -> None:
-        """Writes down what it came to."""
+        """Records the outcome."""
         self._write(conclusion)
 
     def _write(self, conclusion: Mapping[str, Any] | None = None) -> None:
@@ -129,7 +129,7 @@ class Journal:
             raise BisectError(
                 f"{self.path} is not a bisection state file ({error}); {other}"
             ) from error
-        # As JSON gives it back: tuples are lists there.
+        # Convert through JSON, which turns tuples into lists.
         ours = json.loads(json.dumps(self._question))
         both = {**found.question, **ours}
         if differ := [name for name in both if found.question.get(name) != ours.get(name)]:

@@ -1,8 +1,8 @@
-"""From the records of a race to an answer: is the candidate slower, bigger or wrong?
+"""Judges race results: is the candidate slower, bigger or wrong?
 
-Slower is what `cbs compare` calls slower. How large the change is that is sought is known from the
-ends, so half of it, on a log scale, is the threshold between good and bad: a candidate is bad if
-its ratio is beyond that and its interval on the far side of 1, and good if that ends before it.
+Slower has the same meaning as in `cbs compare`. The total change is known from the two ends; half
+of it, on a log scale, is the threshold. A candidate is bad if its ratio exceeds the threshold and
+the whole confidence interval is above 1, and good if the interval ends below the threshold.
 """
 
 import enum
@@ -25,13 +25,13 @@ from comparative_benchmark.results.record import Result, Status
 from comparative_benchmark.studies.bisection.oracle import CaseAnswer, Ratio
 from comparative_benchmark.studies.bisection.search import Answer
 
-# Peaks of resident memory move by pages, arenas and threads.
+# Peak resident memory varies this much with pages, arenas and threads.
 _MEMORY_THRESHOLD = 0.02
 _RUNS = (Status.OK, Status.UNSTEADY)
 
 
 class Metric(enum.Enum):
-    """What may have become worse."""
+    """The property to bisect for."""
 
     LATENCY = "latency"
     COMPILE = "compile"
@@ -41,19 +41,19 @@ class Metric(enum.Enum):
 
     @property
     def measured(self) -> bool:
-        """Whether it is a ratio, and no status."""
+        """Whether it is a ratio and not a status."""
         return self not in (Metric.OUTPUT, Metric.FAILURE)
 
     @property
     def noise(self) -> float:
-        """The relative change that is not worth looking for."""
+        """Smaller relative changes are ignored."""
         if self is Metric.COMPILE:
             return COMPILE_THRESHOLD
         return _MEMORY_THRESHOLD if self is Metric.MEMORY else NOISE_THRESHOLD
 
     @property
     def word(self) -> str:
-        """What a bad candidate is, e.g. `slower`."""
+        """The word for a bad candidate, e.g. `slower`."""
         return _WORDS[self]
 
 
@@ -69,12 +69,12 @@ _WORDS = {
 def judge(
     good: Result, candidate: Result, metric: Metric, threshold: float | None = None
 ) -> CaseAnswer:
-    """Returns what a candidate's result is against that of the good one, of the same race.
+    """Judges a candidate's result against the good one from the same race.
 
     Args:
       good: result of a trial in the good environment.
-      candidate: of the same case by the same competitor in the candidate's environment.
-      metric: what to look at.
+      candidate: result for the same case and competitor in the candidate's environment.
+      metric: the property to compare.
       threshold: relative change below which a candidate is good; None for the metric's noise.
     """
     name = name_of(candidate)
@@ -96,7 +96,7 @@ def judge(
 
 
 def name_of(result: Result) -> str:
-    """Returns the name of the case and of what ran it, without its environment."""
+    """Returns the name of the case, backend and compiler, without the environment."""
     definition = result.definition
     return f"{definition.benchmark_name} {definition.backend}:{definition.compiler}"
 
@@ -120,7 +120,7 @@ def _by_status(name: str, candidate: Result, metric: Metric) -> CaseAnswer:
 
 def _by_memory(name: str, good: Result, candidate: Result, threshold: float) -> CaseAnswer:
     after, before = candidate.measured, good.measured
-    # A device has one figure, and it does not scatter.
+    # A device reports a single, deterministic peak.
     on_device = quotient(after.device_memory_peak_mb, before.device_memory_peak_mb)
     if on_device is not None:
         ratio = Ratio(estimate=on_device, low=on_device, high=on_device)
@@ -139,7 +139,7 @@ def _by_memory(name: str, good: Result, candidate: Result, threshold: float) -> 
 
 
 def _numbers(peaks: Sequence[Sequence[float | None]]) -> list[list[float]]:
-    """Returns the peaks, or raises `SampleError` where a process could not tell."""
+    """Returns the peaks; raises `SampleError` if a process did not report any."""
     found = [[peak for peak in process if peak is not None] for process in peaks]
     if not all(found):
         raise SampleError("not reported by every process")
@@ -149,7 +149,7 @@ def _numbers(peaks: Sequence[Sequence[float | None]]) -> list[list[float]]:
 def by_ratio(
     name: str, interval: Interval | None, outcome: Verdict, reason: str, threshold: float
 ) -> CaseAnswer:
-    """Returns the answer of an interval and its verdict, of whatever may have become larger."""
+    """Converts an interval and a verdict to an answer, for a quantity that may have increased."""
     ratio = None
     if interval is not None:
         ratio = Ratio(estimate=interval.estimate, low=interval.low, high=interval.high)
@@ -167,7 +167,7 @@ def by_ratio(
 
 
 def _rules_out(interval: Interval, threshold: float) -> bool:
-    """Tells whether the change that is sought is not there, whatever else is."""
+    """Returns whether the interval excludes a change as large as the threshold."""
     return interval.processes >= MIN_PROCESSES and interval.high < 1 + threshold
 
 

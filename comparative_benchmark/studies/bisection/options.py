@@ -1,4 +1,4 @@
-"""Options of `cbs bisect`; apart from the command, so that other commands do not load it."""
+"""Options of `cbs bisect`, separate so that other commands need not import the command."""
 
 import argparse
 from pathlib import Path
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
-    """Adds what every search for a first bad candidate takes, whatever tells good from bad."""
+    """Adds the options that all kinds of bisections share."""
     add = parser.add_argument
     add("--good", required=True, help="version or commit that is known to be good")
     add("--bad", required=True, help="later version or commit that is known to be bad")

@@ -1,4 +1,4 @@
-"""Candidates, and what it takes to judge one: the words that all kinds of bisections share."""
+"""Types shared by all kinds of bisections: candidates, answers, and the oracle protocol."""
 
 import re
 from typing import Protocol
@@ -9,11 +9,11 @@ from comparative_benchmark.studies.bisection.search import Answer
 
 
 class BisectError(Exception):
-    """A bisection cannot be; the message says why and what to do."""
+    """A bisection is not possible; the message gives the reason and the remedy."""
 
 
 class UnjudgeableError(Exception):
-    """A candidate cannot be judged: it does not install, build or start; the message says why."""
+    """A candidate cannot be installed, built or started; the message gives the reason."""
 
 
 @attrs.frozen(kw_only=True)
@@ -22,8 +22,8 @@ class Candidate:
 
     Attributes:
       name: version, or digest of the commit.
-      detail: what a person knows it by besides, e.g. the subject of the commit.
-      is_commit: whether it is one.
+      detail: additional description for people, e.g. the subject of the commit.
+      is_commit: whether it is a commit.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Candidate:
 
     @property
     def short(self) -> str:
-        """The name as people write it."""
+        """The name, abbreviated if it is a digest."""
         return self.name[:12] if self.is_commit else self.name
 
     @property
@@ -46,7 +46,7 @@ class Candidate:
 
 @attrs.frozen(kw_only=True)
 class Ratio:
-    """Candidate over good, of whatever is looked at, with the interval that the answer rests on."""
+    """Ratio of candidate to good for the compared quantity, with its confidence interval."""
 
     estimate: float
     low: float
@@ -58,7 +58,7 @@ class Ratio:
 
 @attrs.frozen(kw_only=True)
 class CaseAnswer:
-    """One case of a candidate against that of the good one."""
+    """The answer for one case of a candidate."""
 
     case: str
     answer: Answer
@@ -72,11 +72,11 @@ class CaseAnswer:
 
 @attrs.frozen(kw_only=True)
 class Focus:
-    """What a candidate is asked about.
+    """Cases and threshold for comparing candidates.
 
     Attributes:
-      cases: the cases that are bad at the bad end; None before that is known.
-      threshold: a change below it is not the one that is sought; None for that of the metric.
+      cases: the cases that are bad at the bad end; None before they are known.
+      threshold: smaller relative changes are good; None for the metric's default.
     """
 
     cases: frozenset[str] | None = None
@@ -85,12 +85,12 @@ class Focus:
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """What came of comparing a candidate with a good one.
+    """Result of comparing a candidate with a good one.
 
     Attributes:
-      cases: each case of the focus.
-      results: the file that holds the evidence, if there is one.
-      packages: what differs between the two besides what is bisected, one a line.
+      cases: answers for the cases of the focus.
+      results: path of the measurements, if any.
+      packages: other packages that differ between the two, one per line.
     """
 
     cases: tuple[CaseAnswer, ...]
@@ -99,7 +99,7 @@ class Finding:
 
     @property
     def answer(self) -> Answer:
-        """Bad if any case is, good if all are."""
+        """Bad if any case is bad, good if all are good."""
         answers = {item.answer for item in self.cases}
         if Answer.BAD in answers:
             return Answer.BAD
@@ -109,19 +109,19 @@ class Finding:
 
 
 class Oracle(Protocol):
-    """Tells good from bad. Everything that a bisection must do to find out is behind it."""
+    """Judges candidates; hides how they are installed and measured."""
 
     def compare(
         self, good: Candidate, candidate: Candidate, focus: Focus, *, attempt: int
     ) -> Finding:
-        """Returns what the candidate is, compared with the good one, side by side.
+        """Compares a candidate with a good one, side by side.
 
         Args:
-          good: what to compare with.
-          candidate: what to judge.
-          focus: what to look at.
-          attempt: 0, and one more each time the answer was unclear: look closer.
+          good: the reference.
+          candidate: the candidate to judge.
+          focus: cases and threshold.
+          attempt: 0, then increasing each time the answer was unclear; take more measurements.
 
         Raises:
-          UnjudgeableError: one of the two cannot be had; the message names it.
+          UnjudgeableError: one of the two is unavailable; the message names it.
         """

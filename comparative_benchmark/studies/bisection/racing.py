@@ -1,7 +1,8 @@
-"""The oracle that races: a candidate's environment against the good one's, interleaved.
+"""The oracle that races a candidate's environment against the good one.
 
-It is the race of `cbs run --env`: fresh processes of both sides in turns, all else stopped, outputs
-verified. Each comparison leaves a results file, which `cbs show` and `cbs compare` read.
+It uses the race of `cbs run --env`: fresh processes of both sides alternate, all others are
+stopped, and outputs are verified. Each comparison leaves a results file for `cbs show` and
+`cbs compare`.
 """
 
 import sys
@@ -34,9 +35,9 @@ from comparative_benchmark.studies.bisection.oracle import (
 )
 from openxla.benchmark.def_types import BenchmarkCase
 
-# Where only the output or the end counts, samples cost time and tell nothing.
+# If only the output or the status matters, few samples suffice.
 _FEW = FixedCounts(warmup_iterations=1, iterations=3)
-# An effect that is smaller than this costs more processes than a race has.
+# Detecting a smaller effect needs more processes than a race has.
 _LEAST_EFFECT = 0.01
 
 
@@ -45,15 +46,15 @@ class RaceOracle:
     """Judges candidates by racing them; see `oracle.Oracle`.
 
     Attributes:
-      selection: what to run.
-      competitors: with which backend and compilers, each raced for itself.
-      metric: what may have become worse.
-      settings: of the races; their sampling rule is where attempts start from.
-      pool: where environments come from.
-      recipe: what the environment of a candidate is made of.
-      folder: where results files and logs go.
-      observer: is told of progress.
-      bisected: canonical names of the packages that are meant to differ.
+      selection: the cases to run.
+      competitors: backend and compilers, each raced separately.
+      metric: the property that may have become worse.
+      settings: settings of the races, with the sampling rule of the first attempt.
+      pool: provides environments.
+      recipe: returns the contents of a candidate's environment.
+      folder: receives results files and logs.
+      observer: receives progress.
+      bisected: canonical names of the packages that are expected to differ.
     """
 
     selection: Selection
@@ -69,7 +70,7 @@ class RaceOracle:
     def compare(
         self, good: Candidate, candidate: Candidate, focus: Focus, *, attempt: int
     ) -> Finding:
-        """Returns what each case of the candidate is against that of the good one."""
+        """Races the candidate against the good one, and judges each case."""
         name = f"{good.environment_name}-{candidate.environment_name}"
         old = self._environment(good, beside=(candidate.environment_name,))
         new = self._environment(candidate, beside=(good.environment_name,))
@@ -121,19 +122,19 @@ class RaceOracle:
         ]
 
     def _sampling(self, focus: Focus, attempt: int) -> CompileOnly | FixedCounts | SamplingRule:
-        """Returns how long to sample: each attempt has twice the processes of the one before."""
+        """Returns the sampling rule; each attempt uses twice the processes of the previous one."""
         rule, more = self.settings.sampling, 2**attempt
         if not self.metric.measured:
             return _FEW
         if self.metric is Metric.COMPILE:
-            # Programs that compile in turns drift apart less than by any other order.
+            # Alternating compilations minimizes the effect of drift.
             pairs = rule.min_processes if isinstance(rule, SamplingRule) else 3
             return CompileOnly(pairs=pairs * more, seed=attempt)
         if not isinstance(rule, SamplingRule):
             return rule
         effect = rule.effect
         if focus.threshold is not None:
-            # As far apart are good and bad from the threshold between them.
+            # The threshold is midway between good and bad, so both differ from it by this effect.
             effect = max(_LEAST_EFFECT, focus.threshold)
         return attrs.evolve(
             rule,
@@ -148,9 +149,9 @@ class RaceOracle:
 def other_packages(
     good: Environment, candidate: Environment, bisected: frozenset[str]
 ) -> list[str]:
-    """Returns what differs between two environments besides the packages that should, a line each.
+    """Returns unexpected differences between the packages of two environments, one per line.
 
-    A difference that nobody asked for may be the reason for what is found.
+    Such a difference may be the cause of a finding.
     """
     before, after = (
         {package["name"].lower().replace("_", "-"): package["version"] for package in side.packages}
@@ -177,7 +178,7 @@ def _environment_of(result: Result) -> str:
 
 
 def _unused(folder: Path, stem: str) -> Path:
-    """Returns a results file that does not exist: an interrupted race is raced anew, as a whole."""
+    """Returns the path of a new results file; an interrupted race is repeated as a whole."""
     path, number = folder / f"{stem}.json", 1
     while path.exists():
         path, number = folder / f"{stem}.{number}.json", number + 1

@@ -1,4 +1,4 @@
-"""What the environment of a candidate holds: the backend's locked requirements, with other pins."""
+"""Contents of a candidate's environment: the backend's requirements with changed versions."""
 
 import argparse
 import importlib.util
@@ -32,14 +32,14 @@ class Recipes:
         installer: Installer,
         repository: Repository | None = None,
     ) -> None:
-        """Takes what all recipes have in common.
+        """Stores what all recipes share.
 
         Args:
-          package: what is bisected; with a repository, what its build installs.
+          package: the bisected package; with a repository, the package that its build installs.
           lock: text of the requirements.
-          companions: packages that go along, with their version if it is a fixed one.
-          installer: knows which versions there are.
-          repository: where commits are built from.
+          companions: packages to change in lockstep, with a version if it is fixed.
+          installer: provides the available versions.
+          repository: builds commits.
         """
         self._package = package
         self._lock = lock
@@ -49,7 +49,7 @@ class Recipes:
         self._offered: dict[str, set[str]] = {}
 
     def __call__(self, candidate: Candidate) -> Recipe:
-        """Returns what the environment of a candidate is made of."""
+        """Returns the contents of a candidate's environment."""
         if self._repository is None:
             lines = requirements_for(self._lock, self._pins(candidate))
         else:
@@ -62,7 +62,7 @@ class Recipes:
         assert self._package is not None
         pins: dict[str, str | None] = {self._package: candidate.name}
         for name, version in self._companions.items():
-            # A companion may lack that version: the package's metadata names the right one.
+            # If a companion lacks that version, let the package's metadata choose one.
             pins[name] = version or (candidate.name if self._has(name, candidate.name) else None)
         return pins
 
@@ -73,7 +73,7 @@ class Recipes:
 
 
 def companions_of(options: argparse.Namespace, lock: str) -> dict[str, str | None]:
-    """Returns the packages that go along, with their version if it is a fixed one."""
+    """Returns the packages to change in lockstep, with a version if it is fixed."""
     if options.companion is not None:
         parts = (text.partition("==") for text in options.companion)
         return {name.strip(): version.strip() or None for name, _, version in parts}
@@ -84,10 +84,10 @@ def companions_of(options: argparse.Namespace, lock: str) -> dict[str, str | Non
 
 
 def lock_of(options: argparse.Namespace, competitors: Sequence[Competitor]) -> str:
-    """Returns the requirements of the one backend that the competitors are of.
+    """Returns the requirements of the competitors' backend.
 
     Raises:
-      UsageError: they are of several, or it has none, or they cannot be read.
+      UsageError: there are several backends, or the requirements are missing or unreadable.
     """
     backends = {competitor.backend.name: competitor.backend for competitor in competitors}
     if len(backends) != 1:

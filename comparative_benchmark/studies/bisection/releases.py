@@ -1,4 +1,4 @@
-"""Releases of a package: which ones the configured index offers, and what to install for one."""
+"""Releases of a package as candidates: available versions, and requirements for each."""
 
 import json
 import os
@@ -27,32 +27,32 @@ _INSTALL_PATIENCE_S = 3600.0
 
 
 class Installer(Protocol):
-    """Knows an index of packages, and installs from it."""
+    """Queries a package index, and installs from it."""
 
     def versions(self, package: str, *, prereleases: bool) -> list[str]:
-        """Returns the versions that this machine could install, in any order.
+        """Returns the versions that can be installed on this machine, in any order.
 
         Raises:
-          BisectError: the index cannot be asked, or has no such package.
+          BisectError: the index is unavailable, or does not have the package.
         """
 
     def install(self, python: Path, requirements: Sequence[str], log_file: Path) -> None:
         """Installs requirements into the environment of an interpreter.
 
         Raises:
-          UnjudgeableError: they do not install; the message is the installer's.
+          UnjudgeableError: the installation failed; the message is the installer's.
         """
 
 
 class PipInstaller:
-    """pip, beside this interpreter, with the machine's own settings."""
+    """Uses the pip of this interpreter, with the machine's own settings."""
 
     def versions(self, package: str, *, prereleases: bool) -> list[str]:
         """See `Installer`."""
         arguments = ["index", "versions", package, *(["--pre"] if prereleases else [])]
         asked = _pip([*arguments, "--json"])
         if asked.returncode and "no such option: --json" in asked.stderr:
-            # Before 25.1 pip answers for people only.
+            # pip before 25.1 has no JSON output.
             asked = _pip(arguments)
         if asked.returncode:
             raise BisectError(f"pip cannot list the versions of {package}: {_last(asked.stderr)}")
@@ -83,12 +83,12 @@ def releases_between(
     Args:
       package: its name, for messages.
       good: the older end, as the user typed it.
-      bad: the newer one.
-      offered: versions that the index has; what is not a version by PEP 440 is left out.
-      prereleases: take those between the ends, too.
+      bad: the newer end.
+      offered: versions in the index; those that do not follow PEP 440 are ignored.
+      prereleases: include pre-releases between the ends.
 
     Raises:
-      BisectError: the ends are no versions, are not offered, or stand the wrong way round.
+      BisectError: an end is not a version or not available, or the ends are in the wrong order.
     """
     first, last = _version("--good", good), _version("--bad", bad)
     if not first < last:
@@ -101,7 +101,7 @@ def releases_between(
             version = Version(text)
         except InvalidVersion:
             continue
-        # `1.2+cpu` is a build of 1.2: which one is installed is the index's choice.
+        # `1.2+cpu` is a build of 1.2; the index chooses the build to install.
         found.setdefault(Version(version.public), version.public)
     for option, text, end in (("--good", good, first), ("--bad", bad, last)):
         if Version(end.public) not in found:
@@ -126,8 +126,8 @@ def requirements_for(
 
     Args:
       lock: text of a requirements file.
-      pins: by package, the version; None to let the other packages' own requirements decide.
-      left_out: packages that something else installs.
+      pins: versions by package; None to let the requirements of other packages decide.
+      left_out: packages to omit because they are installed otherwise.
 
     Raises:
       BisectError: a line is not a requirement.
@@ -151,7 +151,7 @@ def requirements_for(
 
 
 def names_in(lock: str) -> set[str]:
-    """Returns the canonical names of the packages of a lock."""
+    """Returns the canonical names of the packages in a lock."""
     lines = (line.partition("#")[0].strip() for line in lock.splitlines())
     return {canonicalize_name(re.split(r"[^\w.-]", line)[0]) for line in lines if line}
 
@@ -176,7 +176,7 @@ def _pip(
             errors="replace",
             timeout=timeout_s,
             check=False,
-            # Colours and progress bars are for people.
+            # Disable colours and progress bars in logs.
             env={**os.environ, "NO_COLOR": "1", "PIP_PROGRESS_BAR": "off"},
         )
     except subprocess.TimeoutExpired as error:
@@ -196,7 +196,7 @@ def _parse_versions(text: str) -> list[str]:
 
 
 def _last(text: str) -> str:
-    """Returns the line that says most: pip's last error, else its last line."""
+    """Returns the most informative line: pip's last error, else its last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
     return (errors or lines or ["no reason given"])[-1][:400]

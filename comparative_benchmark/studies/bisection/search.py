@@ -1,11 +1,11 @@
-"""Which candidate is the first bad one: a search over answers that knows not how they come about.
+"""Searches for the first bad candidate, independently of how candidates are judged.
 
-Candidates stand in a line, oldest first. The first one is known to be good, the last one to be bad.
-Each question halves the line while its answer is good or bad; a candidate that cannot be judged is
-left out, and the next question moves away from it, since what breaks one commit mostly breaks its
-neighbours (as `git bisect skip` does). What is found is a step: a good candidate, then a bad one,
-with nothing between them but what could not be judged. Where answers go back and forth there is
-more than one step; the search finds one of them, the last that its answers show.
+Candidates are ordered, oldest first; the first is known to be good, the last to be bad. The search
+is a binary search while answers are good or bad. A candidate that cannot be judged is skipped, and
+the next question moves away from it, because neighbouring commits often break for the same reason
+(as in `git bisect skip`). The result is a step: a good candidate, followed by a bad one, with only
+skipped candidates between them. If answers alternate, there are several steps; the search finds
+the last one that its answers show.
 """
 
 import enum
@@ -15,7 +15,7 @@ import attrs
 
 
 class Answer(enum.Enum):
-    """What is known of a candidate."""
+    """The state of a candidate."""
 
     GOOD = "good"
     BAD = "bad"
@@ -28,13 +28,13 @@ _JUDGED = (Answer.GOOD, Answer.BAD)
 
 @attrs.frozen(kw_only=True)
 class Conclusion:
-    """What a search comes to; candidates are positions in the line.
+    """Result of a search; candidates are given by position.
 
     Attributes:
       last_good, first_bad: the step.
       suspects: candidates between the two, none of which could be judged; the first bad one is
         `first_bad` or one of them. Empty if the step is exact.
-      contradictions: (bad, good) with the bad one before the good one: more than one step.
+      contradictions: pairs (bad, good) with the bad one first, which imply several steps.
     """
 
     last_good: int
@@ -44,12 +44,12 @@ class Conclusion:
 
     @property
     def exact(self) -> bool:
-        """Whether there is one first bad candidate."""
+        """Whether there is a single first bad candidate."""
         return not self.suspects
 
 
 class Search:
-    """The answers so far, and what to ask next."""
+    """The answers so far, and the choice of the next question."""
 
     def __init__(self, count: int, known: Mapping[int, Answer] | None = None) -> None:
         if count < 2:
@@ -61,14 +61,14 @@ class Search:
 
     @property
     def answers(self) -> dict[int, Answer]:
-        """What is known, by position."""
+        """Answers by position."""
         return dict(self._answers)
 
     def record(self, index: int, answer: Answer) -> None:
-        """Notes an answer.
+        """Records an answer.
 
         Raises:
-          ValueError: there is no such candidate, or it is an end and known to be otherwise.
+          ValueError: the candidate does not exist, or is an end with another known answer.
         """
         if not 0 <= index < self._count:
             raise ValueError(f"candidate {index} does not exist; expected 0 to {self._count - 1}")
@@ -80,7 +80,7 @@ class Search:
         """Returns the candidate to judge next; None if no answer could change the conclusion.
 
         Args:
-          everything: go on until each candidate has been asked about, to see every step.
+          everything: continue until each candidate has been judged, to detect every step.
         """
         good, bad = self._step()
         if untested := self._untested(good + 1, bad):
@@ -88,7 +88,7 @@ class Search:
 
             def worth(index: int) -> tuple[int, int]:
                 away = min((abs(index - other) for other in unjudged), default=self._count)
-                # The middle, unless something close to it could not be judged.
+                # Prefer the middle, unless a candidate close to it could not be judged.
                 return min(index - good, bad - index, 2 * away), -index
 
             return max(untested, key=worth)
@@ -96,7 +96,7 @@ class Search:
         return rest[len(rest) // 2] if rest else None
 
     def conclusion(self) -> Conclusion:
-        """Returns what the answers come to so far."""
+        """Returns the conclusion from the answers so far."""
         good, bad = self._step()
         bads = [i for i, answer in self._answers.items() if answer is Answer.BAD]
         goods = [i for i, answer in self._answers.items() if answer is Answer.GOOD]
@@ -129,13 +129,13 @@ def locate(
     known: Mapping[int, Answer] | None = None,
     everything: bool = False,
 ) -> Conclusion:
-    """Returns where the step is among `count` candidates, asking as few times as it can.
+    """Locates the step among `count` candidates with few questions.
 
     Args:
-      count: candidates; the first is good and the last is bad.
+      count: number of candidates; the first is good and the last is bad.
       ask: judges a candidate; called at most once for each.
-      known: answers from before.
-      everything: ask about every candidate, to see whether there is more than one step.
+      known: earlier answers.
+      everything: judge every candidate to detect multiple steps.
     """
     search = Search(count, known)
     while (index := search.next_question(everything=everything)) is not None:

@@ -1,4 +1,4 @@
-"""What a person reads when a bisection has come to its end."""
+"""The report at the end of a bisection."""
 
 from comparative_benchmark.studies.bisection.bisection import Outcome
 from comparative_benchmark.studies.bisection.journal import Comparison
@@ -6,14 +6,14 @@ from comparative_benchmark.studies.bisection.search import Answer
 
 
 def tell(outcome: Outcome, word: str, *, what: str, effort: str, measured: bool = True) -> str:
-    """Returns the outcome in sentences, the answer first.
+    """Returns the outcome in sentences, the conclusion first.
 
     Args:
-      outcome: of the bisection.
-      word: what a bad candidate is, e.g. `slower`.
-      what: what was bisected, e.g. the package.
+      outcome: outcome of the bisection.
+      word: describes a bad candidate, e.g. `slower`.
+      what: the bisected package or repository.
       effort: options that make an unclear answer clearer.
-      measured: whether a candidate is that by a ratio to another, or in itself.
+      measured: whether `word` is relative to another candidate.
     """
     names = [candidate.short for candidate in outcome.candidates]
     where = outcome.conclusion

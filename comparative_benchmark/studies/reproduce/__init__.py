@@ -1,6 +1,6 @@
 """Reproducers: one case of a results file as a directory that runs without the suite.
 
-`command` is the parent's side and imports no framework; `exporting` runs in a worker, where it
-calls the function that `BackendInfo.reproducer` names. What goes into the directory besides the
-program is written from `templates`, and from those beside that function.
+`command` runs in the parent and imports no framework; `exporting` runs in a worker, and calls the
+function named by `BackendInfo.reproducer`. Other files in the directory are created from
+`templates`, and from the templates next to that function.
 """

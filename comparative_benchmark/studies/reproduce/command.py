@@ -1,4 +1,4 @@
-"""`cbs repro`: one result of a results file as a directory that runs without the suite."""
+"""`cbs repro`: exports one result of a results file as a directory that runs without the suite."""
 
 import argparse
 import contextlib
@@ -34,9 +34,9 @@ from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.temporary import temporary_folder
 
 _EXPORT = "comparative_benchmark.studies.reproduce.exporting:export"
-# The part of run.py's output that goes into the README.
+# Maximum lines of run.py's output in the README.
 _CHECK_LINES = 20
-# Variables of a worker that are places on this machine, or of no meaning outside of a run.
+# Worker variables that contain local paths, or have no meaning outside a run.
 _PLACES = ("{work_dir}", "{cache_dir}")
 
 
@@ -49,14 +49,14 @@ class _Made:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Makes a reproducer.
+    """Creates a reproducer.
 
     Returns:
-      0 if the directory was made; 1 if inputs and expected outputs cannot be made, or the program
-      of a result that was measured cannot be exported any more.
+      0 if the directory was created; 1 if inputs and expected outputs cannot be computed, or the
+      program of a measured result can no longer be exported.
 
     Raises:
-      UsageError: the result is not there or not only one, or the directory is in use.
+      UsageError: the result is missing or ambiguous, or the directory is in use.
       DefinitionError: see `catalog`.
     """
     try:
@@ -105,10 +105,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _target(asked: Path | None, trial: Trial) -> Path:
-    """Returns where the directory goes.
+    """Returns the path of the directory.
 
     Raises:
-      UsageError: something is there.
+      UsageError: the path exists.
     """
     name = re.sub(r"[^\w.+-]+", "-", f"repro-{trial.case.model.name}-{trial.competitor}")
     target = (asked or Path(name)).absolute()
@@ -121,10 +121,10 @@ def _target(asked: Path | None, trial: Trial) -> Path:
 
 @contextlib.contextmanager
 def _built(target: Path) -> Iterator[Path]:
-    """Gives a directory that takes its name when it is complete, and is gone if it never is.
+    """Provides a temporary directory; renames it when complete, or removes it on failure.
 
     Raises:
-      UsageError: it cannot be made there, or something has come into its place meanwhile.
+      UsageError: it cannot be created, or its target has been created in the meantime.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ def _built(target: Path) -> Iterator[Path]:
         yield partial
         partial.chmod(0o755)
         try:
-            partial.rename(target)  # in the place of an empty directory, or of none
+            partial.rename(target)  # succeeds if the target is an empty directory or does not exist
         except OSError as error:
             raise UsageError(f"{target} cannot be created: {error}") from error
     finally:
@@ -143,7 +143,7 @@ def _built(target: Path) -> Iterator[Path]:
 
 
 def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path) -> Outcome:
-    """Exports in a worker; what it raises, and how it dies, is the outcome."""
+    """Exports in a worker; errors and crashes become part of the outcome."""
     backend = trial.competitor.backend
     work_dir = scratch / "work"
     work_dir.mkdir()
@@ -195,7 +195,7 @@ def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path)
 
 
 def _check(directory: Path, trial: Trial, timeout_s: float) -> str:
-    """Runs the reproducer where it was exported, on a copy; returns what it printed."""
+    """Runs a copy of the reproducer in the environment that exported it; returns its output."""
     environment = trial.competitor.environment
     python = environment.python if environment else sys.executable
     with temporary_folder("repro-check") as scratch:
@@ -222,7 +222,7 @@ def _check(directory: Path, trial: Trial, timeout_s: float) -> str:
 def _report(
     console: Console, target: Path, recorded: Case, outcome: Outcome, check: str | None
 ) -> int:
-    """Prints what was made, and returns the exit code."""
+    """Prints a summary, and returns the exit code."""
     console.say(f"recorded   {writing.summary(recorded)}")
     if check:
         console.say("here       " + " | ".join(check.splitlines()[-3:]))

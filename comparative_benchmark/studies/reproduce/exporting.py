@@ -1,4 +1,4 @@
-"""The worker's side: makes a model and exports it, as its backend would for a measurement."""
+"""Runs in a worker: builds a model and exports it as its backend would for a measurement."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,17 +28,17 @@ def export(
     """Exports a program to a directory.
 
     Args:
-      reproducer: `module:function` of the backend whose program it is.
+      reproducer: `module:function` of the backend that exports the program.
       context: `compiler`, `options`, `device`, `threads` and `work_dir` of a `BackendContext`.
       definition: `module_path` and `parameters` of the model.
       inputs: files with its inputs.
-      directory: the reproducer's; exists.
+      directory: existing directory of the reproducer.
 
     Returns:
       `exported`, an `Exported` as JSON; `versions` of the packages that its script needs.
 
     Raises:
-      UnsupportedError: the backend takes no such model, or cannot export it.
+      UnsupportedError: the backend does not support such a model, or cannot export it.
     """
     task = ExportTask(
         context=BackendContext.read(context, untimed),

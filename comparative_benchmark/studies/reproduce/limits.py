@@ -1,7 +1,7 @@
-"""What a reproducer needs to judge outputs without the suite: the limits, as plain numbers.
+"""Precomputed limits with which a reproducer verifies outputs without the suite.
 
-The rules are those of `verification.verify` and `generation_verification.verify_free_run`; here
-they are evaluated for a truth and a reference, so that what is left to do needs no more than NumPy.
+The rules are those in `verification.verify` and `generation_verification.verify_free_run`,
+evaluated here for a truth and a reference, so that checking outputs needs only NumPy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,18 +32,18 @@ def expected(
     generates: bool,
     data_type: str | None,
 ) -> Limits:
-    """Returns what `check.py` reads of `expected.json`, except what was recorded.
+    """Returns the contents of `expected.json` for `check.py`, except the recorded measurement.
 
     Args:
-      truth: `.npy` files of the float64 run.
-      reference: the same of the op-by-op run in the model's own type.
-      parameters: of the verification.
+      truth: `.npy` files from the float64 run.
+      reference: `.npy` files from the op-by-op run in the model's own type.
+      parameters: parameters of the verification.
       generates: whether the outputs are generated tokens and their logits.
-      data_type: the model's, e.g. `bf16`.
+      data_type: the model's data type, e.g. `bf16`.
 
     Returns:
-      `outputs`, the limits of each; `generation`, those of generated text; and `problem`, why
-      nothing can be judged. Unless there is one, the last is None.
+      `outputs`, the limits of each output; `generation`, those for generated text; and `problem`,
+      the reason if outputs cannot be verified, otherwise None.
     """
     found: Limits = {"outputs": [], "generation": None, "problem": None}
     if generates:
@@ -72,9 +72,9 @@ def expected(
 def _output(
     truth: Path, reference: Path, parameters: Mapping[str, float]
 ) -> tuple[Limits, str | None]:
-    """Returns the limits of an output, and why they are none."""
+    """Returns the limits of an output, and the reason if they cannot be computed."""
     same_type = open_array(reference)
-    # The reference judged as a candidate: its own error, and what would just have passed.
+    # Judge the reference as a candidate to obtain its own error, and the largest allowed one.
     verdict = verify([reference], [truth], [reference], parameters)
     exact = same_type.dtype.kind in "iub"
     limits: Limits = {
@@ -100,7 +100,7 @@ def _output(
 
 
 def _groups(truth: Array, reference: Array, parameters: Mapping[str, float]) -> list[Limits]:
-    """Returns places or magnitudes with their limits; none if there are NaN or infinity."""
+    """Returns limits by position or magnitude; none if there are NaN or infinite values."""
     if not (np.isfinite(truth).all() and np.isfinite(reference).all()):
         return []
     if reference.dtype.kind == "c" or is_constant(truth):

@@ -1,4 +1,4 @@
-"""Writes the page of a reproducer: how it was recorded, how it is run, what is in it."""
+"""Writes a reproducer's README: how it was recorded, how to run it, and its contents."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ from comparative_benchmark.studies.reproduce.writing import (
 from openxla.benchmark.models.architectures.base import DATA_TYPES
 from openxla.benchmark.workloads import generated_tokens
 
-# What a status says of running the reproducer.
+# Expected result of running the reproducer, by recorded status.
 _DUE = {
     "ok": "It is expected to pass, with a latency similar to the recorded one.",
     "unsteady": "It is expected to pass; the recorded problem is that its times do not settle.",
@@ -37,11 +37,11 @@ def write(
     """Writes `README.md`.
 
     Args:
-      directory: the reproducer's.
-      trial: what is reproduced.
-      recorded: how it was measured.
-      outcome: of the export.
-      check: what `run.py` has given here; None if it was not run.
+      directory: directory of the reproducer.
+      trial: the reproduced trial.
+      recorded: the recorded result.
+      outcome: outcome of the export.
+      check: output of `run.py` on this machine; None if it was not run.
     """
     result, exported = recorded.result, outcome.exported
     status, traceback = result.status.value, result.traceback

@@ -1,4 +1,4 @@
-"""Writes a reproducer's data and scripts; exporters write the program, `readme` the page."""
+"""Writes a reproducer's data and scripts; exporters write the program, `readme` the README."""
 
 import importlib.util
 import json
@@ -32,12 +32,12 @@ _WIDTH = 88
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """How the export has ended.
+    """Outcome of an export.
 
     Attributes:
-      exported: what was exported; None if it failed.
-      versions: of the packages that the script needs, where it was exported.
-      ended: why it failed; None if it did not.
+      exported: the exported program; None if the export failed.
+      versions: versions of the packages that the script needs, in the exporting environment.
+      ended: why the export failed; None on success.
       task: arguments of `exporting.export`, without inputs and directories, and `environment`.
     """
 
@@ -48,7 +48,7 @@ class Outcome:
 
     @property
     def templates(self) -> Path:
-        """The folder with the backend's template of `run.py`: that of its reproducer."""
+        """The folder with the backend's template of `run.py`, next to its reproducer."""
         module, _, _ = self.task["reproducer"].partition(":")
         found = importlib.util.find_spec(module)
         if found is None or found.origin is None:
@@ -77,9 +77,9 @@ def write_data(directory: Path, trial: Trial, artifacts: WorkloadArtifacts) -> N
 
 
 def write_scripts(directory: Path, recorded: Case, outcome: Outcome) -> None:
-    """Writes what runs: `run.py` and what it imports, `commands.sh`, `requirements.txt`.
+    """Writes `run.py`, the modules that it imports, `commands.sh` and `requirements.txt`.
 
-    Where the export has failed there is nothing to run but the export itself.
+    If the export failed, only the export itself can be run.
     """
     _add_to_json(directory / "expected.json", recorded=summary(recorded))
     told = {"run": plain(recorded.run), "result": plain(recorded.result)}
@@ -107,7 +107,7 @@ def write_scripts(directory: Path, recorded: Case, outcome: Outcome) -> None:
 
 
 def summary(recorded: Case) -> str:
-    """Returns in one line how the measurement has ended."""
+    """Returns a one-line summary of the recorded result."""
     if recorded.status is not Status.OK:
         return recorded.why
     median_ms = recorded.metrics.median_ms
@@ -115,7 +115,7 @@ def summary(recorded: Case) -> str:
 
 
 def _requirements(recorded: Case, outcome: Outcome) -> list[str]:
-    """Returns the lines of `requirements.txt`: versions that were measured, if they are known."""
+    """Returns the lines of `requirements.txt`, with the measured versions if known."""
     names: Sequence[str] = list(recorded.result.versions)
     if outcome.exported is not None:
         names = outcome.exported.packages
@@ -126,17 +126,17 @@ def _requirements(recorded: Case, outcome: Outcome) -> list[str]:
             lines.append(f"{_checked_name(name)}  # unknown version\n")
             continue
         parsed = _checked_version(name, version)
-        # A local label names a build that no index has.
+        # Indexes do not offer builds with local version labels.
         build = f"  # {parsed}" if parsed.local else ""
         lines.append(f"{_checked_name(name)}=={parsed.public}{build}\n")
     return lines
 
 
 def _checked_name(name: str) -> str:
-    """Returns the name of a package, which a results file may give as anything.
+    """Returns the name of a package after validation, because a results file may be untrusted.
 
     Raises:
-      UsageError: it is not one, and would be another line of requirements.txt.
+      UsageError: it is not a package name and could add a line to requirements.txt.
     """
     try:
         canonicalize_name(name, validate=True)
@@ -155,7 +155,7 @@ def _checked_version(name: str, version: object) -> Version:
 
 
 def version_in(versions: Mapping[str, str], name: str) -> str | None:
-    """Returns the version of a package, by its name in any spelling."""
+    """Returns the version of a package, ignoring differences in the spelling of its name."""
     wanted = name.lower().replace("_", "-")
     for known, version in versions.items():
         if known.lower().replace("_", "-") == wanted:
@@ -164,7 +164,7 @@ def version_in(versions: Mapping[str, str], name: str) -> str | None:
 
 
 def shell_lines(exported: Exported, *, heading: bool = True) -> Iterator[str]:
-    """Yields the command lines of a program, as they stand in a shell script."""
+    """Yields the command lines of a program for a shell script."""
     if heading:
         yield "#!/bin/sh"
         yield "# Run in this directory."
@@ -176,7 +176,7 @@ def shell_lines(exported: Exported, *, heading: bool = True) -> Iterator[str]:
 
 
 def _as_python(value: Any) -> str:
-    """Returns a setting as it stands in a script: texts as they are, other values as literals."""
+    """Formats a setting for a script: strings unquoted, other values as literals."""
     if isinstance(value, str):
         return value
     return pprint.pformat(value, width=_WIDTH, sort_dicts=False)
