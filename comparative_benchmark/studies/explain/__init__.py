@@ -1,5 +1,5 @@
-"""Why is this one slower? From profiles of both: `cbs explain`.
+"""`cbs explain`: explains from two profiles why one competitor is slower than another.
 
-`command` is the command, `choosing` says which two results are meant, `profiling` takes a profile
-where none is kept, `table` prints. What is compared is in `results.explanations`.
+`command` is the command, `choosing` selects the two results, `profiling` takes missing profiles,
+and `table` prints. The comparison itself is in `results.explanations`.
 """

@@ -1,4 +1,4 @@
-"""Which two results `cbs explain` sets against each other."""
+"""Selects the two results that `cbs explain` compares."""
 
 import re
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ def choose(
 
     Args:
       document: content of a results file.
-      asked: up to two competitors; those that are missing are the fastest, then the slowest.
-      case: expression that has a match in a name of the workload's; None where there is only one.
-      device: name of a device; None where there is only one.
+      asked: up to two competitors; missing ones are the fastest, then the slowest.
+      case: regular expression to search for in names of cases; None if there is one workload.
+      device: name of a device; None if there is one.
 
     Raises:
-      UsageError: there are no such two; the message gives the choices.
+      UsageError: there are no two such results; the message lists the choices.
     """
     if len(asked) > 2:
         raise UsageError(f"expected at most two competitors, got {len(asked)}")
@@ -31,7 +31,7 @@ def choose(
     measured = [found for found in cases if found.metrics.median_ms is not None]
     chosen = [_named(name, cases) for name in asked]
     measured.sort(key=lambda found: found.metrics.median_ms or 0.0)
-    # The fastest first, then the slowest: what is asked for takes the place of one of them.
+    # Add the fastest, then the slowest, until there are two.
     for extreme in (measured[:1] + measured[:0:-1]) if len(chosen) < 2 else ():
         if extreme not in chosen and len(chosen) < 2:
             chosen.append(extreme)
@@ -50,7 +50,7 @@ def choose(
 
 
 def _of_workload(document: Document, case: str | None, device: str | None) -> list[Case]:
-    """Returns the latest results of the workload and device that are meant."""
+    """Returns the latest results for the selected workload and device."""
     latest = list({found.result.key: found for found in cases_of(document)}.values())
     if not latest:
         raise UsageError("the results file contains no results")
@@ -87,7 +87,10 @@ def _names(found: Case) -> tuple[str, str, str]:
 
 
 def _named(asked: str, cases: Sequence[Case]) -> Case:
-    """Returns the result of a competitor, `backend`, `backend:compiler` or that `/framework`."""
+    """Returns a competitor's result.
+
+    Competitors are `backend` or `backend:compiler`, with or without `/framework`.
+    """
     name, _, framework = asked.partition("/")
     found = [case for case in cases if not framework or case.framework == framework]
     exact = [case for case in found if case.competitor == name]

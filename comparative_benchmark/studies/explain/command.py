@@ -1,4 +1,4 @@
-"""`cbs explain`: why one competitor of a results file is slower than another."""
+"""`cbs explain`: explains why one competitor in a results file is slower than another."""
 
 import argparse
 
@@ -12,13 +12,13 @@ from comparative_benchmark.terminal.screen import output_screen
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints where the slower one loses its time.
+    """Prints where the slower competitor loses time.
 
     Returns:
-      0; 1 if one of them cannot be profiled, which is said.
+      0; 1 if one of them cannot be profiled, with a message.
 
     Raises:
-      UsageError: the results are not there, or what made them is not.
+      UsageError: the results are missing, or the cases or packages that produced them are.
       DefinitionError: see `catalog`.
     """
     if options.again and options.no_profiling:

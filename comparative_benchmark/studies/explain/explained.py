@@ -1,4 +1,4 @@
-"""From the results of a file to an explanation that prints itself."""
+"""Builds a printable explanation from the results of a file."""
 
 import io
 import os
@@ -26,8 +26,8 @@ class Explained:
     """Why one competitor is slower than another; prints as the table of `cbs explain`.
 
     Attributes:
-      explanation: the time lost by kinds of operators, and both profiles.
-      device: that both ran on.
+      explanation: the time lost by kind of operator, and both profiles.
+      device: device of both competitors.
       has_roof: whether shares of the roof are known.
     """
 
@@ -36,7 +36,7 @@ class Explained:
     has_roof: bool
 
     def print(self, screen: Screen) -> None:
-        """Prints the table and the sentences below it."""
+        """Prints the table and the lines below it."""
         title = f"{self.explanation.workload} on {self.device}"
         screen.print(title, markup=False, style="bold")
         wide = table.table_of(self.explanation)
@@ -64,13 +64,13 @@ def explained(
     case: str | None = None,
     device: str | None = None,
 ) -> Explained:
-    """Returns why the slower of two competitors is slower; profiles that are missing are taken.
+    """Explains why the slower of two competitors is slower; takes missing profiles.
 
     Args:
       document: content of the results file.
       wanted: how to profile.
       observer: receives progress.
-      competitors: up to two; the slowest and the fastest stand for missing ones.
+      competitors: up to two; missing ones are the slowest and the fastest.
       case: regular expression to search for in names of cases; None if there is one workload.
       device: name of a device; None if there is one.
 
@@ -80,7 +80,7 @@ def explained(
       DefinitionError: see `catalog`.
     """
     cases = choosing.choose(document, competitors, case=case, device=device)
-    # In this order: without a profile of the slower one, the other explains nothing.
+    # Profile the slower one first: if that fails, the other profile is useless.
     slow, fast = ((item.result, profile_of(item, wanted, observer)) for item in cases)
     ceilings = ceilings_of(cases[0], document.benchmarks)
     return Explained(

@@ -1,4 +1,4 @@
-"""Profiles a result's trial again, in a worker of its own: nothing of it is a measurement."""
+"""Profiles a recorded trial in a new worker; profiling runs are not used as measurements."""
 
 import os
 import tempfile
@@ -29,12 +29,12 @@ from comparative_benchmark.results.record import Status
 from comparative_benchmark.terminal.options import UsageError
 from comparative_benchmark.terminal.run_options import settings_of
 
-# A single profile may fall into a disturbed moment, and shows no spread.
+# A single profile may be disturbed, and has no spread.
 _PROFILES = 3
 
 
 class NoProfileError(Exception):
-    """A profile cannot be had; the message says of what and why."""
+    """A profile is not available; the message gives the trial and the reason."""
 
 
 @attrs.frozen(kw_only=True)
@@ -61,11 +61,11 @@ class Profiling:
 
 
 def profile_of(case: Case, wanted: Profiling, observer: Observer) -> OperatorProfile:
-    """Returns the kept profile of a result, or takes several of one worker and keeps them.
+    """Returns the stored profile of a result, or takes several in one worker and stores them.
 
     Raises:
-      UsageError: its trial is not there any more.
-      NoProfileError: it cannot be profiled, or what is kept cannot be read.
+      UsageError: its trial no longer exists.
+      NoProfileError: it cannot be profiled, or the stored profile cannot be read.
     """
     folder = wanted.results.absolute().parent
     if not wanted.again:
@@ -146,12 +146,12 @@ class _Watch:
         self._before, self._cpu_ms = conditions.take(), participant.cpu_ms()
 
     def seen(self, threads: int) -> conditions.Conditions | None:
-        """Returns what they did since; None where the worker's CPU time is not known."""
+        """Returns conditions since the start; None if the worker's CPU time is unknown."""
         after, cpu_ms = conditions.take(), self._participant.cpu_ms()
         if cpu_ms is None or self._cpu_ms is None:
             return None
         own_ms = cpu_ms - self._cpu_ms
-        # The worker is one of ours, as this process is.
+        # Count the worker's CPU time as ours.
         ours = attrs.evolve(after, cpu_ns=after.cpu_ns + round(own_ms * 1e6))
         wall_ms = (after.time_ns - self._before.time_ns) / 1e6
         return conditions.between(
@@ -160,7 +160,7 @@ class _Watch:
 
 
 def _disturbance(seen: Sequence[conditions.Conditions | None]) -> str:
-    """Says what others did while profiles were taken; empty if nothing is known."""
+    """Describes disturbances while profiles were taken; empty if there were none."""
     contended = [found for found in seen if found and found.contended]
     if not contended:
         return ""
@@ -171,7 +171,7 @@ def _disturbance(seen: Sequence[conditions.Conditions | None]) -> str:
 
 
 def _settings(trial: Trial, case: Case, wanted: Profiling) -> RunSettings:
-    """Returns the settings that the result was measured with, as far as this machine has them."""
+    """Returns the settings of the result, as far as this machine supports them."""
     pinned = case.host.pinned_cpus if case.host else ()
     cpus = pinned if set(pinned) <= os.sched_getaffinity(0) else ()
     if case.host and case.host.cpu_model != _this_cpu():

@@ -1,4 +1,4 @@
-"""What `cbs explain` prints: a table of the time lost, and what the compilers did."""
+"""Output of `cbs explain`: a table of the time lost, and notes on the compilers."""
 
 import json
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ from comparative_benchmark.results.insights.explanations import Explanation, Par
 from comparative_benchmark.terminal.screen import ruled_table
 from comparative_benchmark.terminal.tables import digits
 
-# Lines of breaks, fallbacks and remarks of a competitor.
+# Limit on graph breaks, fallbacks and remarks per competitor.
 _MOST_LINES = 8
-# A kind that both spend less on than this share of the slow latency is no line worth.
+# Hide kinds below this share of the slower latency on both sides.
 _LEAST_SHARE = 0.002
 # Time, calls and share of the roof.
 _Cells = tuple[str, str, str]
@@ -21,12 +21,12 @@ _EMPTY: _Cells = ("", "", "")
 
 
 def table_of(explanation: Explanation, *, narrow: bool = False, most_operators: int = 3) -> Table:
-    """Returns kinds of operators by time lost, each with its longest operators in both.
+    """Returns kinds of operators by time lost, each with its longest operators on both sides.
 
     Args:
-      explanation: what is shown.
-      narrow: leave out how often operators are called, and shares of the whole difference.
-      most_operators: of each kind and competitor.
+      explanation: the explanation to show.
+      narrow: omit numbers of calls, and shares of the whole difference.
+      most_operators: limit per kind and competitor.
     """
     slow, fast = explanation.slow, explanation.fast
     parts = [part for row in explanation.rows for part in (row.slow, row.fast) if part]
@@ -60,7 +60,7 @@ def table_of(explanation: Explanation, *, narrow: bool = False, most_operators: 
 
 @attrs.frozen(kw_only=True)
 class _Columns:
-    """Which columns of a competitor are shown beside its time."""
+    """Columns of a competitor to show next to its time."""
 
     calls: bool
     roof: bool
@@ -70,14 +70,14 @@ class _Columns:
 
 
 def lines_of(explanation: Explanation) -> Iterator[Text]:
-    """Yields what stands below the table."""
+    """Yields the lines below the table."""
     yield _verdict(explanation)
     for side in (explanation.slow, explanation.fast):
         yield from _of_side(side)
 
 
 def as_json(explanation: Explanation) -> str:
-    """Returns all of it as JSON."""
+    """Returns the whole explanation as JSON."""
     found = attrs.asdict(explanation)
     for name, side in (("slow", explanation.slow), ("fast", explanation.fast)):
         found[name]["cover"] = side.cover
@@ -145,7 +145,7 @@ def _part(part: Part | None, *, spread: bool) -> _Cells:
 
 
 def _operators(row: Row, most: int) -> Iterator[tuple[str, _Cells, _Cells]]:
-    """Yields the longest operators of both; they are not the same, so each has its own line."""
+    """Yields the longest operators of both sides, one line each, because they differ."""
     for part, is_slow in ((row.slow, True), (row.fast, False)):
         for shown in part.operators[:most] if part else ():
             cells = (

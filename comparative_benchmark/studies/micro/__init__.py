@@ -1,6 +1,6 @@
 """Micro benchmarks: operators and layers over many shapes, raced like models.
 
-`shapes` has the shapes by name, `cases` makes cases of them, `command` is `cbs micro`. What is
-measured is in `openxla.benchmark.operators`; how is what `cbs run` does, but that workers are
-shared by all shapes (see `engine.session_pool`).
+`shapes` defines named shapes, `cases` creates cases for them, and `command` is `cbs micro`. The
+operators are in `openxla.benchmark.operators`. Measurements work as in `cbs run`, except that all
+shapes share workers (see `engine.session_pool`).
 """

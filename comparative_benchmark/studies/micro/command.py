@@ -1,4 +1,4 @@
-"""`cbs micro`: what there is; and the way to a sweep, whose imports take time."""
+"""`cbs micro`: lists operators and shapes, and imports the slower modules for a sweep on demand."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ def run(options: argparse.Namespace) -> int:
     """Runs a subcommand and returns the exit code.
 
     Raises:
-      UsageError: something that the user typed cannot be.
+      UsageError: an option is invalid.
     """
     if options.action == "list":
         return _list(options)

@@ -1,7 +1,7 @@
-"""The YAML of torchao's benchmarking guide, as written in 2025 and in 2026.
+"""Reader for the YAML files of torchao's benchmarking guide, in its versions of 2025 and 2026.
 
-Only plain values are read: tags, anchors and aliases are refused, and `torch.bfloat16` is a name
-that is looked up, nothing that is evaluated. What cannot be is told with line and column.
+Only plain values are allowed: tags, anchors and aliases are refused, and names such as
+`torch.bfloat16` are looked up, not evaluated. Errors are reported with line and column.
 """
 
 import re
@@ -36,16 +36,16 @@ _TYPES: Mapping[str, str] = {
         *(("fp16", "fp16"), ("float32", "fp32"), ("float", "fp32"), ("fp32", "fp32")),
     )
 }
-# Names of the guide that leave a parameter out, with torchao's own choice.
+# Names in the guide that omit a parameter, with torchao's default.
 _SHORT: Mapping[str, str] = {"block": "block-64", "float8dq": "float8dq-tensor"}
-# What Inductor's modes are called as options of our compiler.
+# Inductor's modes as options of our compiler.
 COMPILE_MODES: Mapping[str, str] = {
     "default": "inductor",
     "max-autotune": "inductor+max-autotune",
     "max-autotune-no-cudagraphs": "inductor+max-autotune",
     "reduce-overhead": "inductor+cuda-graphs",
 }
-# How the names of cases begin; `cbs list` has them.
+# Prefix of the names of cases, as shown by `cbs list`.
 _CASES = "models/"
 DEVICES: Mapping[str, str] = {"cpu": "host-cpu", "cuda": "host-gpu"}
 _KEYS = (
@@ -61,15 +61,15 @@ _SHAPE_KEYS = ("name", "shapes", "min_power", "max_power")
 
 @attrs.frozen(kw_only=True)
 class ModelEntry:
-    """One of `model_params`.
+    """An entry of `model_params`.
 
     Attributes:
-      shapes: each with the name of the set that it is of; one that is None of a whole model.
-      compiler: with which the compiled columns are measured; None where the file wants none.
-      device: as `-device` has it.
-      training: whether it runs forward and backward, as `benchmark_mode` says.
-      case: of a whole model, which `model_type` then names; None of a layer.
-      own: whether it is a model of `create_model_and_input_data()` that nothing else knows.
+      shapes: shapes with the names of their sets; for a whole model, one pair with None.
+      compiler: compiler for the compiled columns; None if the file requests none.
+      device: as given with `-device`.
+      training: whether it runs forward and backward, according to `benchmark_mode`.
+      case: the case of a whole model, named by `model_type`; None for a layer.
+      own: whether it is a model from the user's `create_model_and_input_data()`.
     """
 
     name: str
@@ -88,12 +88,12 @@ class ModelEntry:
 
 @attrs.frozen(kw_only=True)
 class Config:
-    """A whole file.
+    """A configuration file.
 
     Attributes:
-      mode: `inference`; or `training`, which is forward and backward.
-      quantizations, sparsities: recipes in order, `baseline` among them; no sparsity is None.
-      first_generation: whether it says `use_torch_compile`, as the guide's first version does.
+      mode: `inference`, or `training`, which runs forward and backward.
+      quantizations, sparsities: recipes in order, including `baseline`; None means no sparsity.
+      first_generation: whether it uses `use_torch_compile`, as in the guide's first version.
     """
 
     mode: str
@@ -105,23 +105,23 @@ class Config:
 
 
 def read(path: Path, *, highest: int | None = None) -> Config:
-    """Returns what a file says.
+    """Reads a configuration file.
 
     Args:
-      path: of the file.
-      highest: takes the place of each larger `max_power`.
+      path: the file.
+      highest: upper limit for `max_power`.
 
     Raises:
-      UsageError: it cannot be read, or says what cannot be.
+      UsageError: the file is unreadable or invalid.
     """
     return _Reader(path, highest).read()
 
 
 def data_type_of(name: str) -> str:
-    """Returns our name of a type, e.g. of `torch.bfloat16`.
+    """Returns our name for a data type, e.g. for `torch.bfloat16`.
 
     Raises:
-      UsageError: layers are not offered in it.
+      UsageError: layers do not support it.
     """
     if name not in _TYPES:
         raise UsageError(f"unknown data type {name!r}; {choices(name, list(_TYPES))}")
@@ -155,7 +155,7 @@ class _Reader:
             )
         return Config(
             mode=mode,
-            # What others are compared with is measured whether it is named or not.
+            # The baseline is always measured, because the others are compared with it.
             quantizations=tuple(dict.fromkeys([BASELINE, *quantizations])),
             sparsities=(None, *(n for n in self._recipes(sparse) if n != BASELINE))
             if sparse
@@ -235,7 +235,7 @@ class _Reader:
         self._fail(node, f"unknown model type {kind!r}; {choices(kind, layers)}; {hint}")
 
     def _whole_model(self, fields: dict[str, yaml.Node], kind: str) -> BenchmarkCase | None:
-        """Returns the case of a model of the suite, or of the user's own; None of a layer."""
+        """Returns the case of a model from the suite or from the user; None for a layer."""
         if kind.startswith(_CASES):
             return self._case(fields, kind)
         folder = self._path.absolute().parent
@@ -262,7 +262,7 @@ class _Reader:
             )
 
     def _case(self, fields: dict[str, yaml.Node], name: str) -> BenchmarkCase:
-        """Returns the PyTorch case of a whole model, which has its own shapes and its own type."""
+        """Returns the PyTorch case of a whole model, which defines its own shapes and data type."""
         self._refuse_shapes(fields)
         pytorch = [
             case
@@ -298,7 +298,7 @@ class _Reader:
         lowest, highest = (self._number(fields.get(f"{end}_power")) for end in ("min", "max"))
         if self._highest is not None:
             highest = min(self._highest, highest if highest is not None else self._highest)
-            # A sweep whose powers lie above keeps its width.
+            # If the limit is below the whole range, use the default width of the sweep.
             lowest = None if lowest is not None and lowest > highest else lowest
         rows: list[list[int | None]] = []
         if name == shapes.CUSTOM:

@@ -1,4 +1,4 @@
-"""How long a sweep will take, and how much memory, before it starts."""
+"""Estimates the duration and memory use of a sweep before it starts."""
 
 import math
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ from openxla.benchmark.operators.architecture import (
 )
 from openxla.benchmark.operators.definition import Layer
 
-# Of a thread: what few operators fall far below on a CPU of the last ten years.
+# Per thread, a lower bound for most operators on a CPU of the last ten years.
 _FLOPS, _BYTES = 20e9, 3e9
-# Measured on two cores, where each iteration takes a millisecond at most: loading, compiling,
-# verifying and the second input of a process; its warm-up; its rounds; and how many processes a
-# trial gets. Starting a worker, and the truth of a workload.
+# Measured on two cores, with iterations of at most 1 ms. Per process: loading, compiling, verifying
+# and the second input; the warm-up; a block. Then warm-up iterations, rounds, processes per trial,
+# the start of a worker, and the truth of a workload.
 _HANDLING_S, _WARM_UP_S, _BLOCK_S = 0.7, 0.3, 0.05
 _WARM_UPS, _ROUNDS, _PROCESSES = 20, 24, 5
 _START_S, _TRUTH_S = 4.0, 0.4
@@ -33,14 +33,14 @@ _SIZES = {"f32": 4, "i32": 4, "i8": 1}
 
 @attrs.frozen(kw_only=True)
 class Estimate:
-    """Of a whole sweep.
+    """Estimate for a whole sweep.
 
     Attributes:
-      trials: how many.
-      seconds: that it takes.
-      bytes: that its largest workload takes.
-      fitting: how many of the trials a budget is enough for, about.
-      budget_s: of the run; None for no limit.
+      trials: number of trials.
+      seconds: total duration.
+      bytes: memory use of the largest workload.
+      fitting: approximate number of trials that fit into the budget.
+      budget_s: budget of the run; None for no limit.
     """
 
     trials: int
@@ -61,9 +61,9 @@ class Estimate:
 
 
 def estimate(trials: Sequence[Trial], settings: RunSettings) -> Estimate:
-    """Returns what trials of operators take, in order; a budget leaves out the last ones.
+    """Estimates trials of operators, in order; the last ones may not fit into the budget.
 
-    Where there is a budget, a trial gets no more than the fewest processes.
+    With a budget, each trial is assumed to use the minimum number of processes.
     """
     tried = [trial for trial in trials if trial.refused is None]
     shares = settings.share_workers
@@ -90,7 +90,7 @@ def estimate(trials: Sequence[Trial], settings: RunSettings) -> Estimate:
 
 
 def _process_s(trial: Trial, settings: RunSettings) -> float:
-    """Returns what one process of a trial takes, its start apart."""
+    """Returns the duration of one process of a trial, without its start."""
     parameters = trial.case.model.model_parameters
     flops = 0
     if isinstance(_architecture(trial), OperatorArchitecture):
@@ -104,7 +104,7 @@ def _process_s(trial: Trial, settings: RunSettings) -> float:
 
 
 def _processes(trial: Trial, settings: RunSettings) -> int:
-    """Returns how many processes a trial gets: the fewest, unless there is time for more."""
+    """Returns the expected number of processes: the minimum, unless there is time for more."""
     rule = settings.sampling
     if not isinstance(rule, SamplingRule):
         return 1
@@ -114,21 +114,21 @@ def _processes(trial: Trial, settings: RunSettings) -> int:
 
 
 def size_bytes(trial: Trial) -> int:
-    """Returns what inputs, outputs and weights take, each once; 0 where nobody can tell."""
+    """Returns the total size of inputs, outputs and weights; 0 if it is unknown."""
     return sum(math.prod(spec.shape) * _size(spec) for spec in _specs(trial))
 
 
 def needed_bytes(trial: Trial) -> int:
-    """Returns what it takes to prove a trial: all in its own type twice, and in float64."""
+    """Returns the memory needed to verify a trial: two copies in its own type, one in float64."""
     return sum(math.prod(spec.shape) * (2 * _size(spec) + 8) for spec in _specs(trial))
 
 
 def why_too_large(trial: Trial, settings: RunSettings) -> str | None:
-    """Returns why a trial does not fit into memory, before anything is allocated; None if it does.
+    """Returns why a trial does not fit into memory; None if it does. Allocates nothing.
 
     Args:
-      trial: of an operator or layer.
-      settings: of the run; the limit is that of a worker.
+      trial: trial of an operator or layer.
+      settings: settings of the run, with the memory limit of a worker.
     """
     needed, limit = needed_bytes(trial), settings.limits.memory_bytes
     if needed <= limit:

@@ -1,4 +1,4 @@
-"""The products that a model really runs, and how much of its time they explain."""
+"""The matrix products that a model runs, and their share of its latency."""
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,11 +23,11 @@ _PRODUCTS = "comparative_benchmark.pt_inductor.cost:products"
 
 @attrs.frozen(kw_only=True)
 class Products:
-    """Of one workload.
+    """Matrix products of a workload.
 
     Attributes:
-      cases: of the workload, in each framework.
-      counts: how often each product is run.
+      cases: cases of the workload, in each framework.
+      counts: number of calls of each product.
     """
 
     cases: tuple[BenchmarkCase, ...]
@@ -35,19 +35,20 @@ class Products:
 
     @property
     def data_type(self) -> str:
-        """Of the workload."""
+        """Data type of the workload."""
         return self.cases[0].data_type or "fp32"
 
 
 def products_of(name: str, suites: Sequence[str] = ()) -> Products:
-    """Returns the products of the workload of a PyTorch case.
+    """Returns the matrix products of the workload of a PyTorch case.
 
     Args:
       name: regular expression for the whole name of the case.
-      suites: modules with further cases.
+      suites: modules with additional cases.
 
     Raises:
-      UsageError: not one workload in PyTorch, or its products cannot be counted.
+      UsageError: the name does not match exactly one workload with a PyTorch case, or its products
+        cannot be counted.
     """
     every = catalog.all_benchmarks(suites)
     chosen = catalog.select(every, name=name)
@@ -79,10 +80,10 @@ def _counted(case: BenchmarkCase) -> list[list[int]]:
 
 
 def explained(found: Products, operator: str, results: Sequence[Result]) -> Iterator[str]:
-    """Yields for each competitor which share of the model's time its products take.
+    """Yields for each competitor the share of the model's latency spent in its products.
 
-    Each product is measured alone, with its operands where it left them; in the model others have
-    used the caches, or a compiler has fused it with its neighbours. So a share above 1 is no error.
+    Each product is measured alone, with operands still in the caches. In the model, other operators
+    use the caches, and a compiler may fuse products with others. So a share above 1 is possible.
     """
     times = {
         (Case(result=result).competitor, result.definition.model): result.measured.latencies_ms

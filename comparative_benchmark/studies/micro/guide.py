@@ -1,4 +1,4 @@
-"""What torchao's guide asks for: which trials a file means, and the tables that it promises."""
+"""Trials and result tables for a file of torchao's guide."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 from openxla.benchmark.operators import guide_functions
 
 BACKEND, EAGER = "pt_inductor", "eager"
-# Sparsities, and what torchao applies them together with.
+# Sparsities, and the quantizations with which torchao can combine them.
 _PAIRS: Mapping[str, tuple[str, ...]] = {
     "semi-sparse": ("int8dq", "float8dq-row", "float8dq-tensor"),
     "2:4": ("int8dq", "float8dq-row", "float8dq-tensor"),
@@ -40,8 +40,7 @@ _SPEEDUPS = ("eager speedup on baseline", "compile speedup on baseline")
 COLUMNS = (
     *(*_SHARED, *_TIMES, *_SPEEDUPS, "eager vs compile speedup", "profiler_json_path"),
     *("memory_profile_path", "memory_visualization_path", "memory_stats"),
-    # Not of the guide: whether there is a number, how good it is, what is left of the weights, and
-    # what other processes took.
+    # Not in the guide: status, accuracy, size of the weights, and disturbances.
     *("status", "reason", "sqnr_db", "weights_mb", "disturbed"),
 )
 FIRST_COLUMNS = (
@@ -58,9 +57,9 @@ class Row:
     """One recipe at one shape.
 
     Attributes:
-      shape: None of a whole model.
+      shape: None for a whole model.
       recipe: as an option of our compilers; None for the baseline.
-      refused: why the two recipes cannot be applied together; None where they need not.
+      refused: why the two recipes cannot be combined; None if they can or need not be.
     """
 
     model: ModelEntry
@@ -73,12 +72,12 @@ class Row:
 
     @property
     def dtype(self) -> str:
-        """What dashboards call the recipe."""
+        """The recipe's name in dashboards."""
         return "-".join(filter(None, (self.quantization, self.sparsity)))
 
 
 def rows(config: Config, model: ModelEntry) -> list[Row]:
-    """Returns the rows that a model of a file means: recipes in order, each over all shapes."""
+    """Returns the rows for a model of a file: recipes in order, each over all shapes."""
     found = []
     for sparsity in config.sparsities:
         for quantization in config.quantizations:
@@ -106,7 +105,7 @@ def _refusal(quantization: str, sparsity: str) -> str:
 
 
 def competitors(config: Config, model: ModelEntry) -> list[str]:
-    """Returns what is raced: the baseline and each recipe, eager and compiled."""
+    """Returns the competitors: the baseline and each recipe, eager and compiled."""
     recipes = [None, *dict.fromkeys(row.recipe for row in rows(config, model) if row.recipe)]
     compilers = [EAGER, *([model.compiler] if model.compiler else [])]
     return [
@@ -117,7 +116,7 @@ def competitors(config: Config, model: ModelEntry) -> list[str]:
 
 
 def cases_of(model: ModelEntry) -> list[BenchmarkCase]:
-    """Returns the cases of a model, in PyTorch."""
+    """Returns the PyTorch cases of a model."""
     if model.case is not None:
         return [model.case]
     if model.own:
@@ -134,7 +133,7 @@ def cases_of(model: ModelEntry) -> list[BenchmarkCase]:
 
 @attrs.frozen
 class Table:
-    """Rows with what was measured; a row that is not `ok` has no number."""
+    """Rows with measurements; a row has numbers only if it is `ok`."""
 
     config: Config
     rows: Sequence[Row]
@@ -146,7 +145,7 @@ class Table:
         return {(r.definition.model, _parts(Case(result=r).competitor)): r for r in self.results}
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Yields each row with all columns of both generations."""
+        """Yields each row with the columns of both generations."""
         for row in self.rows:
             found = [self._result(row, *of) for of in self._places(row)]
             times = [_median(result) for result in found]
@@ -187,12 +186,12 @@ class Table:
 
 
 def _parts(competitor: str) -> frozenset[str]:
-    """Returns compiler and options of a competitor, in whatever order they are written."""
+    """Returns compiler and options of a competitor, ignoring their order."""
     return frozenset(competitor.split("+"))
 
 
 def csv_text(config: Config, lines: Sequence[Mapping[str, Any]]) -> str:
-    """Returns the guide's table, in the columns of the file's generation."""
+    """Returns the guide's table, with the columns of the file's generation."""
     columns = FIRST_COLUMNS if config.first_generation else COLUMNS
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
@@ -202,7 +201,7 @@ def csv_text(config: Config, lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def json_text(lines: Sequence[Mapping[str, Any]], *, arch: str) -> str:
-    """Returns records of PyTorch's benchmark database, some for each row that has numbers.
+    """Returns records for PyTorch's benchmark database, several for each row with numbers.
 
     Args:
       lines: see `Table.lines`.
@@ -214,7 +213,7 @@ def json_text(lines: Sequence[Mapping[str, Any]], *, arch: str) -> str:
 def _ending(
     row: Row, found: Sequence[Result | None], ended: Result | None
 ) -> dict[str, str | None]:
-    """Returns how a row ended, with a reason where it has no number."""
+    """Returns the status of a row, with a reason if it has no numbers."""
     if row.refused:
         return {"status": "unsupported", "reason": row.refused}
     if ended:
@@ -228,7 +227,7 @@ def _ending(
 
 
 def _disturbed(found: Sequence[Result | None]) -> str:
-    """Returns what disturbed the trials that a row's numbers are of; empty if nothing did."""
+    """Returns the disturbances of the trials behind a row's numbers; empty if there were none."""
     contentions = (result.measured.contention for result in found if result and _is_ok(result))
     reasons = [c.reasons[0] for c in contentions if c and c.contended and c.reasons]
     return "; ".join(dict.fromkeys(reasons))
@@ -246,16 +245,17 @@ def _median(result: Result | None) -> float | None:
 
 
 def _held_mb(result: Result | None) -> float | None:
-    """Returns what the weights take with a recipe."""
+    """Returns the size of the weights with a recipe."""
     notes = result.measured.program.notes if result else {}
     applied = notes.get("recipe") if isinstance(notes, Mapping) else None
     return applied["bytes_after"] / 1e6 if isinstance(applied, Mapping) else None
 
 
 def _peak_mb(result: Result | None) -> float | None:
-    """Returns the most memory that a trial took: on the GPU, or in its process on top of before.
+    """Returns a trial's peak memory on the GPU, or the increase of its process's memory.
 
-    From loading to the end; a recipe's has the weights that it replaces, and the compiler's own.
+    It covers loading to the end; with a recipe it includes the replaced weights and compiler
+    memory.
     """
     if result is None or not _is_ok(result):
         return None
@@ -270,7 +270,7 @@ def _peak_mb(result: Result | None) -> float | None:
 
 
 def _profiles(result: Result | None, model: ModelEntry) -> dict[str, str]:
-    """Returns where the profiles are that a model asks for, by column."""
+    """Returns the paths of the requested profiles, by column."""
     taken = result.profile if result else UNSET
     if not isinstance(taken, ProfileRecord) or taken.error:
         return {}
@@ -320,7 +320,7 @@ def _described(row: Row, output_dir: str) -> dict[str, Any]:
 
 
 def _records(line: Mapping[str, Any], arch: str) -> Iterator[dict[str, Any]]:
-    """Yields the guide's record, and the four that later files have."""
+    """Yields the guide's record, and the four in later files."""
     compiled = line["use_torch_compile"]
     baseline = line[_TIMES[2 if compiled else 0]]
     quantized = line[_TIMES[3 if compiled else 1]]
@@ -343,13 +343,13 @@ def _records(line: Mapping[str, Any], arch: str) -> Iterator[dict[str, Any]]:
                 "extra_info": {
                     "device": line["device"],
                     "arch": arch,
-                    # Not of the guide, as in the other table.
+                    # Not in the guide, as in the other table.
                     "status": line["status"],
                     "disturbed": line["disturbed"],
                 },
             },
             "model": {
-                # A whole model is called what the file calls it.
+                # A whole model has the name given in the file.
                 "name": f"{line['m']}-{line['k']}-{line['n']}" if line["m"] else line["name"],
                 "type": "micro-benchmark custom layer" if line["m"] else "model",
                 "origins": ["torchao"],

@@ -1,4 +1,4 @@
-"""Options of `cbs micro`; apart from the command, so that other commands do not load it."""
+"""Options of `cbs micro`, separate so that other commands need not import the command."""
 
 import argparse
 from pathlib import Path
@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(listing, "json")
     run = actions.add_parser("run", help="race operators over shapes")
     _add_selection(run)
-    # The guide's file may say what is raced, and where.
+    # A guide's file may define competitors and device.
     add_measuring_arguments(run)
     run.set_defaults(backend=None, device=None)
 

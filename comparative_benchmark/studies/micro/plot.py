@@ -1,4 +1,4 @@
-"""Speed-up over shape, and over what it costs in signal, as a picture; needs matplotlib."""
+"""Plots speed-up over shape, and over signal-to-noise ratio; requires matplotlib."""
 
 import math
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ _DECIDED = (Verdict.FASTER, Verdict.SLOWER)
 
 
 def check(path: Path) -> None:
-    """Raises UsageError where no picture of that name can be drawn."""
+    """Raises UsageError if a plot cannot be written to the path."""
     if path.suffix not in SUFFIXES:
         raise UsageError(f"--plot {path}: the name must end in one of {', '.join(SUFFIXES)}")
     try:
-        import matplotlib  # noqa: F401  # told before hours are measured
+        import matplotlib  # noqa: F401  # fail before hours of measurements
     except ImportError as error:
         raise UsageError("--plot needs matplotlib: pip install -e '.[notebook]'") from error
     check_place(path, "--plot")
@@ -34,7 +34,7 @@ def check(path: Path) -> None:
 def panels(
     results: Sequence[Result], baseline: str
 ) -> tuple[list[over_shapes.Panel], list[fewer_bits.Panel]]:
-    """Returns what to draw of a sweep: speed-ups over a competitor by shape, and recipes."""
+    """Returns the panels for a sweep: speed-ups over a baseline by shape, and recipes."""
     cases = latest(Case(result=result) for result in results)
     found = {
         (item.workload, item.competitor, item.framework, item.device, item.quantity): item
@@ -46,10 +46,10 @@ def panels(
 
 
 def draw(results: Sequence[Result], baseline: str, path: Path) -> str:
-    """Writes a picture: a panel for each operator, and below them speed against signal of recipes.
+    """Writes a plot: a panel per operator, and below them speed-up over signal for recipes.
 
     Returns:
-      Where it is, or why there is none, in words.
+      A message with the path, or with the reason if nothing was plotted.
     """
     by_shape, by_signal = panels(results, baseline)
     if not by_shape and not by_signal:
@@ -86,7 +86,7 @@ def _over_shape(axes: Any, panel: over_shapes.Panel) -> None:
 
 
 def _over_signal(axes: Any, panel: fewer_bits.Panel) -> None:
-    """Draws recipes by stack, and a line through those that no other of their stack beats."""
+    """Draws recipes by stack, with a line through each stack's Pareto front."""
     items = panel.means or _drawn(panel)
     for stack, front in fewer_bits.fronts(items).items():
         [line] = axes.plot(*zip(*map(_place, front), strict=True), label=stack)
@@ -116,7 +116,7 @@ def _drawn(panel: fewer_bits.Panel) -> list[Trade]:
 
 
 def _points(axes: Any, points: Sequence[tuple[float, Speedup, bool]], colour: str) -> None:
-    """Draws points with their intervals; those without a verdict are hollow."""
+    """Draws points with their intervals; inconclusive ones are hollow."""
     for wanted, fill in ((True, colour), (False, "white")):
         found = [(at, value) for at, value, decided in points if decided is wanted]
         if found:
@@ -133,7 +133,7 @@ def _scaled(axes: Any, estimates: Sequence[float]) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter
 
     axes.set_yscale("log")
-    # Intervals of a single process may be wider than any plot.
+    # Limit the axis to the estimates, because intervals of a single process may be huge.
     axes.set_ylim(min(1, *estimates) / _MARGIN, max(1, *estimates) * _MARGIN)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")

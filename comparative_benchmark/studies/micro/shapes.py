@@ -1,9 +1,9 @@
-"""Shapes by name: [m, k] times [k, n], as torchao's benchmarks call them.
+"""Named shapes: [m, k] times [k, n], with the names used in torchao's benchmarks.
 
-Those named after language models are the matrix products of one layer for 4 x 4096 tokens, of the
-widths that the models publish: queries, keys and values in one, the output of attention, gate and
-up in one, and down. `llama` is Llama 2 70B on one of eight GPUs, as torchao has it; DeepSeek, which
-compresses keys and values, has its queries alone.
+Shapes named after language models are the matrix products of one layer for 4 x 4096 tokens, with
+the published widths: queries, keys and values combined; attention output; gate and up combined; and
+down. `llama` is Llama 2 70B on one of eight GPUs, as in torchao. DeepSeek compresses keys and
+values, so its first shape has only queries.
 """
 
 import itertools
@@ -16,14 +16,14 @@ from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.text import choices
 
 TOKENS = 4 * 4096
-# What a power of two may be: 2**16 cubed are 563 Tflop.
+# Largest power of two; a product of 2**16 cubed takes 563 Tflop.
 MOST_POWER = 16
 CUSTOM = "custom"
 
 
 @attrs.frozen(order=True)
 class Shape:
-    """One shape; `label` says where in a model it is, and is empty elsewhere."""
+    """A shape; `label` is its position in a model, or empty."""
 
     m: int
     k: int
@@ -36,13 +36,13 @@ class Shape:
 
 @attrs.frozen(kw_only=True)
 class PowersOfTwo:
-    """Shapes made of powers of two, from one to another.
+    """Shapes from a range of powers of two.
 
     Attributes:
-      lowest, highest: powers, where none are asked for.
+      lowest, highest: default range of powers.
       square: m, k and n are equal.
       ascending: only shapes with m <= k <= n.
-      between: those half-way between two powers as well.
+      between: also include sizes half-way between two powers.
     """
 
     lowest: int
@@ -52,7 +52,7 @@ class PowersOfTwo:
     between: bool = False
 
     def shapes(self, lowest: int, highest: int) -> list[Shape]:
-        """Returns the shapes for powers from `lowest` to `highest`, both included."""
+        """Returns the shapes for powers from `lowest` to `highest`, inclusive."""
         sizes = [
             2**power + half
             for power in range(lowest, highest + 1)
@@ -94,20 +94,20 @@ NAMES = (CUSTOM, *LAYERS, *POWERS)
 
 
 def named(name: str, *, lowest: int | None = None, highest: int | None = None) -> Sequence[Shape]:
-    """Returns the shapes of a name.
+    """Returns the shapes in a named set.
 
     Args:
-      name: one of `NAMES`, but for `custom`.
-      lowest: least power of two; of `POWERS` only.
-      highest: largest power; the shapes of a layer lose what is larger in any direction.
+      name: one of `NAMES`, except `custom`.
+      lowest: smallest power of two; applies only to `POWERS`.
+      highest: largest power; shapes of a layer that exceed it in any dimension are dropped.
 
     Raises:
-      UsageError: no such name, or powers that are no range.
+      UsageError: the name is unknown, or the powers are not an ascending range.
     """
     if name in POWERS:
         powers = POWERS[name]
         last = powers.highest if highest is None else highest
-        # Below the usual ones, the largest that was asked for and the two before it.
+        # If the limit is below the default range, use it and the two powers before it.
         usual = powers.lowest if powers.lowest <= last else max(last - 2, 0)
         first = usual if lowest is None else lowest
         if not 0 <= first <= last <= MOST_POWER:
@@ -123,10 +123,10 @@ def named(name: str, *, lowest: int | None = None, highest: int | None = None) -
 
 
 def written(text: str) -> Shape:
-    """Returns the shape that a text such as `64x128x256` stands for.
+    """Parses a shape such as `64x128x256`.
 
     Raises:
-      UsageError: it is none.
+      UsageError: the text is not a shape.
     """
     if not (match := re.fullmatch(r"(\d+)x(\d+)x(\d+)", text.strip().lower(), re.ASCII)):
         raise UsageError(f"shape {text!r} is not three numbers (m, k, n), e.g. 64x128x256")
@@ -134,20 +134,20 @@ def written(text: str) -> Shape:
 
 
 def of(*sizes: object) -> Shape:
-    """Returns the shape of three numbers.
+    """Returns the shape with the given sizes.
 
     Raises:
-      UsageError: they are not three, or not whole numbers from 1 to 2**16.
+      UsageError: there are not three sizes, or one is not an integer from 1 to 2**16.
     """
     if len(sizes) != len("mkn"):
         raise UsageError(f"a shape has three numbers, m, k and n; got {len(sizes)}")
     for letter, size in zip("mkn", sizes):
         whole = isinstance(size, int) and not isinstance(size, bool)
-        if not whole or not 1 <= size <= 2**MOST_POWER:  # type: ignore[operator]  # it is whole
+        if not whole or not 1 <= size <= 2**MOST_POWER:  # type: ignore[operator]  # checked above
             raise UsageError(f"{letter} of a shape is {size!r}; expected 1 to {2**MOST_POWER}")
-    return Shape(*sizes)  # type: ignore[arg-type]  # looked at above
+    return Shape(*sizes)  # type: ignore[arg-type]  # checked above
 
 
 def distinct(shapes: Iterable[Shape]) -> list[Shape]:
-    """Returns shapes without those that have been there before."""
+    """Returns the shapes without duplicates, in order."""
     return list(dict.fromkeys(shapes))

@@ -1,4 +1,4 @@
-"""`cbs micro run`: operators over shapes, from options to a run and its exit code."""
+"""`cbs micro run`: races operators over shapes."""
 
 import argparse
 import platform
@@ -37,14 +37,14 @@ from openxla.benchmark.operators import guide_functions
 
 
 def by_competitor(results: Sequence[Result], baseline: str | None) -> Iterator[str]:
-    """Yields a sentence for each competitor: how many shapes it wins and loses, and the worst.
+    """Yields a sentence per competitor: numbers of shapes won and lost, and the extremes.
 
-    Only what has a verdict counts as won or lost; a shape that one of two cannot run is no shape of
-    theirs.
+    Only shapes with a verdict count as won or lost; shapes that one of the two cannot run are
+    ignored.
 
     Args:
-      results: of a sweep.
-      baseline: the competitor that ratios are taken against; None for none.
+      results: results of a sweep.
+      baseline: the competitor that ratios are relative to; None for none.
     """
     if baseline is None:
         return
@@ -80,9 +80,9 @@ def _told(found: Comparison) -> str:
 
 
 ALL = "all"
-# Budgets are positive; no trial fits into this one.
+# Budgets must be positive; this one is too short for any trial.
 _SPENT_S = 1e-3
-# By the option that selects: options that its file or model defines.
+# For each of these options, the options that its file or model defines.
 _DEFINED_BY: Mapping[str, Sequence[str]] = {
     "config": ("backend", "shapes", "dtype", "min_power"),
     "from_model": ("shapes", "dtype", "min_power", "max_power"),
@@ -90,10 +90,10 @@ _DEFINED_BY: Mapping[str, Sequence[str]] = {
 
 
 def selected(options: argparse.Namespace) -> list[BenchmarkCase]:
-    """Returns the cases that options ask for.
+    """Returns the cases that the options select.
 
     Raises:
-      UsageError: there is no such operator, shape or type.
+      UsageError: an operator, shape or data type does not exist.
     """
     names = _all(options) if options.op == ALL else options.op.split(",")
     types = (options.dtype or "fp32").split(",")
@@ -116,10 +116,10 @@ def selected(options: argparse.Namespace) -> list[BenchmarkCase]:
 def _own_cases(
     name: str, sizes: Sequence[shapes.Shape], data_type: str, options: argparse.Namespace
 ) -> list[BenchmarkCase]:
-    """Returns the cases of a model of `create_model_and_input_data()`.
+    """Returns the cases of a model from `create_model_and_input_data()`.
 
     Raises:
-      UsageError: it makes none of that name, or gradients are asked for.
+      UsageError: it does not create a model of that name, or gradients are requested.
     """
     smallest = min(sizes, key=lambda shape: shape.m * shape.k * shape.n)
     shape = (smallest.m, smallest.k, smallest.n)
@@ -149,10 +149,10 @@ def _shapes(options: argparse.Namespace) -> Sequence[shapes.Shape]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Races what the options say and returns the exit code.
+    """Races the selected cases and returns the exit code.
 
     Raises:
-      UsageError: something that the user typed cannot be.
+      UsageError: an option is invalid.
     """
     if options.plot is not None:
         plot.check(options.plot)
@@ -187,7 +187,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _refuse_defined(options: argparse.Namespace, source: str) -> None:
-    """Raises UsageError for options that a file or a model defines in place of the user."""
+    """Raises UsageError if an option conflicts with the file or model that defines it."""
     for name in _DEFINED_BY[source]:
         if getattr(options, name) is not None:
             spelt, by = (f"--{text.replace('_', '-')}" for text in (name, source))
@@ -229,7 +229,7 @@ def _outlook(trials: Sequence[Trial], settings: RunSettings) -> list[str]:
 
 
 def _run_guide(options: argparse.Namespace) -> int:
-    """Races what a file of the guide asks for, and writes the guide's tables beside the results."""
+    """Runs a file of the guide, and writes the guide's tables next to the results."""
     config = read(options.config, highest=options.max_power)
     csv_file, json_file = (options.output.with_suffix(end) for end in (".csv", ".oss.json"))
     for path in (csv_file, json_file):
@@ -251,6 +251,6 @@ def _run_guide(options: argparse.Namespace) -> int:
     write_atomically(csv_file, guide.csv_text(config, lines))
     write_atomically(json_file, guide.json_text(lines, arch=platform.processor() or "cpu"))
     print(f"guide tables: {csv_file}, {json_file}")
-    # What torchao cannot do here is a row with its reason, as the guide's users know it.
+    # Recipes that torchao does not support here are rows with a reason, not failures.
     worst_first = (EXIT_WRONG, EXIT_FAILED, EXIT_UNFINISHED)
     return next((code for code in worst_first if code in codes), EXIT_OK)

@@ -1,1 +1,1 @@
-"""`cbs parity`: is every workload right through every framework and compiler?"""
+"""`cbs parity`: verifies every workload with every framework and compiler."""

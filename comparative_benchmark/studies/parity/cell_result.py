@@ -1,4 +1,4 @@
-"""What came of a cell."""
+"""The result of a cell."""
 
 from typing import Any
 
@@ -13,27 +13,27 @@ from comparative_benchmark.studies.parity.grid import Cell, CellKey
 
 @attrs.frozen(kw_only=True)
 class CellResult:
-    """What came of a cell, as it stands in the file.
+    """The result of a cell, as stored in the file.
 
     Attributes:
-      workload: digest; `workload_id` is for people.
-      label: of the row.
-      framework: of the model, as `cbs list --framework` spells it.
+      workload: digest of the workload; `workload_id` is readable.
+      label: label of the row.
+      framework: framework of the model, as in `cbs list --framework`.
       competitor: `backend:compiler+options`.
-      device: where it ran.
-      case: name of the benchmark case; None where a framework has no implementation.
+      device: name of the device.
+      case: name of the benchmark case; None if a framework has no implementation.
       status: as in results, see `Status`.
-      phase: where it ended; with `reason` unless it is `ok`.
+      phase: the phase in which it ended; with `reason` unless it is `ok`.
       relative_error: root mean square error of the output against the float64 truth, over the
         truth's root mean square.
-      allowed_relative_error: what would just have passed.
-      worst_part: the largest error of a part as a share of what is allowed; see `Verification`.
-      max_abs_error: of an element.
-      wall_s: seconds that the cell took.
-      log_file: what its worker printed; cells that shared a worker share the file.
-      traceback: of the worker, where there was one.
-      versions: of the packages that the worker had imported.
-      note: what else is to be known of how it ran.
+      allowed_relative_error: largest relative error that passes.
+      worst_part: the largest error of a part as a share of the allowed one; see `Verification`.
+      max_abs_error: largest absolute error of an element.
+      wall_s: duration of the cell in seconds.
+      log_file: output of its worker; cells that shared a worker share the file.
+      traceback: traceback from the worker, if any.
+      versions: versions of the packages that the worker imported.
+      note: further information on how it ran.
       expected: reason of a known failure.
     """
 
@@ -60,7 +60,7 @@ class CellResult:
 
     @property
     def key(self) -> CellKey:
-        """As `Cell.key`."""
+        """The same as `Cell.key`."""
         return (self.workload, self.case or self.label, self.framework, self.competitor)
 
 

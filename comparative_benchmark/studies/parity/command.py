@@ -1,4 +1,4 @@
-"""`cbs parity`: from options to a matrix and its exit code."""
+"""`cbs parity`: runs a matrix according to the options."""
 
 import argparse
 import datetime
@@ -46,14 +46,14 @@ from openxla.benchmark.temporary import temporary_folder
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs what the options say, prints the matrix and returns the exit code.
+    """Runs a matrix, prints it and returns the exit code.
 
     Returns:
-      0 if every cell is ok, unsupported or expected; 2 if an output is wrong; 1 if something else
+      0 if every cell is ok, unsupported or expected; 2 if an output is wrong; 1 if another cell
       failed, or the list of expected failures is out of date; 3 if no cell could be run.
 
     Raises:
-      UsageError: something that the user typed cannot be.
+      UsageError: an option is invalid.
     """
     if options.resume and options.output is None:
         raise UsageError("--resume needs the output file of the earlier run; name it with -o")
@@ -110,7 +110,7 @@ def _run(
         pending = [cell for cell in cells if cell.trial is None or cell.key not in settled]
         runner = Runner(settings, screen, file.put, jobs=jobs, memory_bytes=options.memory_limit)
         by_key = settled | {result.key: result for result in runner.run(pending)}
-        # What was taken over may have stood in a row of another label.
+        # Resumed results may have another label.
         results = [attrs.evolve(by_key[cell.key], label=cell.row.label) for cell in cells]
         judgement = expected_failures.judge(
             entries,
@@ -122,7 +122,7 @@ def _run(
             for result in results
             if _ending(result) in judgement.expected
         }
-        # A failure whose reason is known needs no search for its layer.
+        # Known failures need no search for the layer that causes them.
         unexplained = [result for result in results if result.key not in expected]
         drifts = _drifts(options, cells, unexplained, runner, settings, screen)
         code = exit_code(results, judgement)
@@ -148,7 +148,7 @@ def _as_plain(result: CellResult) -> dict[str, Any]:
 
 
 def _finite(_: Any, __: Any, value: Any) -> Any:
-    """Returns None for what JSON has no number for: a difference to NaN is infinite."""
+    """Returns None for numbers that JSON cannot represent, such as infinite differences."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -160,7 +160,7 @@ def _drifts(
     settings: RunSettings,
     screen: Screen,
 ) -> list[Drift]:
-    """Traces the implementations behind wrong outputs; with `--drift`, all; or none."""
+    """Traces implementations with wrong outputs; with `--drift`, all; with `--no-drift`, none."""
     if options.drift is False:
         return []
     rows: dict[str, Row] = {cell.row.label: cell.row for cell in cells}
@@ -183,7 +183,7 @@ def _drifts(
 
 
 def _stored(row: Row) -> workload_store.WorkloadArtifacts | None:
-    """Returns the artifacts of a workload that an earlier run has made."""
+    """Returns the stored artifacts of a workload, if any."""
     try:
         return workload_store.find(row.workload)
     except workload_store.ArtifactError:
@@ -209,7 +209,7 @@ def _cells(options: argparse.Namespace, device: DeviceSpec, screen: Screen) -> l
 
 
 def _frameworks(text: str | None, every: Sequence[BenchmarkCase]) -> list[ModelFrameworkType]:
-    """Returns the frameworks of the columns: those named, or all that a model is written in."""
+    """Returns the frameworks of the columns: the given ones, or all frameworks with models."""
     known = list(dict.fromkeys(case.model.model_impl.framework_type for case in every))
     if text is None:
         return known

@@ -1,4 +1,4 @@
-"""The JSON file of a matrix, written whole, every few seconds and at the end.
+"""The JSON file of a matrix, written as a whole, every few seconds and at the end.
 
     {"schema_version": 1, "kind": "parity", "started": ..., "command": [...],
      "execution_environment": {"python_environment": [...], "host": {...}, "git_revision": ...,
@@ -6,9 +6,9 @@
      "cells": [CellResult ...], "drift": [...],
      "counts": {"ok": ..., ...}, "exit_code": ...}
 
-`cells` has one object for each combination of workload, framework and competitor, in the fields of
-`CellResult`; `expected` in it is the reason of a known failure. `counts` and `exit_code` are null
-until the run has come to its end.
+`cells` has one object for each combination of workload, framework and competitor, with the fields
+of `CellResult`; its `expected` is the reason of a known failure. `counts` and `exit_code` are null
+until the run has ended.
 """
 
 import datetime
@@ -29,21 +29,21 @@ from comparative_benchmark.studies.parity.grid import CellKey
 
 SCHEMA_VERSION = 1
 _KIND = "parity"
-# What a cell's result may be taken over for by `--resume`.
+# `--resume` reuses results with these statuses.
 _SETTLED = (Status.OK, Status.UNSUPPORTED)
 _WRITE_EVERY_S = 2.0
 
 
 class ParityFileError(RuntimeError):
-    """A file is not one of ours, or cannot be written; the message says what to do."""
+    """A file is not a parity file, or cannot be written; the message gives the remedy."""
 
 
 class ParityFile:
-    """The matrix on disk, or without a path in memory alone.
+    """A matrix stored in a file, or only in memory if there is no path.
 
-    A matrix may have thousands of cells: the file is written at most every few seconds, and by
-    the end of the `with` block, which whoever makes this must enter. Within it the file belongs to
-    one process: of two that wrote the same file, the later would wipe out what the other found.
+    A matrix may have thousands of cells, so the file is written at most every few seconds, and at
+    the end of the `with` block, which the caller must enter. Within the block, the file is locked:
+    two processes would overwrite each other's results.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class ParityFile:
         execution_environment: Mapping[str, Any],
         resume: bool,
     ) -> None:
-        """Reads what is there.
+        """Reads an existing file.
 
         Raises:
-          ParityFileError: the file is not one of ours, and is left as it is; or another process
-            writes it.
+          ParityFileError: the file is not a parity file, and is left unchanged; or another process
+            is writing it.
         """
         self._path = path.absolute() if path else None
         self._lock = self._locked()
@@ -110,7 +110,7 @@ class ParityFile:
         return lock
 
     def settled(self, device: str) -> dict[CellKey, CellResult]:
-        """Returns the results that need not be made again."""
+        """Returns the results that can be reused."""
         return {
             key: attrs.evolve(cell, expected=msgspec.UNSET)
             for (where, key), cell in self._cells.items()
@@ -118,7 +118,7 @@ class ParityFile:
         }
 
     def put(self, result: CellResult) -> None:
-        """Keeps a result, in the place of an older one of the same cell.
+        """Stores a result, replacing an older one of the same cell.
 
         Raises:
           ParityFileError: the file cannot be written.
@@ -136,7 +136,7 @@ class ParityFile:
         exit_code: int,
         device: str,
     ) -> None:
-        """Adds what is known when all cells have ended.
+        """Adds information that is available after all cells have ended.
 
         Raises:
           ParityFileError: the file cannot be written.
@@ -148,7 +148,7 @@ class ParityFile:
         self.flush()
 
     def flush(self) -> None:
-        """Writes what is there now.
+        """Writes the current state.
 
         Raises:
           ParityFileError: the file cannot be written.

@@ -1,9 +1,9 @@
-"""In which layer do two implementations of one model begin to differ?
+"""Finds the first layer in which two implementations of a model differ.
 
-Each runs in float64 and gives what its layers give, by the checkpoint's names (`intermediates`).
-Where both are right these agree to some twelve digits, layer by layer; from the first mistake on
-they do not, since what follows computes with it. So the first layer that differs, in the order of
-execution, has the mistake in it or right before it: behind the last one that agrees.
+Each implementation runs in float64 and records the outputs of its layers, by the checkpoint's names
+(`intermediates`). Correct layers agree to about twelve digits. After the first error, layers differ
+because they depend on it. So the error is in the first layer that differs, in execution order, or
+between it and the last one that agrees.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from openxla.benchmark.artifacts import arrays
 
-# Largest difference, relative to the layer's root mean square, of two that compute the same: what
-# the agreement of whole models is held to.
+# Largest difference between equivalent layers, relative to the root mean square; the same limit as
+# for the agreement of whole models.
 TOLERANCE = 1e-9
 
 Array = npt.NDArray[Any]
@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 
 @attrs.frozen(kw_only=True)
 class Trace:
-    """What the layers of one implementation gave, in the order of execution, and its outputs."""
+    """Outputs of the layers of one implementation, in execution order, and of the model."""
 
     layers: Mapping[str, Path]
     outputs: Sequence[Path]
@@ -33,20 +33,20 @@ class Trace:
 
 @attrs.frozen(kw_only=True)
 class Drift:
-    """What came of comparing two implementations of a workload; plain JSON values.
+    """Comparison of two implementations of a workload; plain JSON values.
 
     Attributes:
-      label: of the row.
-      reference: framework of the implementation that is compared with: it made the truth, if one
-        of the two did.
-      candidate: framework of the other one.
-      output_error: largest relative difference of the outputs; None where there were none.
-      compared: how many layers both have.
-      not_comparable: how many of these differ in shape.
-      first: the first layer that differs; None if all agree, or the outputs do.
+      label: label of the row.
+      reference: framework of the reference implementation, which produced the truth if one of the
+        two did.
+      candidate: framework of the other implementation.
+      output_error: largest relative difference of the outputs; None if not comparable.
+      compared: number of layers in both.
+      not_comparable: number of these that differ in shape.
+      first: the first layer that differs; None if all layers or the outputs agree.
       first_error: its relative difference.
       last_good: the last layer before it that agrees.
-      problem: why there is nothing to tell.
+      problem: why they were not compared.
     """
 
     label: str
@@ -85,8 +85,8 @@ class Drift:
 def compare(label: str, names: tuple[str, str], reference: Trace, candidate: Trace) -> Drift:
     """Compares two traces layer by layer, in the candidate's order.
 
-    A layer counts as the first that differs only if the outputs do, too: some layers have a
-    different meaning in two frameworks, and no consequence.
+    A differing layer is reported only if the outputs also differ, because some layers have
+    different meanings in two frameworks without affecting the outputs.
     """
     outputs = [
         difference(arrays.load(theirs, memory_map=True), arrays.load(ours, memory_map=True))
@@ -124,9 +124,10 @@ def compare(label: str, names: tuple[str, str], reference: Trace, candidate: Tra
 
 
 def difference(reference: Array, candidate: Array) -> float | None:
-    """Returns the largest difference over the reference's root mean square; None for other shapes.
+    """Returns the largest difference over the reference's root mean square.
 
-    Pictures may have their channels last in one of the two, and matrices may be flattened.
+    Returns None if the shapes are incompatible. One of the two images may have its channels last,
+    and matrices may be flattened.
     """
     forms = [candidate] if candidate.shape == reference.shape else []
     if candidate.ndim == 4:

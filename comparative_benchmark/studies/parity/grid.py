@@ -1,8 +1,8 @@
-"""What a matrix is made of: workloads down, framework x competitor across, and what cannot be.
+"""The cells of a matrix: rows are workloads, columns are pairs of framework and competitor.
 
-A row is a workload with the case of each framework that implements it. A column is a framework of
-models with a competitor. Every combination is a cell: either a trial that can be run, or a reason
-why there is none.
+A row contains the workload's case in each framework that implements it. A column is a framework of
+models with a competitor. Every combination is a cell, with either a trial or the reason why it
+cannot be run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,17 +19,17 @@ from openxla.benchmark.def_types import (
 from openxla.benchmark.models import architectures
 from openxla.benchmark.workloads import workload_of
 
-# Workload, case (or the row's label where there is none), framework, competitor.
+# Workload, case (or the row's label if there is none), framework, competitor.
 CellKey = tuple[str, str, str, str]
 
 
 @attrs.frozen(kw_only=True)
 class Row:
-    """A workload, and who implements it.
+    """A workload and its implementations.
 
-    `label` is the workload's, with the model's name where a framework has further implementations
-    of the same workload: each of these has a row of its own, which is a `further` one. `others`
-    then has those of the first row, for comparison.
+    `label` is the label of the workload. If a framework has further implementations of the same
+    workload, each gets its own row, with `further` set, the model's name in its label, and the
+    first row's implementations in `others`, for comparison.
     """
 
     workload: Workload
@@ -41,14 +41,14 @@ class Row:
 
 @attrs.frozen(kw_only=True)
 class Column:
-    """Models of one framework through one competitor."""
+    """Models of one framework run by one competitor."""
 
     framework: ModelFrameworkType
     competitor: Competitor
 
     @property
     def possible(self) -> bool:
-        """Whether the backend takes models of that framework at all."""
+        """Whether the backend supports models of that framework."""
         return self.framework in self.competitor.backend.suite_frameworks
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Column:
 
 @attrs.frozen(kw_only=True)
 class Cell:
-    """One place of the matrix: a trial, or the reason why there can be none."""
+    """A cell of the matrix: a trial, or the reason why it cannot be run."""
 
     row: Row
     column: Column
@@ -66,12 +66,12 @@ class Cell:
 
     @property
     def case(self) -> BenchmarkCase | None:
-        """The case of its framework, if there is one."""
+        """The case in its framework, if any."""
         return self.row.cases.get(self.column.framework)
 
     @property
     def key(self) -> CellKey:
-        """What tells it from the others; `--resume` goes by it."""
+        """Identifies the cell, also for `--resume`."""
         return (
             self.row.workload.digest,
             self.case.name if self.case else self.row.label,
@@ -81,11 +81,11 @@ class Cell:
 
 
 def rows(selected: Sequence[BenchmarkCase], every: Iterable[BenchmarkCase]) -> list[Row]:
-    """Returns the rows of the selected cases, each with its siblings in other frameworks.
+    """Returns the rows of the selected cases, each with the same workload in other frameworks.
 
     Args:
-      selected: the cases that were asked for.
-      every: where siblings are looked for.
+      selected: the selected cases.
+      every: all cases, among which the other frameworks' are found.
 
     Raises:
       DefinitionError: a case is malformed.
@@ -101,7 +101,7 @@ def rows(selected: Sequence[BenchmarkCase], every: Iterable[BenchmarkCase]) -> l
         digest = workload_of(case).digest
         if digest in chosen and _framework(case) not in chosen[digest]:
             _add(siblings.setdefault(digest, {}), case)
-    # Labels are for people, and two workloads may share one.
+    # Two workloads may have the same label.
     labels = [workload.label for workload in workloads.values()]
     found = []
     for digest, workload in workloads.items():
@@ -139,7 +139,7 @@ def columns(
 def cells(
     found_rows: Sequence[Row], found_columns: Sequence[Column], device: DeviceSpec
 ) -> list[Cell]:
-    """Returns every combination, row by row; none is left out."""
+    """Returns every combination, row by row."""
     return [_cell(row, column, device) for row in found_rows for column in found_columns]
 
 
@@ -157,7 +157,7 @@ def _cell(row: Row, column: Column, device: DeviceSpec) -> Cell:
 
 
 def _why_not(row: Row, column: Column) -> str | None:
-    """Returns a reason that a user can act on, or None for a cell that can be run."""
+    """Returns why a cell cannot be run, as advice for the user; None if it can."""
     framework, backend = column.framework, column.competitor.backend
     if not column.possible:
         takes = ", ".join(item.value for item in backend.modules)
@@ -175,20 +175,20 @@ def _why_not(row: Row, column: Column) -> str | None:
 
 
 def _add(by_framework: dict[ModelFrameworkType, list[BenchmarkCase]], case: BenchmarkCase) -> None:
-    """Adds a case unless it is one of those there by another name."""
+    """Adds a case unless the same implementation has been added under another name."""
     cases = by_framework.setdefault(_framework(case), [])
     if all(_implementation(case) != _implementation(other) for other in cases):
         cases.append(case)
 
 
 def _implementation(case: BenchmarkCase) -> tuple[object, ...]:
-    """Returns what decides which program a case is: cases with equal ones need one run."""
+    """Returns the properties that determine a case's program; cases with equal ones run once."""
     implementation, parameters = case.model.model_impl, case.model.model_parameters
     if implementation.architecture is None:
         return (implementation.module_path, *sorted(parameters.items(), key=str))
     architecture = architectures.get(implementation.architecture)
     complete = dict(architecture.complete(parameters))
-    # Two names of one configuration, as `torchvision/resnet50` for `microsoft/resnet-50`.
+    # A configuration may have two names, e.g. `torchvision/resnet50` and `microsoft/resnet-50`.
     complete["model_name"] = architecture.canonical_name(str(complete["model_name"]))
     return (implementation.module_path, *sorted(complete.items(), key=str))
 

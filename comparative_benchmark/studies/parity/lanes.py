@@ -1,7 +1,7 @@
-"""Lanes: cells side by side, each lane with CPUs of its own and one worker after another.
+"""Lanes: run cells in parallel, each lane with its own CPUs and one worker at a time.
 
-Nothing is timed in a matrix, so that cells may run at the same time as long as none of them takes
-what another one needs: a lane's workers are pinned to its CPUs and have its share of the memory.
+A matrix contains no timings, so cells may run in parallel as long as they do not compete for
+resources: a lane's workers are pinned to its CPUs and limited to its share of the memory.
 """
 
 import concurrent.futures
@@ -30,7 +30,7 @@ from comparative_benchmark.studies.parity.cell_result import CellResult, result_
 from comparative_benchmark.studies.parity.grid import Cell
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 
-# What a tiny model and its compiler need at most; larger ones run again alone.
+# Upper limit for a tiny model and its compiler; larger models are run again alone.
 _MEMORY_OF_A_LANE_BYTES = 4 * 2**30
 _SETTLED = (Status.OK, Status.UNSUPPORTED)
 
@@ -38,7 +38,7 @@ Job = tuple[Cell, Trial]
 
 
 class Lane:
-    """Runs cells one after another, in workers that they may share."""
+    """Runs cells in sequence, in workers that they may share."""
 
     def __init__(self, settings: RunSettings, preparation: Preparation, folder: Path) -> None:
         self._settings = settings
@@ -51,7 +51,7 @@ class Lane:
         )
 
     def run(self, cell: Cell, trial: Trial) -> CellResult | None:
-        """Returns what came of a cell; None if the lane was stopped."""
+        """Returns the result of a cell; None if the lane was stopped."""
         started = time.monotonic()
         artifacts = self._artifacts.get(trial.workload.digest)
         if artifacts is None:
@@ -98,7 +98,7 @@ class Lane:
                 work_dir=Path(folder),
                 cache_dir=Path(folder),
                 log_file=self._pool.log_file(name),
-                cold=False,  # cells that follow each other share the worker's caches
+                cold=False,  # consecutive cells share the worker's caches
                 track=Timeline().process(str(trial)),
                 framework=trial.case.model.model_impl.framework_type.value,
             )
@@ -113,12 +113,12 @@ class Lane:
 
 
 def default_jobs(accelerator: str, memory_bytes: int | None) -> int:
-    """Returns how many cells run at a time: one for each CPU that has memory enough beside it.
+    """Returns the number of parallel cells: one per CPU, as far as memory allows.
 
     Args:
-      accelerator: only CPUs are shared: JAX and TensorFlow take most of its memory when
-        they start.
-      memory_bytes: what a worker may use; None for 4 GiB.
+      accelerator: type of the device; only CPUs are shared, because JAX and TensorFlow allocate
+        most of an accelerator's memory at startup.
+      memory_bytes: memory limit of a worker; None for 4 GiB.
     """
     if accelerator != "cpu":
         return 1
@@ -127,18 +127,18 @@ def default_jobs(accelerator: str, memory_bytes: int | None) -> int:
 
 
 def shares(settings: RunSettings, count: int, memory_bytes: int | None) -> list[RunSettings]:
-    """Divides CPUs, threads and memory among so many lanes; one alone has all.
+    """Divides CPUs, threads and memory among lanes; a single lane has all.
 
     Args:
-      settings: those of a lane that has the machine to itself.
-      count: of lanes.
-      memory_bytes: what a worker may use; None for its share of what the settings allow.
+      settings: settings of a lane that uses the whole machine.
+      count: number of lanes.
+      memory_bytes: memory limit of a worker; None for an equal share of the limit in `settings`.
     """
     if count == 1:
         return [settings]
     usable = sorted(os.sched_getaffinity(0))
     each = max(1, len(usable) // count)
-    # With more lanes than CPUs the system decides who runs where.
+    # With more lanes than CPUs, leave the assignment to the operating system.
     pins = len(usable) >= count
     memory = memory_bytes or settings.limits.memory_bytes // count
     return [
@@ -157,9 +157,9 @@ def run_all(
     batches: Iterable[Sequence[Job]],
     finished: Callable[[Job, CellResult], None],
 ) -> None:
-    """Runs all cells; each lane takes one batch after another and calls `finished` for each cell.
+    """Runs all cells; lanes take one batch after another and call `finished` for each cell.
 
-    Whatever goes wrong in one lane, and Ctrl-C, ends all of them.
+    An error in any lane, or Ctrl-C, stops all lanes.
     """
     waiting = deque(batches)
 

@@ -1,6 +1,6 @@
-"""The matrix in a terminal: one table, or as many side pieces as its width asks for.
+"""The matrix for a terminal: one table, or several if the terminal is too narrow.
 
-Long reasons would tear the table apart; each becomes a number in the cell and a line below.
+Long reasons would widen the table, so cells contain numbers of footnotes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ _PADDING = 2
 
 @attrs.define
 class Footnotes:
-    """Reasons, each numbered when it is first met."""
+    """Reasons, numbered in order of first use."""
 
     reasons: dict[str, int] = attrs.field(factory=dict)
 
@@ -35,14 +35,14 @@ class Footnotes:
 
 @attrs.frozen(kw_only=True)
 class Matrix:
-    """A matrix to be printed: tables, and the lines below them."""
+    """A printable matrix: tables, and the lines below them."""
 
     tables: Sequence[Table]
     lines: Sequence[str]
 
 
 def shown_status(result: CellResult, expected: Mapping[CellKey, str]) -> str:
-    """Returns the status that a person sees: a known failure is `expected`."""
+    """Returns the status to display: `expected` for a known failure."""
     return "expected" if result.key in expected else result.status.value
 
 
@@ -54,13 +54,13 @@ def style_of(status: str) -> str:
 def layout(results: Sequence[CellResult], *, expected: Mapping[CellKey, str], width: int) -> Matrix:
     """Arranges results as a matrix.
 
-    Columns in which nothing can be run, all for one reason (a backend takes no models of that
-    framework), are told in a line for each reason; every other combination is in a table.
+    Columns that cannot be run for a single reason (the backend does not support models of that
+    framework) are listed below, one line per reason; all others are in a table.
 
     Args:
       results: one for each combination.
       expected: reasons of the known failures.
-      width: of the terminal, in characters.
+      width: width of the terminal, in characters.
     """
     labels = list(dict.fromkeys(result.label for result in results))
     columns: dict[tuple[str, str], dict[str, CellResult]] = {}
@@ -92,7 +92,7 @@ def layout(results: Sequence[CellResult], *, expected: Mapping[CellKey, str], wi
 
 
 def counts(results: Iterable[CellResult], expected: Mapping[CellKey, str]) -> dict[str, int]:
-    """Returns how many cells came out in which way; `ok` first, then by frequency."""
+    """Returns the number of cells by status; `ok` first, then by frequency."""
     found: dict[str, int] = {"ok": 0}
     for result in results:
         status = shown_status(result, expected)
@@ -118,7 +118,7 @@ def _panels(
     texts: Mapping[tuple[str, str], Mapping[str, Text]],
     width: int,
 ) -> list[list[tuple[str, str]]]:
-    """Returns the columns in groups that each fit beside the labels."""
+    """Returns groups of columns, each of which fits next to the labels."""
     room = width - max(map(len, (*labels, "workload")), default=0) - _PADDING
     panels: list[list[tuple[str, str]]] = [[]]
     used = 0
@@ -144,7 +144,7 @@ def _table(labels: Sequence[str], texts: Mapping[tuple[str, str], Mapping[str, T
 
 
 def _heading(column: tuple[str, str]) -> str:
-    """Returns framework, backend and compiler below each other."""
+    """Returns framework, backend and compiler on separate lines."""
     framework, competitor = column
     backend, _, compiler = competitor.partition(":")
     return f"{framework}\n{backend}\n{compiler}"

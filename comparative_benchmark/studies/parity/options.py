@@ -1,4 +1,4 @@
-"""Options of `cbs parity`; apart from the command, so that other commands do not load it."""
+"""Options of `cbs parity`, separate so that other commands need not import the command."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""Runs the cells of a matrix: each once, without timing, several side by side."""
+"""Runs the cells of a matrix once each, without timing, several in parallel."""
 
 import itertools
 import threading
@@ -17,35 +17,35 @@ from comparative_benchmark.studies.parity.lanes import Job, Lane, run_all, share
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.temporary import temporary_folder
 
-# Cells of one column that go to a lane together: enough to make the start of a worker cheap, few
+# Cells of one column that a lane takes at a time: enough to amortize the start of a worker, few
 # enough for all lanes to end at about the same time.
 _BATCH = 32
-# What needs no second run alone: a wrong output does not come of having neighbours.
+# These are not run again alone; running in parallel does not cause wrong outputs.
 _CERTAIN = (Status.OK, Status.UNSUPPORTED, Status.WRONG_OUTPUT)
 
 
 class Observer(Protocol):
-    """Is told what happens while it happens; never by two threads at a time."""
+    """Receives progress; its methods are never called concurrently."""
 
     def preparing(self, what: str) -> None:
-        """Artifacts are being made."""
+        """Called when artifacts are being created."""
 
     def cell_finished(self, result: CellResult, position: int, total: int) -> None:
-        """A cell has ended; the first one has position 1."""
+        """Called when a cell has ended; positions start at 1."""
 
     def cell_postponed(self, result: CellResult) -> None:
-        """A cell failed beside others; it will be run again alone."""
+        """Called when a cell failed in parallel with others; it will be run again alone."""
 
 
 class Runner:
-    """Runs cells; `artifacts` holds the artifacts of their workloads afterwards, by digest.
+    """Runs cells; afterwards, `artifacts` contains the artifacts of their workloads, by digest.
 
     Args:
-      settings: of a cell that has the machine to itself.
-      observer: is told of progress.
-      keep: is given each result.
-      jobs: how many cells run at a time.
-      memory_bytes: what a worker may use; None for its share of what the settings allow.
+      settings: settings of a cell that uses the whole machine.
+      observer: receives progress.
+      keep: called with each result.
+      jobs: number of parallel cells.
+      memory_bytes: memory limit of a worker; None for an equal share of the limit in `settings`.
     """
 
     def __init__(
@@ -65,12 +65,11 @@ class Runner:
         self._memory_bytes = memory_bytes
 
     def run(self, cells: Sequence[Cell]) -> list[CellResult]:
-        """Returns what came of each cell; those that cannot be run come first.
+        """Returns the results of all cells, beginning with those that cannot be run.
 
-        Each result is kept as soon as it is there. Cells go competitor by competitor, and
-        framework by framework within one, so that they can share workers. What fails beside
-        others, wrong outputs apart, is run again when all have ended, with the whole machine: that
-        run counts.
+        Each result is stored immediately. Cells are ordered by competitor and framework, so that
+        they can share workers. Cells that fail in parallel, except with wrong outputs, are run
+        again alone at the end, with the whole machine; that result counts.
         """
         results = []
         pending: list[Job] = []
@@ -123,7 +122,7 @@ class Runner:
 
 
 def _batches(pending: Sequence[Job]) -> Iterator[list[Job]]:
-    """Yields cells of one competitor and framework together, in the order of their names."""
+    """Yields batches of cells with the same competitor and framework, ordered by name."""
 
     def column(job: Job) -> tuple[str, str]:
         return str(job[1].competitor), job[0].column.framework.value
@@ -135,7 +134,7 @@ def _batches(pending: Sequence[Job]) -> Iterator[list[Job]]:
 
 
 def _alone(alone: CellResult, first: CellResult) -> CellResult:
-    """Returns the result of the run alone, with a note where that beside others was another."""
+    """Returns the result of the run alone, with a note if the parallel run had another status."""
     if first.status is alone.status:
         return alone
     note = (

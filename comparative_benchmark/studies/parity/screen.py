@@ -1,4 +1,4 @@
-"""What a person sees of `cbs parity`."""
+"""Terminal output of `cbs parity`."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,12 +14,12 @@ from comparative_benchmark.terminal.again import suite_options
 from comparative_benchmark.terminal.console import StatusScreen
 from comparative_benchmark.terminal.screen import Screen as Paper
 
-# What a pipe has no width for: never wrap what another program or a log will read.
+# Width for pipes, so that logs and other programs receive unwrapped lines.
 _WIDTH_OF_A_PIPE = 220
 
 
 class Screen:
-    """Progress on stderr, the matrix on stdout."""
+    """Prints progress to stderr, and the matrix to stdout."""
 
     def __init__(self, *, verbose: bool, keeps_logs: bool) -> None:
         self._verbose = verbose
@@ -61,7 +61,7 @@ class Screen:
         self.say(f"{text}  {result.framework}  {result.competitor}", style="yellow")
 
     def following(self) -> AbstractContextManager[None]:
-        """Shows what workers do while the block lasts."""
+        """Shows what workers do while the block runs."""
         return self._err.following()
 
     def show(
@@ -72,7 +72,7 @@ class Screen:
         drifts: Sequence[Drift],
         suites: Sequence[str],
     ) -> None:
-        """Prints the matrix, what its numbers stand for, and how to see a failure again."""
+        """Prints the matrix, its footnotes, and commands to reproduce failures."""
         found = matrix.layout(results, expected=expected, width=self._out.width)
         for table in found.tables:
             self._out.print(table)
@@ -91,7 +91,7 @@ class Screen:
         self._out.print(Text(f"{len(results)} cells: {told}"), soft_wrap=True)
 
     def _again(self, result: CellResult, suites: Sequence[str]) -> Text:
-        """Says how to see a failure again, alone."""
+        """Returns the command that reproduces a failure."""
         text = Text(
             f"{result.status.value}  {result.label}  {result.framework}  {result.competitor}\n"
         )

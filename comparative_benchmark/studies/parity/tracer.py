@@ -1,4 +1,4 @@
-"""Runs implementations in workers, layer by layer, and compares them pair by pair."""
+"""Records the layers of implementations in workers, and compares them pairwise."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ class _Layers:
 
 
 class Tracer:
-    """Runs implementations in workers and keeps their traces while it is open."""
+    """Runs implementations in workers; keeps the workers for one call of `drifts`."""
 
     def __init__(self, settings: RunSettings, say: Callable[[str], None]) -> None:
         self._settings = settings
@@ -42,8 +42,8 @@ class Tracer:
         """Compares implementations of workloads.
 
         Args:
-          rows: each with the frameworks whose implementations are in question.
-          artifacts: of the workloads, by digest.
+          rows: rows with the frameworks whose implementations are suspect.
+          artifacts: artifacts of the workloads, by digest.
         """
         pairs = [
             _Pair.of(row, suspect, artifacts) for row, suspects in rows for suspect in suspects
@@ -62,10 +62,10 @@ class Tracer:
         artifacts: Mapping[str, WorkloadArtifacts | None],
         folder: Path,
     ) -> dict[BenchmarkCase, Trace | str]:
-        """Traces each implementation once, framework by framework, so that one worker serves each.
+        """Traces each implementation once, ordered by framework so that each needs one worker.
 
         Returns:
-          The trace of each case, or why there is none.
+          The trace of each case, or the reason if there is none.
         """
         digests = {case: pair.row.workload.digest for pair in pairs for case in pair.cases}
         cases = sorted(digests, key=lambda case: case.model.model_impl.framework_type.value)
@@ -82,7 +82,7 @@ class Tracer:
     def _trace(
         self, case: BenchmarkCase, artifacts: WorkloadArtifacts, directory: Path
     ) -> Trace | str:
-        """Returns the trace of an implementation, or why there is none."""
+        """Returns the trace of an implementation, or the reason if there is none."""
         implementation = case.model.model_impl
         framework = implementation.framework_type
         if framework.value not in RECORDERS:
@@ -117,7 +117,7 @@ class Tracer:
 
 @attrs.frozen(kw_only=True)
 class _Pair:
-    """Two implementations of a row; no reference where there is only one."""
+    """Two implementations of a row; the reference is None if there is only one."""
 
     row: Row
     reference: BenchmarkCase | None
@@ -130,7 +130,7 @@ class _Pair:
         suspect: ModelFrameworkType,
         artifacts: Mapping[str, WorkloadArtifacts | None],
     ) -> "_Pair":
-        """Pairs a suspect with who made the truth, or else with another implementation."""
+        """Pairs a suspect with the producer of the truth, or else with another implementation."""
         cases = {**row.others, **row.cases}
         others = [case for framework, case in cases.items() if framework is not suspect]
         found = artifacts.get(row.workload.digest)
@@ -145,7 +145,7 @@ class _Pair:
 
     @property
     def cases(self) -> list[BenchmarkCase]:
-        """What has to be traced; nothing where there is nothing to compare with."""
+        """The cases to trace; none if there is no reference."""
         return [] if self.reference is None else [self.reference, self.candidate]
 
 
