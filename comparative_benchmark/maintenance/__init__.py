@@ -1,1 +1,1 @@
-"""Commands that look after a machine, its artifacts, and the suite itself."""
+"""Commands that maintain a machine, its artifacts, and the suite itself."""

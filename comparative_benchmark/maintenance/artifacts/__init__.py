@@ -1,1 +1,1 @@
-"""`cbs artifacts`: makes, publishes, locks and fetches artifacts."""
+"""`cbs artifacts`: creates, publishes, locks and fetches artifacts."""

@@ -1,4 +1,4 @@
-"""`cbs artifacts ls`, `verify`, `gc` and `rm`: the local cache."""
+"""`cbs artifacts ls`, `verify`, `gc` and `rm`: manage the local cache."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ from openxla.benchmark.artifacts.progress import human_bytes
 
 
 def ls(options: argparse.Namespace) -> int:
-    """Prints what the cache holds; returns 0."""
+    """Prints the contents of the cache; returns 0."""
     cache, screen = Cache(), Screen()
     found, usage = inventory.models(cache), cache.usage()
     free = _disk_free(cache)
@@ -50,10 +50,10 @@ def ls(options: argparse.Namespace) -> int:
 
 
 def verify(options: argparse.Namespace) -> int:
-    """Computes digests anew: of the cache, of workloads and checkpoints under the root directory.
+    """Recomputes the digests of the cache, and of workloads and checkpoints in the root directory.
 
-    Bad objects leave the cache, so that the next fetch brings them again. What is bad elsewhere
-    stays as it is: nothing uses it, and somebody may want to look at it.
+    Damaged objects are removed from the cache, so that the next fetch restores them. Other damaged
+    files are kept for inspection, because no command uses them.
 
     Returns:
       0, or 2 if something was damaged.
@@ -91,7 +91,7 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def gc(options: argparse.Namespace) -> int:
-    """Frees what no model in the cache names, and what was left unfinished; returns 0."""
+    """Removes unreferenced objects and unfinished downloads; returns 0."""
     cache, screen = Cache(), Screen()
     dropped = []
     if options.unlocked:
@@ -117,10 +117,10 @@ def gc(options: argparse.Namespace) -> int:
 
 
 def rm(options: argparse.Namespace) -> int:
-    """Removes models and what nobody else uses of theirs; returns 0.
+    """Removes models and the objects that only they use; returns 0.
 
     Raises:
-      UsageError: the cache holds no such model.
+      UsageError: a model is not in the cache.
     """
     cache, screen = Cache(), Screen()
     found = inventory.models(cache)
@@ -143,7 +143,7 @@ def rm(options: argparse.Namespace) -> int:
 
 
 def _freed_by(cache: Cache, dropped: list[inventory.CachedModel]) -> Usage:
-    """Returns what the removal of some views would free: what has no name but in these."""
+    """Returns the space freed by removing some views: objects linked only from them."""
     names: dict[str, int] = {}
     for model in dropped:
         paths = (

@@ -1,4 +1,4 @@
-"""`cbs artifacts fetch`: locked or given artifacts into the local cache."""
+"""`cbs artifacts fetch`: fetches locked or given artifacts into the local cache."""
 
 import argparse
 import re
@@ -16,15 +16,15 @@ from openxla.benchmark.root import locks_dir
 
 
 def fetch(options: argparse.Namespace) -> int:
-    """Fetches what the options name, and prints where each model is.
+    """Fetches the selected artifacts, and prints where each model is.
 
     Returns:
-      0; 1 if something could not be had, with all that could be in the cache; 3 if nothing is
-      locked that is meant.
+      0; 1 if something could not be fetched (the rest is in the cache); 3 if no locked model is
+      selected.
 
     Raises:
       UsageError: the expression is malformed.
-      StoreError: it does not fit, or a lock file is damaged.
+      StoreError: the artifacts exceed the size limit, or a lock file is damaged.
     """
     screen = Screen()
     sources = [Source(url=absolute(url)) for url in options.url]
@@ -57,7 +57,7 @@ def fetch(options: argparse.Namespace) -> int:
 
 
 def _locked(name: str | None) -> list[Source]:
-    """Returns the locked models of a name, in the order of their names."""
+    """Returns the locked models that match a name, sorted by name."""
     try:
         pattern = Expression(name) if name is not None else None
         return [

@@ -1,4 +1,4 @@
-"""`cbs artifacts generate`: from options to directories of artifacts and an exit code."""
+"""`cbs artifacts generate`: exports artifacts according to the options."""
 
 import argparse
 import datetime
@@ -30,14 +30,15 @@ _DATE_VARIABLE = "SOURCE_DATE_EPOCH"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Generates what the options say; returns the exit code.
+    """Generates the selected artifacts; returns the exit code.
 
     Returns:
-      0 if all went well, but for what is unsupported; 2 if a file gave a wrong output, 1 if an
-      exporter failed: such a file is not there, and the manifest says why; 3 if no model is meant.
+      0 if nothing failed, apart from unsupported exports; 2 if a file gave a wrong output, 1 if an
+      exporter failed (in both cases the manifest gives the reason instead of the file); 3 if no
+      model is selected.
 
     Raises:
-      UsageError: something that the user typed cannot be.
+      UsageError: an option is invalid.
     """
     screen = ExportScreen(verbose=options.verbose)
     every = catalog.all_benchmarks(options.suite)
@@ -64,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
             threads=options.threads,
             processes=options.jobs,
             log_dir=logs,
-            # What is to be published anew must not come from what was published before.
+            # New artifacts must not be created from published ones.
             use_locks=False,
         )
         settings = ExportSettings(run=run_settings, date=_date)
@@ -86,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def exit_code(endings: Sequence[str], *, failed: bool) -> int:
-    """Returns the exit code of exports that ended so, see `run`."""
+    """Returns the exit code for the endings of exports, see `run`."""
     if "wrong_output" in endings:
         return EXIT_WRONG
     return EXIT_FAILED if failed or "failed" in endings else EXIT_OK
@@ -96,7 +97,7 @@ def _left(cases: Sequence[BenchmarkCase], root: Path, *, resume: bool) -> list[B
     """Returns the cases whose model has no directory yet.
 
     Raises:
-      UsageError: one has, and that was not expected.
+      UsageError: a directory exists, and `resume` is not set.
     """
     there = [case.model.name for case in cases if (root / case.model.name).exists()]
     if there and not resume:
@@ -108,7 +109,7 @@ def _left(cases: Sequence[BenchmarkCase], root: Path, *, resume: bool) -> list[B
 
 
 def _date() -> str:
-    """Returns the date that manifests tell: now, or that of the variable for repeatable builds."""
+    """Returns the date for manifests: now, or as given by the variable for reproducible builds."""
     given = os.environ.get(_DATE_VARIABLE)
     try:
         now = (

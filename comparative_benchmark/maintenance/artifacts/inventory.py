@@ -1,4 +1,4 @@
-"""What the local cache holds: models, their sizes, who locks them and who uses them."""
+"""Contents of the local cache: models, their sizes, locks and users."""
 
 import hashlib
 import json
@@ -20,9 +20,9 @@ _MANIFEST = "manifest.json"
 
 
 def damaged_files() -> tuple[int, list[Path]]:
-    """Returns how many files were compared with their manifests, and those that differ.
+    """Returns the number of files compared with their manifests, and those that differ.
 
-    A manifest that cannot be read is damaged itself; nothing can be said of what it describes.
+    An unreadable manifest counts as damaged itself; its files are not checked.
     """
     checked, damaged = 0, []
     for path, facts in _described():
@@ -33,7 +33,7 @@ def damaged_files() -> tuple[int, list[Path]]:
 
 
 def _described() -> Iterator[tuple[Path, Mapping[str, Any] | None]]:
-    """Yields files with what they should be; a bad manifest with None."""
+    """Yields files with their expected properties, and None for an invalid manifest."""
     for kind in ("workloads", "checkpoints"):
         for manifest in sorted((root_dir() / kind).glob(f"[!.]*/{_MANIFEST}")):
             try:
@@ -62,12 +62,12 @@ class CachedModel:
     Attributes:
       model: its name.
       view: the directory in which its files have their names.
-      manifest: what was published; None where it is damaged.
-      manifest_sha256: names exactly which artifacts these are.
-      present: paths of the files that are here; others were not asked for, or are damaged.
-      size_bytes: of these; other models may share them.
-      url: where it is locked; None if no lock file names it.
-      workloads: under the root directory, whose inputs and truth came from it.
+      manifest: the published manifest; None if it is damaged.
+      manifest_sha256: digest that identifies this version.
+      present: paths of the intact files in the cache; others were not fetched, or are damaged.
+      size_bytes: size of these files; other models may share them.
+      url: URL in a lock file; None if it is not locked.
+      workloads: workloads in the root directory whose inputs and truth came from it.
     """
 
     model: str
@@ -81,17 +81,17 @@ class CachedModel:
 
     @property
     def digests(self) -> set[str]:
-        """sha256 of all that it has a name for."""
+        """sha256 of all its files and of its manifest."""
         files = self.manifest.files if self.manifest else ()
         return {self.manifest_sha256, *(file.sha256 for file in files)}
 
     @property
     def is_complete(self) -> bool:
-        """Whether every file that was published is here."""
+        """Whether every published file is present."""
         return self.manifest is not None and len(self.present) == len(self.manifest.files)
 
     def as_json(self) -> dict[str, Any]:
-        """Returns it as a JSON value."""
+        """Returns the model as a JSON value."""
         return {
             "model": self.model,
             "directory": str(self.view),
@@ -106,7 +106,7 @@ class CachedModel:
 
 
 def models(cache: Cache) -> list[CachedModel]:
-    """Returns the models of a cache, in the order of their names.
+    """Returns the models in a cache, sorted by name.
 
     Raises:
       MalformedError: a lock file is damaged.
@@ -119,7 +119,7 @@ def models(cache: Cache) -> list[CachedModel]:
 
 
 def holders(found: Sequence[CachedModel], sha256: str) -> list[str]:
-    """Returns the files that have some content, as `MODEL/path`."""
+    """Returns the files with the given content, as `MODEL/path`."""
     names = []
     for model in found:
         if model.manifest_sha256 == sha256:
@@ -155,11 +155,11 @@ def _model(view: Path, urls: dict[str, str], users: dict[str, list[str]]) -> Cac
 
 
 def _installed() -> Iterator[tuple[str, str]]:
-    """Yields workloads that were fetched, with the sha256 of the manifest they came by."""
+    """Yields fetched workloads, with the sha256 of the manifest that they came from."""
     for path in sorted((root_dir() / "workloads").glob(f"[!.]*/{MANIFEST_FILE}")):
         try:
             fetched = json.loads(path.read_text(encoding="utf-8")).get("fetched")
             if fetched is not None:
                 yield path.parent.name, str(fetched["manifest_sha256"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            continue  # damaged: `verify` says so
+            continue  # damaged: `verify` reports it

@@ -1,4 +1,4 @@
-"""Options of `cbs artifacts`, and which function each subcommand is."""
+"""Options of `cbs artifacts`, and the functions of its subcommands."""
 
 import argparse
 import pkgutil
@@ -23,8 +23,7 @@ def run(options: argparse.Namespace) -> int:
     """Runs a subcommand; returns its exit code.
 
     Raises:
-      UsageError: a store, a file or the user's own words stood in the way; the message says which
-        and what to do next.
+      UsageError: a store or a file failed, or an option is invalid; the message gives the remedy.
     """
     from openxla.benchmark.artifacts.stores import StoreError
 
@@ -192,7 +191,7 @@ def _add_root(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "root_dir", metavar="DIR")
 
 
-# What each is for, which options it has, and where its handler is.
+# Help text, options and handler of each subcommand.
 _SUBCOMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], str]] = {
     "generate": (
         "export models and verify the exported files",

@@ -1,4 +1,4 @@
-"""`cbs artifacts publish` and `lock`: from directories to stores, from stores to lock files."""
+"""`cbs artifacts publish` and `lock`: publish directories to stores, and lock published models."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ from openxla.benchmark.root import LOCKS_DIR_VARIABLE, locks_dir
 
 
 def publish(options: argparse.Namespace) -> int:
-    """Publishes a model, or each model of a directory; the failure of one costs no other.
+    """Publishes a model, or each model in a directory; continues after a failure.
 
     Returns:
-      0, or 1 if one could not be published.
+      0, or 1 if a model could not be published.
 
     Raises:
-      UsageError: there is nothing to publish, or no room in the lock file.
+      UsageError: there is nothing to publish, or another lock file already has one of the models.
     """
     sources = _sources(options.directory, absolute(options.url))
     screen, failed = Screen(), False
@@ -53,11 +53,11 @@ def publish(options: argparse.Namespace) -> int:
 
 
 def lock(options: argparse.Namespace) -> int:
-    """Locks what is published now under some URLs; returns 0.
+    """Locks the models currently published under some URLs; returns 0.
 
     Raises:
-      UsageError: another lock file of the directory has one of the models already.
-      StoreError: a manifest cannot be had, or the lock file is damaged.
+      UsageError: another lock file in the directory already has one of the models.
+      StoreError: a manifest is unavailable, or the lock file is damaged.
     """
     screen = Screen()
     fetching = FetchOptions(deadline_s=options.deadline, anonymous=options.anonymous)
@@ -67,12 +67,12 @@ def lock(options: argparse.Namespace) -> int:
 
 
 def absolute(url: str) -> str:
-    """Returns a URL that means the same in any directory: paths become absolute."""
+    """Returns a URL that is valid in any directory: paths become absolute."""
     return url.rstrip("/") if urlsplit(url).scheme else Path(url).absolute().as_posix()
 
 
 def _sources(directory: Path, url: str) -> dict[Path, str]:
-    """Returns the directories of models, and where each goes."""
+    """Returns the directories of models, and the URL for each."""
     if (directory / MANIFEST_FILE).is_file():
         return {directory: url}
     if not directory.is_dir():
@@ -112,13 +112,13 @@ def _show(report: PublishReport, screen: Screen, *, dry_run: bool) -> None:
 
 
 def _remove_if_empty(directory: Path) -> None:
-    """Removes a directory of models when the last one has gone."""
+    """Removes a directory of models if it is empty."""
     if directory.is_dir() and not any(directory.iterdir()):
         directory.rmdir()
 
 
 def _write(path: Path, entries: Mapping[str, LockedModel], screen: Screen) -> None:
-    """Locks models in a file, unless another file beside it locks them, too."""
+    """Locks models in a file, unless another file in its directory locks them differently."""
     _check_beside(path, entries)
     before = lock_file.read(path).models if path.exists() else {}
     lock_file.update(path, entries)

@@ -1,4 +1,4 @@
-"""What a person sees of transfers: progress on stderr, what came of it on stdout."""
+"""Terminal output of transfers: progress on stderr, results on stdout."""
 
 from contextlib import AbstractContextManager
 
@@ -10,27 +10,27 @@ from openxla.benchmark.artifacts.progress import Progress
 
 
 class Screen:
-    """A status line on standard error; what was asked for on standard output."""
+    """Prints a status line to stderr, and results to stdout."""
 
     def __init__(self) -> None:
         self._out = Paper(soft_wrap=True)
         self._err = StatusScreen()
 
     def print(self, message: str) -> None:
-        """Prints a line of what was asked for."""
+        """Prints a line of the result."""
         self.close()
         self._out.print(Text(message))
 
     def say(self, message: str, style: str = "") -> None:
-        """Prints a line of progress, or of advice."""
+        """Prints a line of progress or advice."""
         self._err.print(Text(message, style=style))
 
     def progress(self, progress: Progress) -> None:
-        """Shows how far a transfer is, its rate, and how long it will take."""
+        """Shows the progress of a transfer, its rate, and the remaining time."""
         self._err.show_status(str(progress))
 
     def following(self) -> AbstractContextManager[None]:
-        """Shows what workers do while the block lasts."""
+        """Shows what workers do while the block runs."""
         return self._err.following()
 
     def close(self) -> None:

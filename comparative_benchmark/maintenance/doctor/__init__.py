@@ -1,1 +1,1 @@
-"""Reads what this machine would do to a measurement; changes nothing."""
+"""Checks whether this machine is suitable for benchmarking; changes nothing."""

@@ -1,4 +1,4 @@
-"""Checks of the CPUs: whose they are, at which clock they run, how much of them is ours."""
+"""Checks of the CPUs: virtualisation, clock, threads per core, and quotas."""
 
 import shlex
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from comparative_benchmark.maintenance.doctor.system import CPU_DIRECTORY, Findi
 
 
 def virtualisation(system: System) -> Finding:
-    """Whether this is a virtual machine, a container, or both."""
+    """Checks whether this is a virtual machine, a container, or both."""
     flags = (system.read("/proc/cpuinfo") or "").split()
     board = [f"/sys/class/dmi/id/{name}" for name in ("sys_vendor", "product_name")]
     named = " ".join(text for path in board if (text := system.read(path)))
@@ -32,7 +32,7 @@ def virtualisation(system: System) -> Finding:
 
 
 def governor(system: System) -> Finding:
-    """The frequency governors of our CPUs."""
+    """Checks the frequency governors of our CPUs."""
     name = "cpufreq/scaling_governor"
     found = {text for path in system.of_cpus(name) if (text := system.read(path))}
     return Finding(
@@ -47,7 +47,7 @@ def governor(system: System) -> Finding:
 
 
 def turbo(system: System) -> Finding:
-    """Whether the clock may rise above its base."""
+    """Checks whether the clock may exceed its base frequency."""
     intel, boost = f"{CPU_DIRECTORY}/intel_pstate/no_turbo", f"{CPU_DIRECTORY}/cpufreq/boost"
     path = intel if system.exists(intel) else boost
     text = system.read(path)
@@ -65,7 +65,7 @@ def turbo(system: System) -> Finding:
 
 
 def smt(system: System) -> Finding:
-    """Whether two of our CPUs are threads of one core, as far as this system sees."""
+    """Checks whether two of our CPUs are threads of one core, as far as this system shows."""
     name = "topology/thread_siblings_list"
     active = system.read(f"{CPU_DIRECTORY}/smt/active")
     cores: dict[str, int] = {}
@@ -86,13 +86,13 @@ def smt(system: System) -> Finding:
         cost="two threads on one core share its execution units: how much each slows down depends "
         "on the other (a hypervisor may share cores without showing it)",
         fix=f"taskset -c {one_each} cbs run ..." if shared else "",
-        # Each core is a line, however many of its threads are ours.
+        # Each core is one line, however many of its threads are ours.
         verify=f"cat {CPU_DIRECTORY}/smt/active; sort -u {system.shell_of_cpus(name)}",
     )
 
 
 def cpu_quota(system: System) -> Finding:
-    """The CPU quota of the container against the CPUs of the mask."""
+    """Compares the container's CPU quota with the number of usable CPUs."""
     quotas: list[float] = []
     seen: list[str] = []
     for directory in conditions.cgroup_directories(system.root):
@@ -108,7 +108,7 @@ def cpu_quota(system: System) -> Finding:
     value += f"; {cpus} usable CPUs"
     if snapshot.cgroup_throttles:
         value += f"; throttled {snapshot.cgroup_throttles} times so far"
-    # The root group of version 2 has no files of its own: nothing limits it.
+    # The root group of version 2 has no files: it is unlimited.
     known = bool(seen) or system.read("/proc/self/cgroup") is not None
     files = " ".join(map(shlex.quote, seen))
     quota_of = f"grep -H -E 'nr_throttled|^(max|-?[0-9]+)' {files}" if files else ""
@@ -126,7 +126,7 @@ def cpu_quota(system: System) -> Finding:
 
 
 def _quota(system: System, directory: Path) -> Iterator[tuple[float | None, list[str]]]:
-    """Yields the quota of a group in CPUs, None for unlimited, and the files that say so."""
+    """Yields a group's quota in CPUs, None for unlimited, and the files that contain it."""
     stat, version_2 = str(directory / "cpu.stat"), str(directory / "cpu.max")
     version_1, of_period = (str(directory / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
     if maximum := (system.read(version_2) or "").split():
@@ -139,13 +139,13 @@ def _quota(system: System, directory: Path) -> Iterator[tuple[float | None, list
 
 
 def heat(system: System) -> Finding:
-    """Whether heat has slowed our CPUs since the start, and how hot it is."""
+    """Checks whether heat has throttled our CPUs since boot, and reports temperatures."""
     name, zones = "thermal_throttle/*_throttle_count", "/sys/class/thermal/thermal_zone*/temp"
     counters = [text for path in system.of_cpus(name) if (text := system.read(path))]
     temperatures = [text for path in system.matching(zones) if (text := system.read(path))]
     count = sum(int(text) for text in counters if text.isdigit())
     degrees = [int(text) / 1e3 for text in temperatures if text.lstrip("-").isdigit()]
-    # A package counts once for each of its CPUs: more or fewer matters, not how many.
+    # A package is counted once per CPU, so only changes of the total are meaningful.
     parts = [f"throttle counters total {count} since boot"] if counters else []
     parts += [f"maximum {max(degrees):.0f} degrees C"] if degrees else []
     verify = []

@@ -9,17 +9,17 @@ import time
 from comparative_benchmark.maintenance.doctor.system import Finding, System
 
 _GIB = 2**30
-# Weights, inputs and compile caches of the larger workloads.
+# Enough for weights, inputs and compile caches of the larger workloads.
 _MEMORY_LOW_BYTES = 4 * _GIB
 _DISK_LOW_BYTES, _DISK_OUT_BYTES = 10 * _GIB, _GIB
-# A latency of 1 ms is then read to 0.1 %.
+# Allows measuring a latency of 1 ms to 0.1 %.
 _TIMER_LIMIT_NS = 1000
-# Read without a system call, best first.
+# Readable without a system call, best first.
 _FAST_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")
 
 
 def clock_source(system: System) -> Finding:
-    """What the kernel's clock reads."""
+    """Checks the clock source of the kernel."""
     directory = "/sys/devices/system/clocksource/clocksource0"
     path = f"{directory}/current_clocksource"
     name = system.read(path)
@@ -39,7 +39,7 @@ def clock_source(system: System) -> Finding:
 
 
 def timer() -> Finding:
-    """Resolution and cost of the clock that samples are taken with, as measured now."""
+    """Measures the resolution and cost of the clock used for samples."""
     resolution_ns, cost_ns = measure_timer()
     bad = max(resolution_ns, cost_ns) > _TIMER_LIMIT_NS
     python = shlex.quote(sys.executable or "python3")
@@ -56,7 +56,7 @@ def timer() -> Finding:
 
 
 def measure_timer(readings: int = 20_000) -> tuple[int, float]:
-    """Returns the smallest step of `time.perf_counter_ns`, and what a reading costs, in ns."""
+    """Returns the smallest step and the cost of a reading of `time.perf_counter_ns`, in ns."""
     clock = time.perf_counter_ns
     values = [clock() for _ in range(readings)]
     steps = [later - earlier for earlier, later in itertools.pairwise(values)]
@@ -66,7 +66,7 @@ def measure_timer(readings: int = 20_000) -> tuple[int, float]:
 
 
 def aslr(system: System) -> Finding:
-    """Whether addresses differ from process to process."""
+    """Checks whether addresses differ between processes."""
     path = "/proc/sys/kernel/randomize_va_space"
     level = system.read(path)
     names = {"0": "off", "1": "partial", "2": "full"}
@@ -82,7 +82,7 @@ def aslr(system: System) -> Finding:
 
 
 def huge_pages(system: System) -> Finding:
-    """Transparent huge pages."""
+    """Checks transparent huge pages."""
     path = "/sys/kernel/mm/transparent_hugepage/enabled"
     text = system.read(path) or ""
     chosen = text.partition("[")[2].partition("]")[0]
@@ -104,7 +104,7 @@ def huge_pages(system: System) -> Finding:
 
 
 def memory(system: System) -> Finding:
-    """Memory that is available, of the machine and of the container (cgroup version 2)."""
+    """Checks the available memory of the machine and of the container (cgroup version 2)."""
     free = _meminfo(system).get("MemAvailable")
     limit, used = (system.read(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
     room = int(limit) - int(used) if limit and limit.isdigit() and used else None
@@ -126,7 +126,7 @@ def memory(system: System) -> Finding:
 
 
 def swap(system: System) -> Finding:
-    """Whether memory has been swapped out."""
+    """Checks whether memory has been swapped out."""
     info = _meminfo(system)
     total, free = info.get("SwapTotal"), info.get("SwapFree")
     used = None if total is None or free is None else total - free
@@ -144,7 +144,7 @@ def swap(system: System) -> Finding:
 
 
 def disk(system: System) -> Finding:
-    """Free space where artifacts are kept."""
+    """Checks the free disk space for artifacts."""
     path = system.artifact_root.absolute()
     while not path.exists():
         path = path.parent
@@ -163,7 +163,7 @@ def disk(system: System) -> Finding:
 
 
 def _gib_of(field: str) -> str:
-    """Returns the command that prints a line of /proc/meminfo in GiB."""
+    """Returns a command that prints a line of /proc/meminfo in GiB."""
     return f"awk '/^{field}/ {{printf \"%.1f GiB\\n\", $2 / 2^20}}' /proc/meminfo"
 
 

@@ -1,4 +1,4 @@
-"""Checks of NVIDIA GPUs, through nvidia-smi."""
+"""Checks of NVIDIA GPUs with nvidia-smi."""
 
 import csv
 import shlex
@@ -25,12 +25,12 @@ _GPU_PROCESS_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")
 # nvmlClocksEventReasons of NVML; newer drivers call the field clocks_event_reasons.
 _REASON_FIELDS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 _HARMFUL_REASONS = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
-# The driver itself holds some hundred MiB of a large GPU.
+# The driver itself uses some hundred MiB of a large GPU.
 _MEMORY_SHARE_IN_USE = 0.05
 
 
 def nvidia(system: System) -> Iterator[Finding]:
-    """State of NVIDIA GPUs, as nvidia-smi tells it."""
+    """Yields the state of NVIDIA GPUs, as reported by nvidia-smi."""
     command, rows = _gpus(system)
     if not rows:
         devices = system.exists("/dev/nvidia0") or system.exists("/dev/nvidiactl")
@@ -91,7 +91,7 @@ def _gpu_findings(row: Mapping[str, str | None], verify: str) -> Iterator[Findin
 
 
 def _memory(name: str, row: Mapping[str, str | None], verify: str) -> Finding:
-    """Memory that is held although nothing is measured: who holds it may be out of sight."""
+    """Checks for memory in use while nothing is measured; its process may be invisible here."""
     used, total = row["memory.used"], row["memory.total"]
     known = bool(used and total and used.isdecimal() and total.isdecimal())
     held = known and int(used or 0) > _MEMORY_SHARE_IN_USE * int(total or 0)
@@ -112,7 +112,6 @@ def _gpu_processes(system: System) -> Finding:
     command = ["nvidia-smi", f"--query-compute-apps={','.join(_GPU_PROCESS_FIELDS)}", _CSV]
     text = system.run(command)
     rows = None if text is None else parse_nvidia_csv(text, _GPU_PROCESS_FIELDS)
-    # The children of this process are ours.
     names = [
         f"{row['process_name']} (pid {row['pid']}, {row['used_memory'] or '?'} MiB)"
         for row in rows or ()
@@ -130,7 +129,7 @@ def _gpu_processes(system: System) -> Finding:
 
 
 def _gpus(system: System) -> tuple[list[str], list[dict[str, str | None]]]:
-    """Returns the command that answered, and a row for each GPU."""
+    """Returns the command that succeeded, and a row for each GPU."""
     command: list[str] = []
     for reason in _REASON_FIELDS:
         fields = (*_GPU_FIELDS, reason)
@@ -141,7 +140,7 @@ def _gpus(system: System) -> tuple[list[str], list[dict[str, str | None]]]:
 
 
 def parse_nvidia_csv(text: str, fields: Sequence[str]) -> list[dict[str, str | None]]:
-    """Returns a row for each line; `[N/A]` is None, other texts are left out."""
+    """Returns a row for each line; `[N/A]` is None, and malformed lines are skipped."""
     rows = []
     for cells in csv.reader(text.splitlines(), skipinitialspace=True):
         values = [cell.strip() for cell in cells]
@@ -156,7 +155,7 @@ def parse_nvidia_csv(text: str, fields: Sequence[str]) -> list[dict[str, str | N
 
 
 def throttle_reasons(text: str | None) -> tuple[int, tuple[str, ...]] | None:
-    """Returns the bits of a hexadecimal mask and the names of those that slow a GPU down."""
+    """Returns the bits of a hexadecimal mask and the names of those that slow down a GPU."""
     try:
         bits = int(text or "", 16)
     except ValueError:

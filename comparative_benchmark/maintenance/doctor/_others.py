@@ -1,4 +1,4 @@
-"""Checks of what others do on our CPUs."""
+"""Checks of other programs on our CPUs."""
 
 import os
 import shutil
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from comparative_benchmark.analysis.machine.other_processes import OBSERVED_S, Observed
 from comparative_benchmark.maintenance.doctor.system import Finding, Status, System
 
-# One runnable task half of the time: a tenth of that is normal on an idle machine.
+# An idle machine has about a tenth of this load.
 _LOAD_LIMIT = 0.5
 _STEAL_SHARE_LIMIT = 0.01
 
 
 def load(system: System) -> Finding:
-    """The load average, which this command is part of."""
+    """Checks the load average, which includes this command."""
     text = system.read("/proc/loadavg")
     one = float(text.split()[0]) if text else None
     high = one is not None and one > _LOAD_LIMIT
@@ -30,7 +30,7 @@ def load(system: System) -> Finding:
 
 
 def foreign_processes(observed: Observed) -> Finding:
-    """Which processes were busy during the observed second."""
+    """Checks which other processes were busy during the observed second."""
     share = observed.conditions.foreign_cpu_share
     rows = observed.rows
     taken = (
@@ -41,9 +41,9 @@ def foreign_processes(observed: Observed) -> Finding:
     status: Status = "unknown" if share is None else "ok"
     if observed.conditions.contended:
         status = "problem"
-    elif rows:  # on CPUs that are not ours
+    elif rows:  # on other CPUs
         status = "warning"
-    # Process 1 keeps all others: the kernel does not let it be stopped.
+    # Process 1 is the ancestor of all others, and the kernel does not allow stopping it.
     pids = " ".join(str(pid) for pid, _, _ in observed.busiest if pid != 1)
     top = "top -b -d 1 -n 2 -w 120 | grep -A 5 'PID' | tail -n 6"
     ps = "ps -eo pid,pcpu,comm --sort=-pcpu | head -n 6"
@@ -61,7 +61,7 @@ def foreign_processes(observed: Observed) -> Finding:
 
 
 def steal(observed: Observed) -> Finding:
-    """CPU time that the hypervisor gave to others, during the observed second."""
+    """Checks the CPU time given to other guests by the hypervisor during the observed second."""
     share = observed.conditions.steal_share
     bad = share is not None and share > _STEAL_SHARE_LIMIT
     return Finding(
@@ -75,10 +75,10 @@ def steal(observed: Observed) -> Finding:
 
 
 def _steal_command(cpus: Sequence[int]) -> str:
-    """Returns the command that prints the steal of these CPUs during a second."""
+    """Returns a command that prints the steal time of these CPUs during a second."""
     every = not cpus or set(cpus) == set(range(os.cpu_count() or 0))
     names = "" if every else f"({'|'.join(map(str, cpus))})"
-    # Fields 2 to 9 are user nice system idle iowait irq softirq steal; guest time is in user.
+    # Fields 2 to 9 are user nice system idle iowait irq softirq steal; user includes guest time.
     ticks = (
         f"grep -E '^cpu{names} ' /proc/stat | awk '{{for (i = 2; i <= 9; i++) all += $i; "
         'steal += $9} END {printf "%.0f %.0f\\n", steal, all}\''

@@ -1,7 +1,7 @@
-"""The checks: each reads one fact from the system, and prints a command that reads it again.
+"""The list of checks; each reads one fact, and provides a command that prints the same fact.
 
-A check never guesses: what the system does not tell is `unknown`. `System.root` stands for `/`, so
-that a test can put recorded files in its place.
+Checks do not guess: unavailable facts are `unknown`. `System.root` replaces `/`, so that tests can
+use recorded files.
 """
 
 from comparative_benchmark.analysis.machine.other_processes import Observed, observe

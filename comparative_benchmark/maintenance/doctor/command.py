@@ -1,4 +1,4 @@
-"""`cbs doctor`: what this machine would do to a measurement, what to type, how to check it."""
+"""`cbs doctor`: checks this machine for benchmarking, and suggests fixes."""
 
 import argparse
 import json
@@ -29,11 +29,11 @@ _NOTHING_UNCHANGED = (
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints findings, and ceilings and noise floor when asked for.
+    """Prints findings, and ceilings and noise floor if requested.
 
     Returns:
-      0, or 1 when the ceilings could not be measured or results not be read, 3 when these hold no
-      unchanged program; with `strict` 2 on a warning or problem.
+      0; 1 if ceilings could not be measured or results not be read; 3 if the results contain no
+      unchanged program; with `strict`, 2 on a warning or problem.
     """
     errors = Screen(stderr=True, highlight=False, soft_wrap=True)
     threads = default_threads().number if options.threads is None else options.threads
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _measure(options: argparse.Namespace, threads: int, errors: Screen) -> roofs.Ceilings | None:
-    """Returns the ceilings, measured now and kept; None where that failed, which it says."""
+    """Measures and saves ceilings; prints an error and returns None on failure."""
     try:
         measured = roofs.measure_ceilings(
             threads,
@@ -110,7 +110,7 @@ def as_json(
 ) -> dict[str, object]:
     """Returns findings, ceilings and noise floor as JSON.
 
-    Ceilings are null when they were never measured; those of a GPU unless they are measured now.
+    Ceilings are null if they were never measured; those of a GPU, unless they are measured now.
     """
     return {
         "findings": [attrs.asdict(finding) for finding in findings],
@@ -132,7 +132,7 @@ def findings_table(findings: Sequence[Finding]) -> Table:
 
 
 def ceilings_table(measured: roofs.Ceilings) -> Table:
-    """Returns a table of the ceilings, the best of each data type marked."""
+    """Returns a table of the ceilings, with the best of each data type marked."""
     title = (
         f"{measured.gpu or f'{measured.cpu_model}, {measured.threads} threads'}, {measured.date}"
     )
@@ -170,18 +170,18 @@ def _product_rate(gflops: float) -> str:
 
 
 def _digits(value: float) -> str:
-    """Returns three significant digits, never in exponent form."""
+    """Returns three significant digits without an exponent."""
     return f"{float(f'{value:.3g}'):g}"
 
 
 def _clock(rate: roofs.Gemm | roofs.Copy) -> str:
-    """Returns the clock of a GPU and what held it back."""
+    """Returns the clock of a GPU and what limited it."""
     clock = "unknown clock" if rate.sm_mhz is None else f"{rate.sm_mhz} MHz"
     return f"{clock}, held back by {', '.join(rate.held_back_by)}" if rate.held_back_by else clock
 
 
 def noise_table(floor: noise.NoiseFloor) -> Table:
-    """Returns a table of how far runs of unchanged programs lie apart, in percent."""
+    """Returns a table of differences between runs of unchanged programs, in percent."""
     table = Table(title=f"noise floor, {floor.machine}", title_justify="left")
     table.add_column("competitor", no_wrap=True)
     for heading in ("programs", "pairs of runs", "median %", "95 %", "max %"):
@@ -217,6 +217,6 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 
 
 def _out() -> Screen:
-    """Returns the console on stdout; a pipe has no width, and gets long lines."""
+    """Returns the console for stdout, with long lines if it is a pipe."""
     console = Screen(highlight=False)
     return console if console.is_terminal else Screen(highlight=False, width=160)

@@ -1,4 +1,4 @@
-"""Options of `cbs doctor`; apart from the command, so that other commands do not load it."""
+"""Options of `cbs doctor`, separate so that other commands need not import the command."""
 
 import argparse
 from pathlib import Path
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RESULTS.json",
         help="also compute and save the differences between unchanged programs in these results",
     )
-    # Any number here: the command counts the CPUs and says if it is too many.
+    # Accept any number: the command counts the CPUs and reports an error if it is too large.
     add_options(
         parser,
         "threads",

@@ -1,4 +1,4 @@
-"""The machine as the checks see it, and what they say about it."""
+"""The interface of checks to the machine, and their findings."""
 
 import os
 import subprocess
@@ -20,11 +20,11 @@ class Finding:
     """One fact about this machine.
 
     Attributes:
-      name: what was looked at.
-      status: what it means for a measurement; `unknown` where the system does not tell.
-      value: what was read.
-      cost: what it costs a measurement.
-      fix: what to do, where possible what to type; empty where there is nothing to do.
+      name: name of the check.
+      status: effect on measurements; `unknown` if the fact is unavailable.
+      value: the fact.
+      cost: how it affects measurements.
+      fix: a command or advice; empty if nothing needs to be done.
       verify: a shell command that prints the same fact.
     """
 
@@ -48,13 +48,13 @@ def _output(command: Sequence[str]) -> str | None:
 
 @attrs.frozen(kw_only=True)
 class System:
-    """The machine as the checks see it.
+    """The machine as seen by the checks.
 
     Attributes:
-      root: stands for `/`.
-      artifact_root: where the suite writes.
+      root: replaces `/`.
+      artifact_root: folder that the suite writes to.
       cpus: CPUs that this process may run on.
-      run: runs a command; its output, or None where there is no such command or it failed.
+      run: runs a command; returns its output, or None if it does not exist or failed.
     """
 
     root: Path = Path("/")
@@ -63,18 +63,18 @@ class System:
     run: Runner = _output
 
     def read(self, path: str) -> str | None:
-        """Returns the text of a file, without space around it; None where it cannot be read."""
+        """Returns the text of a file, stripped; None if it cannot be read."""
         try:
             return self._at(path).read_text(encoding="utf-8", errors="replace").strip()
         except OSError:
             return None
 
     def exists(self, path: str) -> bool:
-        """Returns whether there is such a file."""
+        """Returns whether a file exists."""
         return self._at(path).exists()
 
     def matching(self, pattern: str) -> list[str]:
-        """Returns the files whose paths match, in order."""
+        """Returns the files whose paths match, sorted."""
         found = sorted(self.root.glob(pattern.lstrip("/")))
         return ["/" + str(path.relative_to(self.root)) for path in found]
 
@@ -86,7 +86,7 @@ class System:
         return found
 
     def shell_of_cpus(self, pattern: str) -> str:
-        """Returns the same files as a pattern for a shell."""
+        """Returns the same files as a shell pattern."""
         if len(self.matching(f"{CPU_DIRECTORY}/cpu[0-9]*")) <= len(self.cpus):
             return f"{CPU_DIRECTORY}/cpu[0-9]*/{pattern}"
         return " ".join(f"{CPU_DIRECTORY}/cpu{cpu}/{pattern}" for cpu in self.cpus)

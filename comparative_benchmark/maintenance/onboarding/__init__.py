@@ -1,1 +1,1 @@
-"""`cbs new-*` writes models, backends, recipes and operators; `cbs check-model` judges models."""
+"""`cbs new-*` creates models, backends, recipes and operators; `cbs check-model` checks models."""

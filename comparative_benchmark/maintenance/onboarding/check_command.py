@@ -1,4 +1,4 @@
-"""`cbs check-model`: is a model what the harness needs it to be?"""
+"""`cbs check-model`: validates a model against the suite's contract."""
 
 import argparse
 import difflib
@@ -33,10 +33,10 @@ def run(options: argparse.Namespace) -> int:
     """Checks a model and prints a table.
 
     Returns:
-      0 if it keeps to the contract, 2 if not.
+      0 if it satisfies the contract, 2 if not.
 
     Raises:
-      UsageError: there is no such model or framework.
+      UsageError: the model or framework does not exist.
     """
     if options.torchbench:
         return folder_check.run(options)
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _frameworks(name: str, text: str | None) -> list[str]:
-    """Returns the folders of models in which the model is, or those of them that were named."""
+    """Returns the framework folders that contain the model, restricted to those in `text`."""
     written = sorted(_MODELS.glob("*/*/*_model.py"))
     there = [path.parents[1].name for path in written if path.name == f"{name}_model.py"]
     if not there or not name.isidentifier():
@@ -101,9 +101,9 @@ def _cases(every: Sequence[BenchmarkCase], module_path: str) -> list[BenchmarkCa
 
 
 def _smallest(cases: Mapping[str, Sequence[BenchmarkCase]]) -> dict[str, list[BenchmarkCase]]:
-    """Returns, by framework, the smallest case, and the same in other data types.
+    """Returns the smallest case and the same in other data types, by framework.
 
-    It is of one workload in all frameworks, where they share one; float32 comes first.
+    All cases belong to one workload if the frameworks share one; float32 is preferred.
     """
     digests = {
         framework: {workload_of(case).digest: case for case in reversed(found)}
@@ -127,7 +127,7 @@ def _smallest(cases: Mapping[str, Sequence[BenchmarkCase]]) -> dict[str, list[Be
 
 
 def _size(case: BenchmarkCase) -> tuple[bool, bool, int, str]:
-    """Returns what orders cases by how much they take to run."""
+    """Returns a key that orders cases by the resources they need."""
     elements = 0
     for spec in workload_of(case).inputs:
         count = 1
@@ -145,7 +145,7 @@ def _differs_in_type(other: BenchmarkCase, case: BenchmarkCase) -> bool:
 def _run_model(
     framework: str, cases: Sequence[BenchmarkCase], options: argparse.Namespace, scratch: Path
 ) -> tuple[list[Finding], list[judging.Array] | None]:
-    """Returns what running the model shows, and its float64 outputs."""
+    """Returns the findings from running the model, and its float64 outputs."""
     if not cases:
         return _none_run(framework, "no case to run"), None
     backend = _backend(cases[0])
@@ -159,7 +159,7 @@ def _run_model(
 
 
 def _backend(case: BenchmarkCase) -> BackendInfo | str:
-    """Returns the backend that computes truth in a case's framework, or why there is none."""
+    """Returns a backend that computes truth in a case's framework, or the reason for its absence."""
     framework = case.model.model_impl.framework_type
     reason = f"no backend computes the truth of {framework.value} models"
     for backend in judges_of(framework):

@@ -1,4 +1,4 @@
-"""`cbs ci-template`: a GitHub workflow that races a model on every pull request."""
+"""`cbs ci-template`: writes a GitHub workflow that races a model on every pull request."""
 
 import argparse
 import json
@@ -18,10 +18,10 @@ _DEFINITIONS = "*_definitions.py"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes the workflow and says what to do next.
+    """Writes the workflow and prints what to do next.
 
     Raises:
-      UsageError: there is no such model in this checkout, or another file has the workflow's name.
+      UsageError: the model is not in this checkout, or another file has the workflow's name.
     """
     here = Path.cwd()
     root = next((at for at in (here, *here.parents) if (at / ".git").exists()), here)
@@ -36,25 +36,25 @@ def run(options: argparse.Namespace) -> int:
 
 
 def workflow(model: str, *, is_suite: bool, backends: str, suite: str) -> str:
-    """Returns the workflow's text, in which no name can become code.
+    """Returns the workflow's text, with all inputs quoted to prevent code injection.
 
     Args:
-      model: as `cbs run` takes it, from the top of the checkout; or a suite's folder.
-      is_suite: whether it is the latter.
-      backends: as `--backend` takes them.
-      suite: what pip is to install.
+      model: model for `cbs run`, relative to the root of the checkout; or a suite's folder.
+      is_suite: whether `model` is a suite's folder.
+      backends: value of `--backend`.
+      suite: requirement for pip to install the suite.
 
     Raises:
-      UsageError: GitHub would evaluate one of these texts, or they cannot be in a line.
+      UsageError: GitHub would evaluate one of these strings, or one is unprintable.
     """
     for text in (model, backends, suite):
-        # An expression is evaluated in any quotes.
+        # GitHub evaluates expressions even in quotes.
         if "${{" in text or not text.isprintable():
             raise UsageError(
                 f"{text!r} cannot be used in a workflow: it contains '${{{{' or "
                 "an unprintable character"
             )
-    # What JSON quotes, YAML reads as it is; a shell gets it as the value of a variable.
+    # YAML reads JSON strings unchanged; a shell receives them as values of variables.
     fields = {
         "WHAT": "the cases of a folder" if is_suite else "a model",
         "NAME": json.dumps(f"Benchmark of {model}"),
@@ -64,15 +64,15 @@ def workflow(model: str, *, is_suite: bool, backends: str, suite: str) -> str:
         "ASKED": "--suite-dir " if is_suite else "",
     }
     text = _TEMPLATE.read_text(encoding="utf-8")
-    # In one pass: a name may look like a field.
+    # Substitute in one pass, because a name may look like a field.
     return re.sub(r"@([A-Z]+)@", lambda found: fields[found[1]], text)
 
 
 def _requirement() -> str:
-    """Returns a requirement for this revision of the suite that a runner of GitHub can install.
+    """Returns a requirement for this revision of the suite that GitHub's runners can install.
 
     Raises:
-      UsageError: this revision comes from this machine only.
+      UsageError: this revision is only available on this machine.
     """
     found = extras.requirement("pt-inductor,onnxruntime")
     if found is None or "@ git+" not in found:
@@ -85,10 +85,10 @@ def _requirement() -> str:
 
 
 def _model(given: str | None, root: Path) -> tuple[str, bool]:
-    """Returns the model or the suite's folder from the top of the checkout, and which it is.
+    """Returns the model or suite folder relative to the checkout, and whether it is a suite.
 
     Raises:
-      UsageError: it is not there, or there is no telling which.
+      UsageError: it does not exist, or several do and none was specified.
     """
     here = Path.cwd()
     if given is None:

@@ -1,4 +1,4 @@
-"""What a check found, and which checks there are."""
+"""The list of checks, and their findings."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from comparative_benchmark.terminal.screen import Screen
 
 State = Literal["ok", "failed", "not_applicable", "not_run"]
 
-# In the order in which they are shown, with what each asks.
+# In display order, each with the property that it checks.
 CHECKS = MappingProxyType(
     {
         "definitions": "cases of the catalogue use it",
@@ -37,9 +37,9 @@ class Finding:
     Attributes:
       check: a key of `CHECKS`.
       framework: folder of the implementation, e.g. `jax`.
-      state: what came of it; a check that is `not_run` depends on one that failed.
-      detail: what was found, in a sentence.
-      fix: what to do about it, where it failed.
+      state: the outcome; a check is `not_run` if one that it depends on failed.
+      detail: details of the outcome, as a sentence.
+      fix: advice in case of failure.
     """
 
     check: str
@@ -51,21 +51,21 @@ class Finding:
 
 _STYLES = {"ok": "green", "failed": "red", "not_applicable": "dim", "not_run": "yellow"}
 _WORDS = {"not_applicable": "n/a", "not_run": "not run"}
-# What a pipe has no width for: never wrap what another program or a log will read.
+# Width for pipes, so that logs and other programs receive unwrapped lines.
 _WIDTH_OF_A_PIPE = 220
 
 
 def print_findings(
     found: Sequence[Finding], columns: Sequence[str], checks: Mapping[str, str] = CHECKS
 ) -> None:
-    """Prints a table of checks, a column for each framework or test, and what failed."""
+    """Prints a table of checks, a column for each framework or test, and the failures."""
     out = Screen()
     if not out.is_terminal:
         out = Screen(width=_WIDTH_OF_A_PIPE)
     table = Table(pad_edge=False, box=None, padding=(0, 2, 0, 0))
     for heading in ("check", *columns):
         table.add_column(heading, no_wrap=True, min_width=max(7, len(heading)))
-    table.add_column("")  # in a narrow terminal the questions are wrapped, and nothing else
+    table.add_column("")  # in a narrow terminal, only this column is wrapped
     states = {(item.check, item.framework): item.state for item in found}
     for check, question in checks.items():
         row = [states.get((check, column)) for column in columns]

@@ -1,4 +1,4 @@
-"""`cbs check-model --torchbench`: does a folder keep the guide's promises?"""
+"""`cbs check-model --torchbench`: validates a model folder against TorchBench's guide."""
 
 import argparse
 from pathlib import Path
@@ -50,10 +50,10 @@ def run(options: argparse.Namespace) -> int:
     """Checks folders and prints a table of each.
 
     Returns:
-      0 if all keep to the guide, 2 if not.
+      0 if all follow the guide, 2 if not.
 
     Raises:
-      UsageError: a path has no folder, or none of that name.
+      UsageError: a path contains no folders, or none with that name.
     """
     set_root(options.root_dir)
     try:

@@ -1,4 +1,4 @@
-"""Judging what workers gave: do implementations agree, are shapes and types as declared?"""
+"""Judges worker outputs: agreement of implementations, declared shapes and types."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,11 +21,11 @@ Array = npt.NDArray[Any]
 
 
 def agreement(truths: Mapping[str, Sequence[Array]], hint: str) -> list[Finding]:
-    """Compares the float64 outputs of implementations with those of the first one.
+    """Compares the float64 outputs of all implementations with the first one's.
 
     Args:
-      truths: by framework; at least two.
-      hint: the command that tells in which layer they differ.
+      truths: outputs by framework; at least two.
+      hint: a command that finds the layer in which they differ.
     """
     (first, expected), *others = truths.items()
     found = []
@@ -80,7 +80,7 @@ def specs(folder: Path, stem: str) -> list[TensorSpec]:
 def other_than_declared(
     case: BenchmarkCase, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
 ) -> list[str]:
-    """Returns what differs from the architecture's word, or without one from `data_type`."""
+    """Returns differences from the architecture's declaration, or without one, from `data_type`."""
     name = case.model.name
     implementation = case.model.model_impl
     if implementation.architecture is None:

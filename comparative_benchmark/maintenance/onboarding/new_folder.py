@@ -1,4 +1,4 @@
-"""`cbs new-model --torchbench NAME`: writes a model folder that runs as it is."""
+"""`cbs new-model --torchbench NAME`: creates a runnable model folder."""
 
 import string
 from pathlib import Path
@@ -7,7 +7,7 @@ _TEMPLATES = Path(__file__).parent / "templates" / "torchbench"
 
 
 def new_files(name: str) -> dict[Path, str]:
-    """Returns the content of each file of a new folder, by its path beside others."""
+    """Returns the contents of the files in a new folder, by relative path."""
     fields = {"name": name, "title": name.replace("_", " ").capitalize()}
     return {
         Path(name) / template.stem: string.Template(

@@ -1,6 +1,6 @@
-"""`cbs new-model`: writes a new architecture's own files, complete and correct.
+"""`cbs new-model`: creates the files of a new architecture, complete and correct.
 
-The suite finds them by where they are: nothing that exists is changed.
+The suite discovers them by their location, so existing files are not changed.
 """
 
 import argparse
@@ -24,19 +24,19 @@ from openxla.benchmark.text import printable
 _SUITE = Path("common_benchmark_suite/openxla/benchmark")
 _TEMPLATES = Path(__file__).parent / "templates"
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
-# Longer names would break lines of the templates in other places than the formatter does.
+# Longer names would require the templates to be formatted differently.
 _LONGEST_NAME = 24
 
 
 @attrs.frozen(kw_only=True)
 class Framework:
-    """What a framework is called in the different places of the suite.
+    """Names and packages related to a framework.
 
     Attributes:
       package: its folder of models.
-      module: what must be installed to run its models.
-      competitor: what is quick to start and runs its models.
-      requirements: a model whose requirements those of the new one are.
+      module: the module needed to run its models.
+      competitor: a competitor that starts quickly and runs its models.
+      requirements: an existing model whose requirements are copied.
     """
 
     package: str
@@ -73,10 +73,10 @@ FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes the files and says what to do next.
+    """Writes the files and prints what to do next.
 
     Raises:
-      UsageError: the name cannot be used, or files are there; nothing has been written.
+      UsageError: the name is invalid, or files exist; nothing has been written.
     """
     if options.torchbench:
         return _write_folder(options.name, (options.into or Path.cwd()).absolute())
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write_folder(name: str, root: Path) -> int:
-    """Writes a model folder of TorchBench and says what to do next."""
+    """Writes a TorchBench model folder and prints what to do next."""
     _check_name(name)
     if (root / name).exists():
         raise UsageError(f"{root / name} already exists; nothing was written")
@@ -112,10 +112,10 @@ def _write_folder(name: str, root: Path) -> int:
 
 
 def parse_frameworks(text: str) -> list[Framework]:
-    """Returns the frameworks that `pt,jax` names.
+    """Returns the frameworks in a list such as `pt,jax`.
 
     Raises:
-      UsageError: one is unknown, or none is named.
+      UsageError: one is unknown, or the list is empty.
     """
     typed = (name.strip() for name in text.split(",") if name.strip())
     names = list(dict.fromkeys(map(synonyms.framework_folder, typed)))
@@ -127,10 +127,10 @@ def parse_frameworks(text: str) -> list[Framework]:
 
 
 def new_files(name: str, frameworks: Sequence[Framework], root: Path) -> dict[Path, str]:
-    """Returns the content of each new file, by its path in the checkout.
+    """Returns the contents of each new file, by its path in the checkout.
 
     Raises:
-      UsageError: the name cannot be used, or files are there.
+      UsageError: the name is invalid, or files exist.
     """
     _check_name(name)
     title = name.replace("_", " ").capitalize()
@@ -177,7 +177,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_free(name: str, files: Mapping[Path, str], root: Path) -> None:
-    """Raises if a file is there, or the folder that a model of that name would have."""
+    """Raises UsageError if a file, or a folder for a model of that name, exists."""
     folders = [root / _SUITE / "models" / package / name for package in FRAMEWORKS]
     folders.append(root / _SUITE / "comparative_suite" / name)
     taken = [path for path in (*folders, *(root / path for path in files)) if path.exists()]
@@ -188,10 +188,10 @@ def _check_free(name: str, files: Mapping[Path, str], root: Path) -> None:
 
 
 def write_files(root: Path, files: Mapping[Path, str]) -> None:
-    """Writes all files, or none where one cannot be written.
+    """Writes all files, or none if one cannot be written.
 
     Raises:
-      UsageError: one cannot be written.
+      UsageError: a file cannot be written.
     """
     made: list[Path] = []
     try:
@@ -215,7 +215,7 @@ def _checkout(given: Path | None) -> Path:
     """Returns the checkout to write into.
 
     Raises:
-      UsageError: there is none.
+      UsageError: no checkout was found.
     """
     if given is not None:
         candidates = [given.absolute()]

@@ -1,4 +1,4 @@
-"""`cbs new-backend`, `new-recipe` and `new-operator`: each writes a package that can be installed.
+"""`cbs new-backend`, `new-recipe` and `new-operator`: each creates an installable package.
 
 A test compares the packages with the examples in the guides.
 """
@@ -26,7 +26,7 @@ from openxla.benchmark.text import printable
 
 _TEMPLATES = Path(__file__).parent / "templates" / "package"
 _SNAKE = r"[a-z][a-z0-9]*(_[a-z0-9]+)*"
-# Longer names would break lines of the templates in other places than the formatter does.
+# Longer names would require the templates to be formatted differently.
 _LONGEST_NAME = 24
 _ALL = "all"
 
@@ -36,12 +36,12 @@ class Kind:
     """A kind of package.
 
     Attributes:
-      group: of the entry points.
-      object: that a module registers there.
-      name: that users may choose, as a regular expression, and the same in words.
+      group: group of its entry points.
+      object: name of the object that a module registers there.
+      name: regular expression for valid names; `rule` describes it in words.
       example: a valid name.
-      sources: templates of the package, by the file that each becomes; a single module is a file.
-      measure: the command that measures with it.
+      sources: templates by target file; a package of one module is a single file.
+      measure: a command that runs a benchmark with it.
     """
 
     group: str
@@ -71,7 +71,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "recipe": Kind(
             group=RECIPES_GROUP,
             object="RECIPE",
-            # A hyphen and a digit would be a parameter of a recipe with a shorter name.
+            # A hyphen and a digit would be parsed as the parameter of a shorter recipe.
             name=r"[a-z][a-z0-9]*([_-][a-z][a-z0-9]*)*",
             rule="words of lowercase letters and digits that begin with a letter, with single "
             "hyphens or underscores between them",
@@ -83,7 +83,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "operator": Kind(
             group=OPERATORS_GROUP,
             object="OPERATOR",
-            # The name of a case ends so if the operator runs forward and backward.
+            # Names of cases have this suffix if the operator runs forward and backward.
             name=rf"(?!.*_fwd_bwd$){_SNAKE}",
             rule="lowercase letters, digits and single underscores, not ending in _fwd_bwd",
             example="my_operator",
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
     """Writes a package and prints what to do next.
 
     Raises:
-      UsageError: the name cannot be used, or the directory exists; nothing has been written.
+      UsageError: the name is invalid, or the directory exists; nothing has been written.
     """
     kind, name = options.kind, options.name
     files = new_files(kind, name)
@@ -123,10 +123,10 @@ def package_of(name: str) -> str:
 
 
 def new_files(kind: str, name: str) -> dict[Path, str]:
-    """Returns the content of each file, by its path in the package.
+    """Returns the contents of each file, by its path in the package.
 
     Raises:
-      UsageError: the name cannot be used.
+      UsageError: the name is invalid.
     """
     wanted = KINDS[kind]
     if not re.fullmatch(wanted.name, name):
@@ -157,10 +157,10 @@ def new_files(kind: str, name: str) -> dict[Path, str]:
 
 
 def _check_free(kind: str, name: str) -> None:
-    """Raises if users already type the name for something else, or Python imports it."""
+    """Raises UsageError if the name has another meaning to users, or Python can import it."""
     if meaning := dict(_meanings(kind)).get(name):
         raise UsageError(f"{kind} name {name!r} already means {meaning}; choose another name")
-    # Also of packages that cannot be imported: of two with one name, one is lost.
+    # Include packages that cannot be imported: duplicate entry points hide each other.
     for point in entry_points(group=KINDS[kind].group):
         if point.name == name:
             owner = point.dist.name if point.dist else point.module
@@ -171,7 +171,7 @@ def _check_free(kind: str, name: str) -> None:
 
 
 def _meanings(kind: str) -> Iterator[tuple[str, str]]:
-    """Yields names that stand for something else where a name of this kind is typed."""
+    """Yields names that already have a meaning in the same option, and that meaning."""
     if kind == "operator":
         yield _ALL, "every operator"
     if kind == "backend":
@@ -179,7 +179,7 @@ def _meanings(kind: str) -> Iterator[tuple[str, str]]:
         for name in synonyms.backends():
             yield name.replace("-", "_"), f"the backend {synonyms.backend(name)}"
     if kind == "recipe":
-        # Recipes are typed among the options of compilers.
+        # Users type recipes together with the options of compilers.
         for backend in backends().values():
             for compiler in backend.compilers:
                 for option in compiler.options:

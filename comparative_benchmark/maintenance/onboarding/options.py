@@ -1,4 +1,4 @@
-"""Options of `cbs new-*` and `cbs check-model`; apart from the commands, to load fast."""
+"""Options of `cbs new-*` and `cbs check-model`, separate so that other commands start fast."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What has to be looked at inside a worker. Imports no framework; looks at those that are there."""
+"""Inspections inside a worker, for the frameworks that it has imported; imports none itself."""
 
 import gc
 import importlib
@@ -14,12 +14,12 @@ from openxla.benchmark.artifacts import arrays
 def memory(
     *, module_path: str, parameters: Mapping[str, Any], inputs: Sequence[str], rounds: int = 3
 ) -> dict[str, Any]:
-    """Makes, runs and drops a model again and again.
+    """Creates, runs and drops a model repeatedly.
 
     Returns:
-      `model_bytes`: what the arrays of the frameworks in this process hold more while the model is
-      there; `held_bytes`: what they hold after each round; `alive`: whether the last model is
-      still there after it was dropped.
+      `model_bytes`: increase in the size of the frameworks' arrays while the model exists;
+      `held_bytes`: their size after each round; `alive`: whether the last model still exists after
+      it was dropped.
     """
     module = importlib.import_module(module_path)
     values = [arrays.load(Path(path)) for path in inputs]
@@ -39,10 +39,10 @@ def memory(
 
 
 def held_bytes() -> int:
-    """Returns the bytes of all arrays that frameworks hold in this process, on any device."""
+    """Returns the size in bytes of all arrays of frameworks in this process, on any device."""
     total = 0
     if (torch := sys.modules.get("torch")) is not None:
-        # By storage: views share theirs.
+        # Count storages, because views share them.
         storages = {
             storage.data_ptr(): storage.nbytes()
             for item in gc.get_objects()

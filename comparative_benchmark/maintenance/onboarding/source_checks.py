@@ -1,4 +1,4 @@
-"""Checks that look at files and definitions alone."""
+"""Checks of files and definitions, without running a model."""
 
 import ast
 import os
@@ -19,7 +19,7 @@ _MOST_NAMED = 5
 
 
 def definitions(framework: str, module_path: str, cases: Sequence[BenchmarkCase]) -> Finding:
-    """Looks whether cases use the implementation."""
+    """Checks whether cases use the implementation."""
     if not cases:
         return Finding(
             check="definitions",
@@ -35,7 +35,7 @@ def definitions(framework: str, module_path: str, cases: Sequence[BenchmarkCase]
 
 
 def docstrings(framework: str, folder: Path) -> Finding:
-    """Looks whether modules, public classes, functions and methods have docstrings."""
+    """Checks whether modules, public classes, functions and methods have docstrings."""
     bare = [name for path in sorted(folder.glob("*.py")) for name in _undocumented(path)]
     if bare:
         return Finding(
@@ -49,9 +49,9 @@ def docstrings(framework: str, folder: Path) -> Finding:
 
 
 def requirements(framework: str, folder: Path) -> Finding:
-    """Looks whether requirements.txt is there and satisfied by the packages of this environment.
+    """Checks whether requirements.txt exists and the installed packages satisfy it.
 
-    No index is asked: whether the requirements can be installed together, `install` tells.
+    It does not query an index; `install` checks whether the requirements can be installed together.
     """
     path = folder / "requirements.txt"
 
@@ -82,7 +82,7 @@ def requirements(framework: str, folder: Path) -> Finding:
 
 
 def install(framework: str, folder: Path) -> Finding:
-    """Installs requirements.txt into a fresh environment, from the index that pip is set to."""
+    """Installs requirements.txt into a fresh environment, from pip's configured index."""
     path = folder / "requirements.txt"
     with temporary_folder("install") as environment:
         python = os.path.join(environment, "bin", "python")  # noqa: PTH118  # for commands
@@ -126,7 +126,7 @@ def _undocumented(path: Path) -> Iterator[str]:
             for method in node.body if isinstance(node, ast.ClassDef) else []:
                 if not isinstance(method, ast.FunctionDef):
                     continue
-                # `__call__` has shapes to tell; `__init__` is told by its class.
+                # `__call__` needs a docstring for its shapes; the class documents `__init__`.
                 public = not method.name.startswith("_") or method.name == "__call__"
                 if public and ast.get_docstring(method) is None:
                     yield f"{path.name}: {node.name}.{method.name}"
@@ -148,7 +148,7 @@ def _unsatisfied(requirement: Requirement) -> str | None:
         installed = version(requirement.name)
     except PackageNotFoundError:
         return f"{requirement.name} is not installed"
-    # A CPU build's version has a local part, `2.13.0+cpu`, which `==2.13.0` takes as equal.
+    # CPU builds have a local version, `2.13.0+cpu`, which satisfies `==2.13.0`.
     if not requirement.specifier.contains(installed, prereleases=True):
         return f"{requirement} is required, {installed} is installed"
     return None

@@ -1,4 +1,4 @@
-"""Checks that run a model, each framework's in workers of its own."""
+"""Checks that run a model, with separate workers for each framework."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ RUNS = ("types", "repeatable", "seed", "signal", "memory")
 
 @attrs.frozen(kw_only=True)
 class ElsewhereSettings(RunSettings):
-    """Settings of workers that find the suite as installed, not in the directory they start in."""
+    """Settings for workers that import the installed suite, not the current directory's."""
 
     def environment(self, backend: BackendInfo, work_dir: Path, cache_dir: Path) -> dict[str, str]:
         """See `RunSettings.environment`."""
@@ -45,7 +45,7 @@ class _MemoryProbe:
 
 
 class WorkerChecks:
-    """The checks of one implementation; `truth` has its float64 outputs afterwards."""
+    """The checks of one implementation; afterwards, `truth` has its float64 outputs."""
 
     def __init__(
         self,
@@ -55,14 +55,14 @@ class WorkerChecks:
         settings: RunSettings,
         folder: Path,
     ) -> None:
-        """Takes what is needed.
+        """Creates the checks.
 
         Args:
           framework: folder of the implementation, e.g. `jax`.
           cases: the case to check, and the same in other data types.
           backend: computes truth and reference in that framework.
-          settings: of the workers.
-          folder: where files may be written.
+          settings: settings of the workers.
+          folder: folder for temporary files.
         """
         self.truth: list[Array] | None = None
         self._framework = framework
@@ -73,7 +73,7 @@ class WorkerChecks:
         self._files = 0
 
     def run(self) -> list[Finding]:
-        """Returns what was found."""
+        """Runs the checks."""
         case = self._cases[0]
         found = [self._runs_elsewhere(case)]
         try:
@@ -220,7 +220,7 @@ class WorkerChecks:
     def _prepare(
         self, session: Session | InProcessSession, case: BenchmarkCase, **changes: int
     ) -> Path:
-        """Returns a folder with inputs, truth and reference of a case."""
+        """Returns a folder with the inputs, truth and reference of a case."""
         self._files += 1
         directory = self._folder / f"prepared-{self._files}"
         session.call(
@@ -245,7 +245,7 @@ class WorkerChecks:
         )
 
     def _not_run(self, ended: SessionEnded, done: set[str]) -> list[Finding]:
-        """Returns the check that ended the worker as failed, and those after it as not run."""
+        """Returns the check that ended the worker as failed, and later ones as not run."""
         first, *others = [check for check in RUNS if check not in done] or ["repeatable"]
         detail = f"{ended.status.value} in {ended.phase}: {ended.reason}"
         return [

@@ -126,8 +126,8 @@ def compare(label: str, names: tuple[str, str], reference: Trace, candidate: Tra
 def difference(reference: Array, candidate: Array) -> float | None:
     """Returns the largest difference over the reference's root mean square.
 
-    Returns None if the shapes are incompatible. One of the two images may have its channels last,
-    and matrices may be flattened.
+    Returns None if the shapes are incompatible. Channels may be last in one of two images, and
+    matrices may be flattened.
     """
     forms = [candidate] if candidate.shape == reference.shape else []
     if candidate.ndim == 4:

@@ -1,5 +1,6 @@
-"""Exporters: from a model to the files that others compile, each verified before it is named.
+"""Exporters: convert a model to files for other compilers, and verify each file.
 
-`kinds` says what there is; `generation` makes it, with a process for each export and another one
-that reads the file back; modules `from_*` run in these processes and import what they need.
+`kinds` lists the types of files; `generation` creates them, with one process for each export and
+another that reads the file back. The modules `from_*` run in these processes and import the
+frameworks that they need.
 """

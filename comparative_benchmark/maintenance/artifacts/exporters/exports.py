@@ -1,4 +1,4 @@
-"""One artifact of one model: made in a process, read back in another, judged here."""
+"""Exports one artifact of a model in a process, reads it back in another, and verifies it."""
 
 import functools
 import re
@@ -48,14 +48,14 @@ def make(
     made: Mapping[str, Path],
     settings: ExportSettings,
 ) -> Outcome:
-    """Makes an artifact and reads it back; whatever goes wrong becomes the outcome.
+    """Creates an artifact and reads it back; any error becomes part of the outcome.
 
     Args:
-      kind: what to make.
-      subject: of which model.
-      directory: a new one: `files` in it are the artifact's, all else is scratch.
+      kind: type of the artifact.
+      subject: the model.
+      directory: a new directory: `files` in it contains the artifact; the rest is temporary.
       made: directories with the files of other kinds, by name.
-      settings: of the run.
+      settings: settings of the run.
     """
     started = time.monotonic()
     name = re.sub(r"[^\w.+-]+", "-", subject.name)
@@ -151,7 +151,7 @@ def _job(
 def _due_along(
     subject: Subject, directory: Path, settings: ExportSettings, log_file: Path, tokens: Path
 ) -> Due:
-    """Returns what a run is judged by that takes the tokens in a file."""
+    """Returns inputs, truth and reference for a run that is given the tokens in a file."""
     backend, target = subject.reference, directory / "along"
     found = _call(
         attrs.evolve(settings, run=settings.run.for_truth()),
@@ -175,7 +175,7 @@ def _due_along(
 
 
 def _for_consumer(kind: Kind, settings: ExportSettings) -> ExportSettings:
-    """Returns settings of a process that sees the device which the consumer runs on."""
+    """Returns settings for a process with access to the consumer's device."""
     if kind.accelerator == "cpu":
         return settings
     return attrs.evolve(settings, run=attrs.evolve(settings.run, device=devices.HOST_GPU))
@@ -190,10 +190,10 @@ def _call(
     directory: Path,
     log_file: Path,
 ) -> dict[str, Any]:
-    """Calls a function in a process of its own.
+    """Calls a function in a new process.
 
     Raises:
-      SessionEnded: it failed, or the process died, hung, or took too much memory.
+      SessionEnded: it failed, or the process died, hung, or used too much memory.
     """
     work_dir = directory / "work"
     shutil.rmtree(work_dir, ignore_errors=True)
@@ -215,7 +215,7 @@ def _files(kind: Kind, directory: Path) -> tuple[MadeFile, ...]:
     """Returns the files of an artifact.
 
     Raises:
-      SessionEnded: one is missing, empty, or not announced.
+      SessionEnded: a file is missing, empty, or not declared.
     """
     there = {
         path.relative_to(directory).as_posix(): path
@@ -240,5 +240,5 @@ def _files(kind: Kind, directory: Path) -> tuple[MadeFile, ...]:
 
 
 def _without_paths(reason: str, directory: Path) -> str:
-    """Returns a reason without this machine's directories, shortened: it will be published."""
+    """Removes local directories from a reason, and truncates it, because it will be published."""
     return _DIRECTORIES.sub("", reason.replace(f"{directory}/", ""))[:600]

@@ -1,7 +1,8 @@
 """Programs and weights for IREE, from PyTorch, JAX and TensorFlow.
 
-The import is that of the backend `iree`: weights are parameters of an archive, and the program
-names them by `"model"::"<key>"`. The reader is IREE's compiler and runtime, without a framework.
+Models are imported as by the backend `iree`: weights are parameters in an archive, referenced in
+the program as `"model"::"<key>"`. Files are read back with IREE's compiler and runtime, without a
+framework.
 """
 
 import platform
@@ -16,7 +17,7 @@ from comparative_benchmark.iree.conventions import ENTRY
 from comparative_benchmark.maintenance.artifacts.exporters.job import Job, NotRunError
 
 PARAMETERS = "parameters.irpa"
-# Any machine of the last ten years: what is compiled for the host would differ from host to host.
+# Runs on any machine of the last ten years; compiling for the host would not be reproducible.
 _TARGET_CPUS = {"x86_64": "x86-64-v3"}
 
 
@@ -24,7 +25,7 @@ def export_irpa(job: Job) -> None:
     """Writes the weights as an archive of parameters."""
     imported = _imported(job)
     runtime.write_parameters(imported.parameters, job.directory / PARAMETERS)
-    # What it is read back with.
+    # For reading the weights back.
     _compile(imported, job.scratch / "model.vmfb")
 
 
@@ -34,9 +35,9 @@ def run_irpa(job: Job) -> list[Array]:
 
 
 def export_mlir(job: Job) -> None:
-    """Writes a PyTorch model in torch-mlir's dialect, or lowered from there by some passes.
+    """Writes a PyTorch model in torch-mlir's dialect, or lowered from it by some passes.
 
-    One of them drops the paths of this machine.
+    One of the passes removes local paths.
     """
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse(_imported(job).mlir)
@@ -47,7 +48,7 @@ def export_mlir(job: Job) -> None:
 
 
 def run_mlir(job: Job) -> list[Array]:
-    """Compiles and runs it."""
+    """Compiles and runs the program."""
     imported = program.ImportedProgram(
         mlir=job.find(job.options["file"]).read_bytes(),
         input_type=job.options["input_type"],
@@ -63,12 +64,12 @@ def export_vmfb(job: Job) -> None:
 
 
 def run_vmfb(job: Job) -> list[Array]:
-    """Runs it with the published weights."""
+    """Runs the program with the published weights."""
     return _run(job, job.find(job.options["file"]))
 
 
 def export_vmfb_cuda(job: Job) -> None:
-    """Compiles a program for NVIDIA GPUs from A100 on, whether there is one here or not."""
+    """Compiles a program for NVIDIA GPUs from A100 on; needs no GPU."""
     program.compile_program(
         _imported(job),
         job.directory / job.options["file"],
@@ -79,11 +80,11 @@ def export_vmfb_cuda(job: Job) -> None:
 
 
 def run_vmfb_cuda(job: Job) -> list[Array]:
-    """Runs it with the published weights, where there is a GPU.
+    """Runs the program with the published weights if there is a GPU.
 
     Raises:
-      NotRunError: there is none; the program was read, and has its entry and PTX for its target.
-      ValueError: it is not such a program.
+      NotRunError: there is no GPU; the program has the expected entry and PTX for its target.
+      ValueError: the program lacks the entry, or PTX for its target.
     """
     vmfb = job.find(job.options["file"])
     content = vmfb.read_bytes()
@@ -108,7 +109,7 @@ def _imported(job: Job) -> program.ImportedProgram:
 
 def _compile(imported: program.ImportedProgram, target: Path) -> None:
     cpu = _TARGET_CPUS.get(platform.machine(), "generic")
-    # As IREE does by default. Tiled data would be faster, and not every model compiles with it.
+    # IREE's default. Data tiling would be faster, but some models do not compile with it.
     program.compile_program(imported, target, data_tiling=False, target_cpu=cpu)
 
 

@@ -1,7 +1,7 @@
-"""SavedModel and TFLite of JAX and TensorFlow models.
+"""SavedModel and TFLite files of JAX and TensorFlow models.
 
-The conversions are those of the backend `tflite`. Readers are TensorFlow's own loader and
-LiteRT.
+Models are converted as by the backend `tflite`. Files are read back with TensorFlow's loader and
+with LiteRT.
 """
 
 import shutil
@@ -15,12 +15,12 @@ from openxla.benchmark.artifacts import archives
 
 _SAVED_MODEL = "tf-model.tgz"
 _STABLEHLO = "stablehlo"
-# Random numbers, so that two savings of one model are told apart: here they are to be the same.
+# Contains random numbers that distinguish two saves of a model, but exports must be reproducible.
 _FINGERPRINT = "fingerprint.pb"
 
 
 def export_saved_model(job: Job) -> None:
-    """Writes a SavedModel, with the weights as its variables, as an archive."""
+    """Writes an archive with a SavedModel that has the weights as variables."""
     from openxla.benchmark.models.tflite import conversion
 
     directory = job.scratch / "saved-model"
@@ -30,7 +30,7 @@ def export_saved_model(job: Job) -> None:
 
 
 def run_saved_model(job: Job) -> list[Array]:
-    """Loads it with TensorFlow and calls its signature."""
+    """Loads the SavedModel with TensorFlow and calls its signature."""
     import tensorflow as tf
 
     directory = job.scratch / "loaded-model"
@@ -42,10 +42,10 @@ def run_saved_model(job: Job) -> list[Array]:
 
 
 def export_tflite(job: Job) -> None:
-    """Converts a model, or takes the file that a case is.
+    """Converts a model, or copies the file of a TFLite case.
 
     Raises:
-      UnsupportedError: TFLite cannot hold the model in that way.
+      UnsupportedError: TFLite cannot represent the model in that form.
     """
     compiler, target = job.options["compiler"], job.directory / job.options["file"]
     if compiler == _STABLEHLO:
@@ -58,7 +58,7 @@ def run_tflite(job: Job) -> list[Array]:
     """Runs the file in LiteRT's interpreter.
 
     Raises:
-      UnsupportedError: LiteRT has no kernel for an operation of it.
+      UnsupportedError: LiteRT has no kernel for one of its operations.
     """
     from openxla.benchmark.models.tflite.program import Program
 
@@ -73,8 +73,8 @@ def run_tflite(job: Job) -> list[Array]:
 
 
 def _converted(job: Job, compiler: str) -> Path:
-    """Returns the TFLite file that another process has made of the model."""
-    # Of its own: the process keeps its files there.
+    """Returns the TFLite file, converted from the model in another process."""
+    # A separate directory, because the process keeps its files there.
     directory = Path(tempfile.mkdtemp(prefix="tflite-", dir=job.scratch))
     return Path(export(job.definition, job.arrays(), compiler, directory, untimed)["path"])
 

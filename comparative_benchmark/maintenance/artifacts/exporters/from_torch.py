@@ -1,4 +1,4 @@
-"""ONNX of PyTorch models; the reader is ONNX Runtime."""
+"""ONNX files of PyTorch models, read back with ONNX Runtime."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ _FILE = "model.onnx"
 
 
 def export_onnx(job: Job) -> None:
-    """Writes the graph, and its weights beside it.
+    """Writes the graph, and the weights next to it.
 
     Raises:
-      UnsupportedError: the model cannot be exported, or is more than one graph.
+      UnsupportedError: the model cannot be exported, or has more than one graph.
     """
     model = job.model()
     if generation_export.is_generator(model):
@@ -26,7 +26,7 @@ def export_onnx(job: Job) -> None:
 
 
 def run_onnx(job: Job) -> list[Array]:
-    """Runs the graph in a session, unoptimised.
+    """Runs the unoptimised graph in a session.
 
     Raises:
       UnsupportedError: ONNX Runtime lacks a kernel.
@@ -42,7 +42,7 @@ def run_onnx(job: Job) -> list[Array]:
 
 
 def _strip(path: Path) -> None:
-    """Drops what the exporter notes down of the sources: paths and lines of this machine."""
+    """Removes source paths and lines recorded by the exporter."""
     import onnx
 
     model = onnx.load(path, load_external_data=False)

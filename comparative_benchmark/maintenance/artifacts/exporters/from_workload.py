@@ -1,4 +1,4 @@
-"""Inputs, expected outputs and checkpoint of a model; no framework has a part in it."""
+"""Inputs, expected outputs and checkpoint of a model; no framework is needed."""
 
 import json
 import shutil
@@ -17,10 +17,10 @@ _CHECKPOINT = "checkpoint"
 
 
 def export_arrays(job: Job) -> None:
-    """Packs arrays as `input_0.npy` or `output_0.npy` and so on, as the OpenXLA suite reads them.
+    """Packs arrays as `input_0.npy` or `output_0.npy` and so on, in the OpenXLA suite's format.
 
-    These are the model's inputs, its outputs in its own type, or the float64 outputs by which every
-    run is judged.
+    The arrays are the model's inputs, its outputs in its own type, or the float64 outputs that all
+    runs are verified against.
     """
     paths: Sequence[Path] = getattr(job, job.options["of"])
     members = {f"{job.options['stem']}_{index}.npy": path for index, path in enumerate(paths)}
@@ -28,7 +28,7 @@ def export_arrays(job: Job) -> None:
 
 
 def read_arrays(job: Job) -> list[Array]:
-    """Unpacks them as a reader of a published model does."""
+    """Unpacks the arrays as a reader of a published model does."""
     with tempfile.TemporaryDirectory() as directory:
         target = Path(directory) / "unpacked"
         archives.unpack(job.find(job.options["file"]), target)
@@ -36,10 +36,10 @@ def read_arrays(job: Job) -> list[Array]:
 
 
 def export_second(job: Job) -> None:
-    """Packs the second input and what its outputs are judged by, each in its folder.
+    """Packs the second input, and its truth and reference, each in its folder.
 
     Raises:
-      UnsupportedError: there is none.
+      UnsupportedError: there is no second input.
     """
     if not job.second:
         raise UnsupportedError(
@@ -49,10 +49,10 @@ def export_second(job: Job) -> None:
 
 
 def read_second(job: Job) -> list[Array]:
-    """Unpacks it, and checks that its files are those that the manifest describes.
+    """Unpacks the second input, and checks its files against the manifest.
 
     Raises:
-      ValueError: a file is another one, or is not named.
+      ValueError: a file differs from the manifest or is not listed in it.
     """
     files = json.loads(job.workload.read_text(encoding="utf-8"))["files"]
     with tempfile.TemporaryDirectory() as directory:
@@ -65,7 +65,7 @@ def read_second(job: Job) -> list[Array]:
 
 
 def export_workload(job: Job) -> None:
-    """Writes what the inputs and outputs are of: the workload's manifest, without its date."""
+    """Writes the workload's manifest, which describes inputs and outputs, without its date."""
     manifest = json.loads(job.workload.read_text(encoding="utf-8"))
     del manifest["date"]
     text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
@@ -73,10 +73,10 @@ def export_workload(job: Job) -> None:
 
 
 def read_workload(job: Job) -> list[Array]:
-    """Checks that its digests are those of the arrays.
+    """Checks the digests in the manifest against the arrays.
 
     Raises:
-      ValueError: a file is another one, or is not named.
+      ValueError: a file differs from the manifest or is not listed in it.
     """
     files = json.loads(job.find("workload.json").read_text(encoding="utf-8"))["files"]
     for kind in ("inputs", "truth", "reference"):
@@ -91,7 +91,7 @@ def export_checkpoint(job: Job) -> None:
     """Copies the checkpoint that all frameworks load.
 
     Raises:
-      UnsupportedError: the model has none.
+      UnsupportedError: the model has no checkpoint.
     """
     if job.architecture is None:
         raise UnsupportedError(
@@ -104,10 +104,10 @@ def export_checkpoint(job: Job) -> None:
 
 
 def read_checkpoint(job: Job) -> list[Array]:
-    """Opens it with the safetensors library, and compares each file with its manifest.
+    """Opens the checkpoint with the safetensors library, and checks its files against its manifest.
 
     Raises:
-      ValueError: a file is not what the manifest says, or holds no tensors.
+      ValueError: a file differs from the manifest, or contains no tensors.
     """
     from safetensors import safe_open
 

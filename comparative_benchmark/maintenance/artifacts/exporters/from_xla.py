@@ -1,8 +1,8 @@
-"""StableHLO and HLO of JAX and TensorFlow models, with the weights beside them.
+"""StableHLO and HLO of JAX and TensorFlow models, with the weights in a separate archive.
 
-The export is that of the backend `xla_hlo`; here its result becomes files for other people: without
-paths of this machine, and the weights in one archive. The reader is XLA's client in jaxlib, without
-a framework.
+Models are exported as by the backend `xla_hlo`; here the result is converted to files for
+publication, without local paths. Files are read back with XLA's client in jaxlib, without a
+framework.
 """
 
 import json
@@ -18,7 +18,7 @@ WEIGHTS, ARGUMENTS = "weights_npy.tgz", "xla_arguments.json"
 
 
 def export_weights(job: Job) -> None:
-    """Packs the weights in the order of the parameters, and says which parameter takes what."""
+    """Packs the weights in parameter order, and writes which parameter takes which array."""
     program = _exported(job, "stablehlo")
     paths = arrays.numbered(program.directory / "weights", published_programs.STEM)
     members = {path.name: path for path in paths}
@@ -37,7 +37,7 @@ def export_stablehlo_mlir(job: Job) -> None:
 
 
 def export_stablehlo_bytecode(job: Job) -> None:
-    """Writes StableHLO as a portable artifact: bytecode that later versions read, too."""
+    """Writes StableHLO as a portable artifact: bytecode that later versions can read."""
     from comparative_benchmark.maintenance.artifacts.exporters import stablehlo_module
 
     with stablehlo_module.without_locations(_exported(job, "stablehlo").path.read_bytes()) as found:
@@ -46,20 +46,20 @@ def export_stablehlo_bytecode(job: Job) -> None:
 
 
 def export_xla_hlo_dump(job: Job) -> None:
-    """Writes HLO before any optimisation, as text that can be parsed: with all constants."""
+    """Writes unoptimised HLO as parsable text, including all constants."""
     from comparative_benchmark.xla_hlo.private_jaxlib import hlo
 
     module = hlo.hlo_module_from_text(_exported(job, "hlo-text").path.read_text(encoding="utf-8"))
     options = hlo.HloPrintOptions()
     options.print_large_constants = True
-    options.print_metadata = False  # names of this machine's files
+    options.print_metadata = False  # contains names of local files
     (job.directory / job.options["file"]).write_text(module.to_string(options), encoding="utf-8")
 
 
 def run_program(job: Job) -> list[Array]:
     """Compiles and runs a program with the published weights; returns its outputs.
 
-    The weights alone are read back with the program that was exported with them.
+    The kind for weights alone uses the program that was exported with them.
     """
     from comparative_benchmark.xla_hlo.backend import stablehlo_of
     from comparative_benchmark.xla_hlo.pjrt import client

@@ -1,4 +1,4 @@
-"""All artifacts of models: one directory for each, which appears whole, with its manifest."""
+"""Exports all artifacts of models; each model's directory appears at once, with its manifest."""
 
 import concurrent.futures
 import os
@@ -27,20 +27,20 @@ Make = Callable[[Kind, Subject, Path, Mapping[str, Path], ExportSettings], Outco
 
 
 class Observer(Protocol):
-    """Is told what happens while it happens."""
+    """Receives progress."""
 
     def export_finished(self, outcome: Outcome, position: int, total: int) -> None:
-        """An export has ended; the first one has position 1."""
+        """Called when an export has ended; positions start at 1."""
 
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """What to make of a model.
+    """The artifacts to export for a model.
 
     Attributes:
       subject: the model.
-      kinds: in the order in which they are to be made.
-      refused: reasons of what is not tried, by kind.
+      kinds: kinds in the order in which they are exported.
+      refused: reasons for kinds that are not tried.
     """
 
     subject: Subject
@@ -52,10 +52,10 @@ class Plan:
 
 
 def plan(subject: Subject, types: Sequence[str]) -> Plan:
-    """Returns what to make of a model; what is not installed is refused with the reason.
+    """Returns the plan for a model; kinds with missing packages are refused with a reason.
 
     Raises:
-      UnknownKindError: there is no type of that name.
+      UnknownKindError: a type does not exist.
     """
     found, refusals = kinds.of_model(subject.case.model, types)
     framework = subject.case.model.model_impl.framework_type
@@ -69,14 +69,14 @@ def plan(subject: Subject, types: Sequence[str]) -> Plan:
 
 
 class Generation:
-    """Makes the artifacts of models, one model after the other.
+    """Exports the artifacts of models, one model after the other.
 
     Args:
-      root: where each model gets a directory of its name.
-      settings: of the exports.
-      observer: is told of each.
-      jobs: how many exports of a model run at once.
-      make: makes one of them; another function for tests.
+      root: parent of the models' directories.
+      settings: settings of the exports.
+      observer: receives each outcome.
+      jobs: number of parallel exports per model.
+      make: exports one artifact; can be replaced in tests.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Generation:
         self._done = self._total = 0
 
     def run(self, plans: Sequence[Plan]) -> list[Outcome]:
-        """Returns what came of each export; what a model has so far is kept, if it is whole."""
+        """Runs all exports; after an interruption, directories of completed models remain."""
         self._total, self._done = sum(map(len, plans)), 0
         self._root.mkdir(parents=True, exist_ok=True)
         return [outcome for item in plans for outcome in self._model(item)]
@@ -112,7 +112,8 @@ class Generation:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     (work / outcome.kind / "files" / file.path).rename(target)
             manifests.write(staging, manifest_of(name, outcomes))
-            # What was made is there after a power cut, or the directory is not.
+            # Flush to disk before renaming, so that the directory is complete even after a power
+            # failure.
             _sync(staging)
             staging.rename(self._root / name)
         return outcomes
@@ -124,7 +125,7 @@ class Generation:
             outcomes[kind] = refused(item.subject.name, kind, reason, date)
             self._tell(outcomes[kind])
         made: dict[str, Path] = {}
-        # Those that others need come first, then all others, some at once.
+        # Kinds that others need come first; within each group, exports run in parallel.
         needed = {name for kind in item.kinds for name in kind.companions}
         for group in (
             [kind for kind in item.kinds if kind.name in needed],
@@ -135,7 +136,7 @@ class Generation:
                 if outcome.ending.leaves_files:
                     made[outcome.kind] = work / outcome.kind / "files"
         order = {kind.name: number for number, kind in enumerate(kinds.KINDS)}
-        # Some forms have no exporter at all: they come last.
+        # Types without an exporter come last.
         return sorted(outcomes.values(), key=lambda item: (order.get(item.kind, 1000), item.kind))
 
     def _group(
@@ -164,7 +165,7 @@ class Generation:
             except BaseException:
                 for future in futures:
                     future.cancel()
-                self._settings.running.end_all()  # the pool waits for those that run
+                self._settings.running.end_all()  # the pool waits for running exports
                 raise
         return outcomes
 
@@ -174,7 +175,7 @@ class Generation:
 
 
 def manifest_of(model: str, outcomes: Sequence[Outcome]) -> Manifest:
-    """Returns the manifest of what came of a model's exports."""
+    """Returns the manifest for the outcomes of a model's exports."""
     files = [
         ArtifactFile(
             path=file.path,

@@ -1,6 +1,6 @@
-"""What the processes of an exporter are told, and the functions that they begin with.
+"""Jobs for the processes of an exporter, and the entry points of these processes.
 
-Runs in a worker (see `harness.executor.Executor`); their values are plain JSON.
+The entry points run in a worker (see `harness.executor.Executor`); values are plain JSON.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ _SUITE = "common-benchmark-suite"
 
 
 class NotRunError(Exception):
-    """Raised by a consumer that has read a program which nothing here can run; says why."""
+    """Raised by a consumer that cannot run a valid program on this machine; gives the reason."""
 
 
 @attrs.frozen(kw_only=True)
@@ -35,19 +35,19 @@ class Job:
     """One export, or the reading of one.
 
     Attributes:
-      definition: of the model.
-      architecture: that it shares with other frameworks, if it does.
+      definition: definition of the model.
+      architecture: architecture that it shares with other frameworks, if any.
       inputs: files of its inputs, in order.
       truth: files of its float64 outputs.
       reference: files of its outputs in its own type.
-      second: files of inputs, truth and reference of its second input, by the path that they have
-        beside the manifest; empty where there is none.
-      workload: the manifest of these.
-      directory: where the files of the artifact go, or are.
-      companions: directories with what other kinds have made.
-      scratch: for both processes of a kind, gone afterwards.
+      second: files of inputs, truth and reference of its second input, by their path relative to
+        the manifest; empty if it has none.
+      workload: manifest of these files.
+      directory: directory of the artifact's files.
+      companions: directories with artifacts of other kinds.
+      scratch: temporary directory shared by both processes of a kind.
       options: see `Kind.options`.
-      threads: to compute with.
+      threads: number of compute threads.
     """
 
     definition: ModelDefinition
@@ -64,7 +64,7 @@ class Job:
     threads: int
 
     def model(self) -> Any:
-        """Makes the model."""
+        """Creates the model."""
         return self.definition.create()
 
     def arrays(self) -> list[Array]:
@@ -85,7 +85,7 @@ class Job:
         )
 
     def context(self, compiler: str) -> BackendContext:
-        """Returns what a backend is told that does a part of the work."""
+        """Returns a context for a backend that does a part of the work."""
         return BackendContext(
             compiler=compiler,
             options=(),
@@ -97,7 +97,7 @@ class Job:
 
 
 def export(function: str, producers: Sequence[str], job: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes the files of an artifact; returns the versions of what has made them."""
+    """Writes the files of an artifact; returns the versions of the packages that produced them."""
     todo = cattrs.structure(job, Job)
     todo.directory.mkdir(parents=True, exist_ok=True)
     load_object(function)(todo)
@@ -105,10 +105,10 @@ def export(function: str, producers: Sequence[str], job: Mapping[str, Any]) -> d
 
 
 def read_back(function: str, outputs: str, job: Mapping[str, Any]) -> dict[str, Any]:
-    """Reads an artifact, runs it where it is a program, and saves the outputs.
+    """Reads an artifact, runs it if it is a program, and saves the outputs.
 
     Returns:
-      The names of the files of the outputs, in order; or why it was not run.
+      The names of the output files, in order; or why it was not run.
     """
     try:
         values = load_object(function)(cattrs.structure(job, Job))
@@ -120,17 +120,17 @@ def read_back(function: str, outputs: str, job: Mapping[str, Any]) -> dict[str, 
 def judge_along(
     reference: str, definition: Mapping[str, Any], inputs: Sequence[str], tokens: str, target: str
 ) -> dict[str, Any]:
-    """Saves truth and reference of a generating model that is fed with a program's tokens.
+    """Saves truth and reference of a generating model that is given a program's tokens.
 
     Args:
       reference: `module:function` that computes both.
-      definition: of the model.
+      definition: definition of the model.
       inputs: files of the prompt.
       tokens: file of the tokens, i32[batch, steps].
       target: directory for the two folders.
 
     Returns:
-      The names of the files in each, in order.
+      The names of the files in each folder, in order.
     """
     compute: Reference = load_object(reference)
     model = cattrs.structure(definition, ModelDefinition).create()

@@ -1,6 +1,6 @@
-"""What can be exported: for each type of artifact, who makes it and who reads it back.
+"""Types of artifacts, each with the functions that export it and read it back.
 
-Knows no framework: functions are named by texts, which the processes of the exporters import.
+This module imports no framework: functions are given by name, and exporter processes import them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,13 +23,13 @@ _ALL = (_JAX, _TF, _PT, _TFLITE)
 _JAX_AND_TENSORFLOW = ("jax", "jaxlib", "flax", "tensorflow", "keras", "numpy")
 _MODEL_TYPES = {kind.value for kind in ModelArtifactType}
 
-# What a consumer's outputs are judged by: as the model's own (`model`), the arrays that they must
-# be (`inputs`, `truth`), or the consumer's own word (`itself`).
+# How a consumer's outputs are verified: like the model's own outputs (`model`), as identical to
+# given arrays (`inputs`, `truth`), or by the consumer (`itself`).
 JudgedBy = Literal["model", "inputs", "truth", "itself"]
 
 
 class UnknownKindError(LookupError):
-    """There is no such type of artifact; the message gives the choices."""
+    """A type of artifact does not exist; the message gives the choices."""
 
 
 @attrs.frozen(kw_only=True)
@@ -37,19 +37,19 @@ class Kind:
     """One type of artifact.
 
     Attributes:
-      name: of the type; `ModelArtifactType` has the same names.
-      files: that it consists of, in the model's directory; a name with `/` at its end is a folder.
-      exporter: `module:function(job)` that writes them.
+      name: name of the type; `ModelArtifactType` has the same names.
+      files: its files in the model's directory; names that end with `/` are folders.
+      exporter: `module:function(job)` that writes the files.
       consumer: `module:function(job)` that reads them and returns the outputs of the model.
-      options: what the two are told beyond the model; several kinds share functions.
-      modules: by framework of the model, the modules that must be installed.
-      backend: the backend whose environment variables the processes get.
-      companions: kinds whose files the consumer needs, too.
+      options: further arguments of the two, because several kinds share functions.
+      modules: required modules, by framework of the model.
+      backend: the backend whose environment variables are set in the processes.
+      companions: kinds whose files the consumer also needs.
       judged_by: see `JudgedBy`.
-      precision: what it quantises to; None where it keeps the model's data type.
-      producers: packages whose versions decide its bytes.
-      accelerator: type of the device that its consumer runs on.
-      usual: whether it is made where nobody names types.
+      precision: precision of quantisation; None if it keeps the model's data type.
+      producers: packages whose versions determine its bytes.
+      accelerator: type of the device for its consumer.
+      usual: whether it is exported by default.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Kind:
 
     @property
     def model_type(self) -> ModelArtifactType | None:
-        """The form that a model is exported to; None for inputs, weights and the like."""
+        """The exported form of the model; None for inputs, weights and other data."""
         return ModelArtifactType(self.name) if is_form(self.name) else None
 
 
@@ -82,7 +82,7 @@ def _file_kind(
         consumer=f"{_HERE}.from_workload:read_{what}",
         options=options or {},
         modules=dict.fromkeys(_ALL, ()),
-        backend="jax_xla",  # its variables harm nobody: no framework is imported
+        backend="jax_xla",  # no framework is imported, so its variables have no effect
         judged_by=judged_by,
         producers=("numpy",),
     )
@@ -94,7 +94,7 @@ def _arrays(name: str, judged_by: JudgedBy, of: str, stem: str) -> Kind:
 
 
 def _of_the_suite(backend: BackendInfo) -> Mapping[ModelFrameworkType, tuple[str, ...]]:
-    """Returns what a backend needs for models of the suite, not for files that users bring."""
+    """Returns the modules that a backend needs for models of the suite, without user files."""
     return {kind: names for kind, names in backend.modules.items() if kind in _ALL}
 
 
@@ -139,7 +139,7 @@ def _iree(
             *_JAX_AND_TENSORFLOW,
         ),
         accelerator=accelerator,
-        # Few machines can run what is for a GPU, to see whether it is right.
+        # Few machines can run artifacts for a GPU to verify them.
         usual=accelerator == "cpu",
     )
 
@@ -159,7 +159,7 @@ def _tflite(name: str, compiler: str, precision: str | None) -> Kind:
     )
 
 
-# In the order in which they are made: what others need comes first.
+# In export order: kinds that others need come first.
 KINDS: tuple[Kind, ...] = (
     _arrays("inputs", "inputs", "inputs", "input"),
     _arrays("outputs", "model", "reference", "output"),
@@ -188,7 +188,7 @@ KINDS: tuple[Kind, ...] = (
         {"passes": "strip-debuginfo", "input_type": "torch"},
         torch_only=True,
     ),
-    # Linalg on tensors as IREE takes it: its calling convention, weights as its parameters.
+    # Linalg on tensors with IREE's calling convention, and weights as parameters.
     _iree(
         "linalg_mlir",
         "linalg.mlirbc",
@@ -233,7 +233,7 @@ _NO_TOSA = (
     "TensorFlow 2.21 still has the name of a converter from TFLite to TOSA (tf.mlir.experimental) "
     "but not the converter, and no other package in the suite's environments creates TOSA"
 )
-# Forms that definitions name, and that nothing here makes of such a model.
+# Types that definitions may name but that cannot be exported from these frameworks.
 NO_ROUTE: Mapping[tuple[ModelFrameworkType, str], str] = {
     (_PT, "stablehlo_mlir"): _NO_STABLEHLO,
     (_PT, "stablehlo_bytecode"): _NO_STABLEHLO,
@@ -245,15 +245,15 @@ NO_ROUTE: Mapping[tuple[ModelFrameworkType, str], str] = {
 
 
 def is_form(name: str) -> bool:
-    """Tells whether a type is a form that a model is exported to, and not its weights, say."""
+    """Returns whether a type is an exported form of a model and not, e.g., its weights."""
     return name in _MODEL_TYPES
 
 
 def find(name: str) -> Kind:
-    """Returns the kind of that name.
+    """Returns the kind with that name.
 
     Raises:
-      UnknownKindError: there is none.
+      UnknownKindError: it does not exist.
     """
     for kind in KINDS:
         if kind.name == name:
@@ -263,18 +263,18 @@ def find(name: str) -> Kind:
 
 
 def of_model(model: Model, names: Sequence[str] = ()) -> tuple[list[Kind], dict[str, str]]:
-    """Returns what to make of a model, and why other things are not made.
+    """Returns the kinds to export for a model, and reasons for types that are not exported.
 
     Args:
-      model: of any framework.
-      names: types that are wanted; all usual ones that such a model can have where there are none.
-        What a consumer needs besides is made, too.
+      model: a model of any framework.
+      names: requested types; if empty, all default types for such a model. Companions that a
+        consumer needs are added.
 
     Returns:
-      Kinds in the order in which they are to be made, and reasons by type.
+      Kinds in export order, and reasons by type.
 
     Raises:
-      UnknownKindError: there is no type of that name.
+      UnknownKindError: a type does not exist.
     """
     framework = model.model_impl.framework_type
     without = {name: why for (of, name), why in NO_ROUTE.items() if of is framework}
@@ -298,6 +298,6 @@ def _is_usual(kind: Kind, model: Model, framework: ModelFrameworkType) -> bool:
     if framework not in kind.modules or not kind.usual:
         return False
     if framework is _TFLITE and kind.model_type is not None:
-        # The case is a file in one precision, which its definition names.
+        # The case is a file in one precision, named in its definition.
         return kind.model_type in model.exported_model_types
     return True

@@ -1,4 +1,4 @@
-"""What came of an export, and of which model."""
+"""Settings, subjects and outcomes of exports."""
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ from openxla.benchmark.def_types import BenchmarkCase, Workload
 
 
 class Running:
-    """The processes that exports in several threads wait for, so that they can be ended at once."""
+    """The processes used by exports in several threads, so that all can be ended at once."""
 
     def __init__(self) -> None:
         self._sessions: set[Session | InProcessSession] = set()
@@ -23,10 +23,10 @@ class Running:
 
     @contextmanager
     def holding(self, session: Session | InProcessSession) -> Iterator[None]:
-        """Knows a process as long as it is waited for.
+        """Registers a process while it is in use.
 
         Raises:
-          SessionEnded: all were ended; no further one may begin.
+          SessionEnded: all processes were ended, and no further one may start.
         """
         self._sessions.add(session)
         try:
@@ -37,7 +37,7 @@ class Running:
             self._sessions.discard(session)
 
     def end_all(self) -> None:
-        """Ends them; those who wait for them are told so."""
+        """Ends all processes; threads that wait for them receive an error."""
         self._ended = True
         for session in list(self._sessions):
             if isinstance(session, Session):
@@ -46,12 +46,12 @@ class Running:
 
 @attrs.frozen(kw_only=True)
 class ExportSettings:
-    """What holds for all exports of a run.
+    """Settings for all exports of a run.
 
     Attributes:
       run: threads, limits of each process, and where their logs go.
-      date: that the manifests tell; a function, for each file has its own unless one is given.
-      running: the processes that are under way.
+      date: returns the date for a manifest; each file has its own unless one is given.
+      running: the running processes.
     """
 
     run: RunSettings
@@ -60,7 +60,7 @@ class ExportSettings:
 
 
 class Ending(enum.Enum):
-    """How an export ended; after `not_run` there is a file that nothing here can run."""
+    """How an export ended; after `not_run`, the file exists but cannot be run on this machine."""
 
     OK = "ok"
     NOT_RUN = "not_run"
@@ -70,19 +70,19 @@ class Ending(enum.Enum):
 
     @property
     def leaves_files(self) -> bool:
-        """Whether the artifact is there."""
+        """Whether the artifact exists."""
         return self in (Ending.OK, Ending.NOT_RUN)
 
 
 @attrs.frozen(kw_only=True)
 class Subject:
-    """A model, and what its exports are judged by.
+    """A model, and the data to verify its exports.
 
     Attributes:
-      case: of the model, with its default input.
-      workload: of the case.
+      case: case of the model, with its default input.
+      workload: workload of the case.
       artifacts: its inputs, truth and reference.
-      reference: the backend that computes the last two.
+      reference: the backend that computes truth and reference.
     """
 
     case: BenchmarkCase
@@ -98,7 +98,7 @@ class Subject:
 
 @attrs.frozen(kw_only=True)
 class MadeFile:
-    """A file of an artifact that was read back, and found right if it could be run."""
+    """A file of an artifact that was read back, and verified if it could be run."""
 
     path: str
     sha256: str
@@ -107,19 +107,19 @@ class MadeFile:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What came of an export.
+    """The outcome of an export.
 
     Attributes:
-      model, kind: names.
+      model, kind: names of both.
       ending: how it ended.
-      files: paths in the model's directory; none unless `ending.leaves_files`.
-      reason: why it is not ok, with the process and phase where it ended.
-      versions: of the packages that made it.
-      date: when.
-      relative_error: of the outputs of what was read back, against the float64 truth.
-      wall_s: that it took.
-      log_file: what the processes printed.
-      traceback: of the process, where there was one.
+      files: paths in the model's directory; empty unless `ending.leaves_files`.
+      reason: why it is not ok, with the process and phase in which it ended.
+      versions: versions of the packages that produced it.
+      date: date of the export.
+      relative_error: error of the outputs that were read back, against the float64 truth.
+      wall_s: duration.
+      log_file: output of the processes.
+      traceback: traceback from the process, if any.
     """
 
     model: str
@@ -136,12 +136,12 @@ class Outcome:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all files together."""
+        """Total size of the files."""
         return sum(file.size_bytes for file in self.files)
 
 
 def refused(subject_name: str, kind: str, reason: str, date: str) -> Outcome:
-    """Returns the outcome of what is not even tried."""
+    """Returns the outcome of an export that was not tried."""
     return Outcome(
         model=subject_name, kind=kind, ending=Ending.UNSUPPORTED, reason=reason, date=date
     )

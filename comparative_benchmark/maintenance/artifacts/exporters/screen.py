@@ -1,4 +1,4 @@
-"""What a person sees of `cbs artifacts generate`."""
+"""Terminal output of `cbs artifacts generate`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,14 +19,14 @@ _STYLES = {
 
 
 class ExportScreen(Screen):
-    """Progress on stderr; where the artifacts are, on stdout."""
+    """Prints progress to stderr, and the locations of artifacts to stdout."""
 
     def __init__(self, *, verbose: bool) -> None:
         super().__init__()
         self._verbose = verbose
 
     def preparing(self, what: str) -> None:
-        """Says what of a model is made before its exports."""
+        """Prints which data of a model is created before its exports."""
         self.say(f"preparing  {what}")
 
     def export_finished(self, outcome: Outcome, position: int, total: int) -> None:
@@ -52,7 +52,7 @@ class ExportScreen(Screen):
                 self.say("".join(f"    {text}\n" for text in lines).rstrip())
 
     def show(self, root: Path, models: Sequence[str], outcomes: Sequence[Outcome]) -> None:
-        """Prints the models' directories, and how many exports ended how."""
+        """Prints the models' directories, and the number of exports by ending."""
         for model in models:
             size = sum(outcome.size_bytes for outcome in outcomes if outcome.model == model)
             self.print(f"{root / model}  {human_bytes(size)}")

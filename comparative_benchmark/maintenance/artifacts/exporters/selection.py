@@ -1,4 +1,4 @@
-"""Models by name, and what their exports are judged by."""
+"""Selects models by name, and prepares the data that verifies their exports."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -40,10 +40,10 @@ from openxla.benchmark.workloads import generated_tokens, workload_of
 
 
 def entry(model: Model, manifest: Manifest) -> dict[str, Any]:
-    """Returns what a manifest proves of a model.
+    """Returns the export record of a model according to a manifest.
 
-    A failure that says nothing of the model, as a package that is not installed, is one all the
-    same: what is not proved is not recorded as exported.
+    Any failure counts, even one unrelated to the model, such as a missing package: only verified
+    exports are recorded.
     """
     module_path, data_type, generates = exports.key_of(model.model_impl, model.model_parameters)
     made = {file.artifact_type for file in manifest.files}
@@ -62,9 +62,9 @@ def entry(model: Model, manifest: Manifest) -> dict[str, Any]:
 
 
 def update(path: Path, new: Mapping[str, Mapping[str, Any]]) -> None:
-    """Adds entries to a file; types that were not tried this time keep what is known of them.
+    """Updates a file of records; types that were not tried this time keep their old records.
 
-    The same entries give the same bytes.
+    The result is deterministic.
     """
     models = dict(exports.recorded(path))
     for name, found in new.items():
@@ -85,15 +85,15 @@ def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# Computes what a run is judged by that takes the tokens in a file.
+# Computes inputs, truth and reference for a run that is given the tokens in a file.
 Along = Callable[[Path], Due]
 
 
 def judge(kind: Kind, subject: Subject, outputs: Sequence[Path], along: Along) -> Verification:
-    """Returns the verdict on the outputs of a consumer, by what its kind is judged by.
+    """Verifies the outputs of a consumer, according to its kind.
 
-    A file runs on its own inputs alone and cannot be fed with the truth's tokens. So where it
-    leaves these at a near-tie, truth and reference are fed with its tokens, and judge every step.
+    A program cannot be given the truth's tokens. If its tokens diverge at a near-tie, truth and
+    reference are computed for its own tokens, and every step is verified against them.
     """
     artifacts = subject.artifacts
     if kind.judged_by == "itself":
@@ -137,10 +137,10 @@ _FRAMEWORKS = (
 
 
 def framework(name: str) -> ModelFrameworkType:
-    """Returns the framework that a name stands for, e.g. `pt` or `pytorch`.
+    """Returns the framework for a name, e.g. `pt` or `pytorch`.
 
     Raises:
-      DefinitionError: there is none.
+      DefinitionError: it is unknown.
     """
     try:
         return ModelFrameworkType(synonyms.framework(name))
@@ -152,10 +152,10 @@ def framework(name: str) -> ModelFrameworkType:
 def cases(
     every: Sequence[BenchmarkCase], *, name: str | None, of: ModelFrameworkType | None
 ) -> list[BenchmarkCase]:
-    """Returns the default case of each model that is meant, in their order.
+    """Returns the default case of each selected model, in order.
 
     Args:
-      every: where to look.
+      every: the cases to select from.
       name: regular expression for the whole name of a model, or of its case; None for all.
       of: framework of the models; None for all.
 
@@ -186,16 +186,16 @@ def subjects(
     *,
     reference: BackendInfo | None = None,
 ) -> tuple[list[Subject], dict[str, SessionEnded]]:
-    """Makes or finds inputs, truth and reference of each model.
+    """Computes or finds inputs, truth and reference of each model.
 
     Args:
-      found: cases.
-      settings: of the processes that do so.
-      announce: is told what is being made.
-      reference: the backend whose framework computes them; the usual one where none is given.
+      found: default cases of the models.
+      settings: settings of the processes.
+      announce: receives progress.
+      reference: the backend whose framework computes them; None for the default.
 
     Returns:
-      The models whose exports can be judged, and why others cannot, by the name of the model.
+      The models whose exports can be verified, and why others cannot, by the name of the model.
     """
     trials, failures = [], {}
     for case in found:
@@ -236,6 +236,6 @@ def subjects(
 
 
 def _reference_of(case: BenchmarkCase) -> BackendInfo | None:
-    """Returns the backend that computes truths of the framework, best one that is installed."""
+    """Returns the best installed backend that computes truth in the case's framework."""
     kind = case.model.model_impl.framework_type
     return min(judges_of(kind), key=lambda info: bool(info.missing_modules(kind)), default=None)

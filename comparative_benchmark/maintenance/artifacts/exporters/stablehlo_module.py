@@ -15,9 +15,9 @@ _COPY = "mhlo.copy"
 
 @contextmanager
 def without_locations(content: bytes) -> Iterator[Any]:
-    """Gives the module in a portable artifact, in bytecode or in text, without its locations.
+    """Yields the module from a portable artifact, bytecode or text, without its locations.
 
-    They hold paths of the models' sources, which differ from one checkout to the next.
+    Locations contain paths of the models' sources, which differ between checkouts.
     """
     with _context() as context, ir.Location.unknown():
         try:
@@ -30,16 +30,16 @@ def without_locations(content: bytes) -> Iterator[Any]:
 
 
 def portable(module: Any) -> bytes:
-    """Returns a module as bytecode that this version of StableHLO and later ones read."""
+    """Returns a module as bytecode that this version of StableHLO and later ones can read."""
     version = stablehlo.get_current_version()
     artifact: bytes = extension.mlir.serialize_portable_artifact(module, version)
     return artifact
 
 
 def _drop_copies(module: Any) -> None:
-    """Replaces copies, which XLA leaves in programs with loops, by what they copy.
+    """Replaces copies, which XLA leaves in programs with loops, by their operands.
 
-    They change no value, and StableHLO has no word for them.
+    Copies do not change values, and StableHLO has no operation for them.
     """
     found = []
 
@@ -55,7 +55,7 @@ def _drop_copies(module: Any) -> None:
 
 
 def _context() -> Any:
-    """Returns a context that knows the dialects of JAX's and TensorFlow's programs."""
+    """Returns a context with the dialects of JAX's and TensorFlow's programs."""
     context = ir.Context()
     registry = ir.DialectRegistry()
     _jax_mlir_ext.register_dialects(registry)
