@@ -60,8 +60,8 @@ def _value(node: ast.expr) -> float:
 
 # `{milabench_data}` of milabench, and `${system.arch}`, `${..num_machines}` of OmegaConf.
 _PLACEHOLDER = re.compile(r"\$\{\.*([a-z_][a-z_.]*)\}|\{([a-z_]+)\}")
-# `auto(8, 4)` and `auto_batch(32)` of milabench's sizer contain the value it would choose for a
-# device; a search for the best batch size multiplies that of `auto_batch`. `expr(2 * 4)` is
+# In milabench's sizer, `auto(8, 4)` contains the value that it would choose for a device, and
+# `auto_batch(32)` the default, which a search for the best batch size multiplies. `expr(2 * 4)` is
 # arithmetic. Each may follow `name=`.
 _NAMED = re.compile(r"[\w.-]+=(auto|expr)")
 _AUTO = re.compile(r"auto(_batch)?\(\s*([^,(){}]+?)\s*(?:,\s*[^,(){}]+?\s*)?\)")

@@ -159,7 +159,7 @@ def _run_model(
 
 
 def _backend(case: BenchmarkCase) -> BackendInfo | str:
-    """Returns a backend that computes truth in a case's framework, or the reason for its absence."""
+    """Returns a backend that computes truth in a case's framework, or why none does."""
     framework = case.model.model_impl.framework_type
     reason = f"no backend computes the truth of {framework.value} models"
     for backend in judges_of(framework):

@@ -29,7 +29,7 @@ from comparative_benchmark.results import codec
 from comparative_benchmark.results.codec import ResultsFileError
 from openxla.benchmark.files import write_atomically
 
-# Below this, commands that write are ended: a full disk would lose the results of all others.
+# Below this, all commands are ended: a full disk would lose the results of the others.
 _DISK_RESERVE_BYTES, _DISK_RESERVE = 256 * 2**20, 0.05
 
 

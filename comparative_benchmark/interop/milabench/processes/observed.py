@@ -165,7 +165,7 @@ class Observed:
     Attributes:
       rates: by task, in order.
       units: units of the rates, by task.
-      losses: losses of the training, in order; beyond a limit only the last is kept.
+      losses: losses of the training, in order; beyond a limit, the last entry is overwritten.
       nan_loss: number of the first non-finite loss; None if all were finite.
       progress: last valid progress of the training.
       stop_asked: whether it asked to be stopped.

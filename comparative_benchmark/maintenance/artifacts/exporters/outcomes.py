@@ -117,7 +117,7 @@ class Outcome:
       versions: versions of the packages that produced it.
       date: date of the export.
       relative_error: error of the outputs that were read back, against the float64 truth.
-      wall_s: duration.
+      wall_s: duration in seconds.
       log_file: output of the processes.
       traceback: traceback from the process, if any.
     """
