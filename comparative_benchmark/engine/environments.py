@@ -39,7 +39,7 @@ print(json.dumps({
 
 
 class UnusableEnvironmentError(ValueError):
-    """An environment cannot be used; the message, after the option's name, gives the remedy."""
+    """An environment cannot be used; the message follows the option's name and gives the remedy."""
 
 
 @attrs.frozen(kw_only=True)
@@ -62,7 +62,7 @@ class Environment:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Variables of a worker that runs there: our own code comes first on its path."""
+        """Environment variables of workers in this environment; our code is first on their path."""
         roots = [
             Path(__file__).parents[2],
             Path(str(openxla.benchmark.__file__)).parents[2],

@@ -462,7 +462,7 @@ def _check_outputs(case: BenchmarkCase, files: Sequence[SavedArray]) -> None:
 
 
 def _with_our_own(ended: SessionEnded, case: BenchmarkCase) -> SessionEnded:
-    """Adds that the suite has a model of the same name, where another checkout's cannot run."""
+    """Adds a hint if the suite has a model of the same name as a checkout's that cannot run."""
     is_in_tree = case.model.model_impl.module_path == IN_TREE
     if not is_in_tree or ended.status is not Status.UNSUPPORTED:
         return ended
