@@ -166,7 +166,7 @@ class Competitor:
 
     @property
     def rounding(self) -> Rounding | None:
-        """The values that it rounds when it quantises; None if it does not, or if unknown."""
+        """The values that quantisation rounds; None if it rounds none or they are unknown."""
         if self.recipe is not None:
             return self.recipe.rounding_in(self.backend.name)
         return ROUNDING_OF_PRECISION.get(self.compiler.precision or "")
