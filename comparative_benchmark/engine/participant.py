@@ -77,7 +77,7 @@ class ProcessPlan:
       framework: framework of the model.
       exports: exports of the trial's first process, by type; empty for a process that exports.
       compiles_anew: whether the caches are empty although the trial has compiled before.
-      hidden: folders to hide from the worker; None for shared workers, which have their own.
+      hidden: folders to hide from the worker; shared workers use those of their pool.
     """
 
     replicate: int

@@ -327,7 +327,8 @@ class RaceNote:
       id: shared by the trials of a race whose rounds may be paired; None if they may not be.
       shared_workers: whether its processes had measured other workloads before.
       decidable: smallest relative difference to the baseline that nine of ten such races detect, as
-        estimated after the first processes; None if there was no estimate, or it was too large.
+        estimated after the first processes; None if there was no estimate, or the observed
+        difference exceeded it.
     """
 
     interleaved: bool = True

@@ -381,7 +381,7 @@ class Executor:
         parameters: dict[str, Any],
         values: Sequence[Array],
     ) -> Any:
-        """Loads the model for a backend class and checks that it takes these inputs."""
+        """Returns the model, checked to take these inputs, or its definition if needed."""
         definition = ModelDefinition(module_path=module_path, parameters=parameters)
         if backend_class.takes_definition:
             return definition
