@@ -297,7 +297,7 @@ class Observer(Protocol):
     """Receives progress of a run."""
 
     def preparing(self, what: str) -> None:
-        """Artifacts are being made."""
+        """Artifacts are being prepared."""
 
     def say(self, message: str) -> None:
         """Reports a message to the user."""
