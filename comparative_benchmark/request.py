@@ -99,7 +99,7 @@ def count(minimum: int) -> Callable[[str], int]:
 
 
 def seconds(text: str) -> float:
-    """Returns a number of seconds above 0."""
+    """Parses a number of seconds above 0."""
     try:
         value = float(text)
     except ValueError:
@@ -110,7 +110,7 @@ def seconds(text: str) -> float:
 
 
 def fraction(text: str) -> float:
-    """Returns a number between 0 and 1, exclusive."""
+    """Parses a number between 0 and 1, exclusive."""
     try:
         value = float(text)
     except ValueError:
@@ -121,7 +121,7 @@ def fraction(text: str) -> float:
 
 
 def cpu_list(text: str) -> tuple[int, ...]:
-    """Returns CPUs as the kernel and taskset write them: `0,2-3`."""
+    """Parses CPUs in the notation of the kernel and taskset: `0,2-3`."""
     cpus: set[int] = set()
     for item in text.split(","):
         first, dash, last = item.strip().partition("-")
@@ -132,7 +132,7 @@ def cpu_list(text: str) -> tuple[int, ...]:
 
 
 def phase_deadline(text: str) -> tuple[str, float]:
-    """Returns phase and seconds of a deadline such as `compile=600`."""
+    """Parses a deadline such as `compile=600` into phase and seconds."""
     from comparative_benchmark.engine.worker.phases import PHASES, SESSION_PHASES
 
     phase, separator, limit = text.partition("=")
@@ -145,7 +145,7 @@ def phase_deadline(text: str) -> tuple[str, float]:
 
 
 def size(text: str) -> int:
-    """Returns bytes, of a size such as `8G`."""
+    """Parses a size such as `8G` into bytes."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
     if not match:
         raise argparse.ArgumentTypeError(f"expected a size such as 8G, got {text!r}")
@@ -156,7 +156,7 @@ def size(text: str) -> int:
 
 
 def frameworks(text: str) -> str:
-    """Returns the frameworks that `pt,jax` or `pytorch,jax` names, separated by commas."""
+    """Parses frameworks such as `pt,jax` or `pytorch,jax` into comma-separated names."""
     from openxla.benchmark import synonyms
     from openxla.benchmark.def_types import ModelFrameworkType
 
@@ -171,12 +171,12 @@ def frameworks(text: str) -> str:
 
 
 def new_results_file() -> Path:
-    """Returns the results file of a run without `-o`: a new one for each start."""
+    """Returns the results file of a run without `-o`: a new file for each start."""
     return Path("results", f"{datetime.datetime.now().astimezone():%Y-%m-%d-%H%M%S}.json")
 
 
 def _folder(text: str) -> str:
-    """Returns a folder by its absolute path, which no dotted path of a module can be."""
+    """Returns the absolute path of a folder, to distinguish it from the dotted path of a module."""
     return str(Path(text).expanduser().absolute())
 
 
@@ -221,7 +221,7 @@ def _items(value: Any) -> Iterable[Any]:
 
 
 def _text(value: Any) -> str:
-    """Returns a value as the command line spells it; a pair is `NAME=VALUE`."""
+    """Formats a value as on the command line; a pair becomes `NAME=VALUE`."""
     return "=".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
@@ -662,5 +662,5 @@ class RunRequest:
 
     @property
     def suites(self) -> tuple[str, ...]:
-        """Modules with cases, and folders of them, which are absolute."""
+        """Modules with cases, and absolute paths of folders with cases."""
         return (*self.suite_dir, *self.suite)

@@ -1,4 +1,4 @@
-"""The suite from Python; `import comparative_benchmark` gives the same names."""
+"""The suite's Python API; `import comparative_benchmark` provides the same names."""
 
 import datetime
 import os
@@ -103,10 +103,10 @@ def run(  # noqa: D417 - RunRequest describes the options
     trial_budget: float = 30.0,
     budget: float | None = None,
 ) -> Results:
-    """Measures cases and returns their results, with those that the file had before.
+    """Measures cases and returns their results, including earlier results in the file.
 
-    Workers are processes of their own, as on the command line; Ctrl-C ends them, keeps what is
-    finished in the file, and raises KeyboardInterrupt.
+    Workers are separate processes, as on the command line. Ctrl-C ends them, keeps finished results
+    in the file, and raises KeyboardInterrupt.
 
     The other arguments are the options of `cbs run`; `RunRequest` describes each. A sequence
     repeats an option. `dry_run` checks the arguments, reports the trials to `progress`, and runs
@@ -119,17 +119,17 @@ def run(  # noqa: D417 - RunRequest describes the options
         an exported program; or a name, as below.
       inputs: example inputs of a live model: a tuple of arguments, a dict of keyword arguments or
         one array. For other models, a folder with `input_0.npy`, `input_1.npy` ...
-      name: regular expression that must match the whole name of a case.
-      backends: e.g. `jax_xla,pt_inductor:inductor+freezing`, or a sequence of such names; all
-        installed backends by default, `pt_inductor:eager` for TorchBench folders.
+      name: regular expression that must match the full name of a case.
+      backends: e.g. `jax_xla,pt_inductor:inductor+freezing`, or a sequence of such names; by
+        default all installed backends, for TorchBench folders `pt_inductor:eager`.
       device: name of a device.
-      output: results file, which is added to; by default a new file in a temporary folder.
-      progress: called with each event. In a notebook, events are printed by default;
-        `progress=lambda _: None` prints none.
+      output: results file to append to; by default a new file in a temporary folder.
+      progress: called with each event. In a notebook, events are printed by default; use
+        `progress=lambda _: None` to disable this.
 
     Raises:
       UsageError: an argument is invalid, or two of them exclude each other.
-      DefinitionError, NoMatchError: the definitions are wrong, or no case has such a name.
+      DefinitionError, NoMatchError: a definition is invalid, or no case has such a name.
     """
     given = {key: value for key, value in locals().items() if key in options()}
     observer = Reporter(progress)
@@ -145,7 +145,7 @@ def run(  # noqa: D417 - RunRequest describes the options
 def _subject(
     model_or_path: object, inputs: object, name: str | None, output: Path, observer: Reporter
 ) -> dict[str, Any]:
-    """Returns the fields of a request that select its cases; a live model is exported.
+    """Returns the fields of a request that select its cases; exports a live model.
 
     Raises:
       UsageError: arguments exclude each other, or the model cannot be exported.
@@ -193,10 +193,11 @@ def _planned(planned: PlannedRun, observer: Reporter, command: Sequence[str]) ->
 
 
 def load(path: str | os.PathLike[str]) -> Results:
-    """Returns the results of a file.
+    """Loads the results of a file.
 
     Raises:
-      ResultsFileError: it is not a valid results file; the message says what is wrong, and where.
+      ResultsFileError: the file is not a valid results file; the message gives the error and its
+        location.
     """
     return Results(read_document(Path(path)), path=Path(path))
 
@@ -204,12 +205,12 @@ def load(path: str | os.PathLike[str]) -> Results:
 def compare(
     old: Results, new: Results, *, threshold: float = NOISE_THRESHOLD, count_unchanged: bool = False
 ) -> Comparisons:
-    """Returns every case of either side, the new against the old, as `cbs compare` does.
+    """Compares new results with old ones, for every case of either side, as `cbs compare` does.
 
     Args:
       old: the baseline.
       new: the candidate.
-      threshold: differences below it are noise.
-      count_unchanged: let programs be faster or slower that are the same on both sides.
+      threshold: smaller differences count as noise.
+      count_unchanged: whether unchanged programs may count as faster or slower.
     """
     return compare_results(old, new, threshold=threshold, count_unchanged=count_unchanged)

@@ -1,4 +1,4 @@
-"""`--auto-batch`: the largest batch size that a model folder runs with here, by doubling."""
+"""`--auto-batch`: finds the largest batch size that a model folder can run here, by doubling."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,16 +14,18 @@ from comparative_benchmark.terminal.run_options import settings_of
 
 _PROBE = "comparative_benchmark.sources.torchbench.probing:probe"
 _MOST = 1 << 16
-# What ends the search: the size before was the largest.
+# Statuses that end the search with the previous size.
 _TOO_MUCH = (Status.OUT_OF_MEMORY, Status.TIMEOUT)
 
 
 def largest(try_out: Callable[[int], int]) -> tuple[int | None, str]:
-    """Returns the largest power of two that a folder runs with, None for its own size; and why.
+    """Returns the largest power of two that a folder runs with, or None, and the reason.
+
+    None means the folder's default batch size.
 
     Args:
-      try_out: runs it with a batch size in a fresh process; returns how many numbers its inputs
-        hold. Raises `SessionEnded` where it does not run.
+      try_out: runs the folder with a batch size in a fresh process and returns the number of
+        elements in its inputs. Raises `SessionEnded` if it does not run.
     """
     size, found, held = 1, None, 0
     while size <= _MOST:
@@ -46,7 +48,7 @@ def of_folder(
 ) -> tuple[int | None, str]:
     """Returns the largest batch size of a folder's test within `--memory-limit` and `--timeout`.
 
-    A size fits if the run in float64 that it is judged by fits, too.
+    The float64 run that provides the truth must fit, too.
     """
     arguments: dict[str, Any] = {
         "folder": str(folder.path),

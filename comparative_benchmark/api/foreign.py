@@ -1,4 +1,4 @@
-"""What `cbs run` runs that is not of the catalogue: folders of others."""
+"""TorchBench folders as cases of `cbs run`, and the default backends of a request."""
 
 import sys
 from collections.abc import Sequence
@@ -17,20 +17,20 @@ from comparative_benchmark.sources.torchbench import cases, folders, installing
 from comparative_benchmark.sources.torchbench.folders import Folder
 from comparative_benchmark.terminal.options import UsageError, find_device
 
-# Backends that run if the user names none: folders as their authors wrote them, other cases
-# wherever they can.
+# Default backends: eager for folders, which then run as their authors wrote them; all backends for
+# other cases.
 _OF_FOLDERS, _OF_CASES = ("pt_inductor:eager",), (ALL_BACKENDS,)
 
 
 def complete(request: RunRequest, *, chosen: bool) -> RunRequest:
-    """Returns a request that names its backends.
+    """Returns the request with its backends filled in.
 
     Args:
-      request: as the user made it.
-      chosen: whether the command that measures has selected the cases.
+      request: the user's request.
+      chosen: whether the measuring command has selected the cases.
 
     Raises:
-      UsageError: the request selects nothing. All cases would take days.
+      UsageError: the request selects nothing; running all cases would take days.
     """
     selecting = (request.name, request.tag, request.framework, request.suites, request.model)
     if not chosen and not any((*selecting, request.torchbench, request.backends)):
@@ -44,10 +44,10 @@ def complete(request: RunRequest, *, chosen: bool) -> RunRequest:
 
 
 def selected(request: RunRequest) -> Selection | None:
-    """Returns the cases of the TorchBench folders of a request, None if it names none.
+    """Returns the cases of the TorchBench folders in a request; None if it names none.
 
     Raises:
-      UsageError: there are no such folders, or other options do not go with them.
+      UsageError: a folder does not exist, or other options are incompatible.
     """
     if not request.torchbench:
         return None
@@ -88,7 +88,7 @@ def selected(request: RunRequest) -> Selection | None:
 def _sizes(
     wanted: Sequence[Folder], request: RunRequest, installed: installing.Installed
 ) -> dict[Path, int]:
-    """Returns the largest batch size of each folder that takes another than its own."""
+    """Returns the largest batch size of each folder for which it is not the default."""
     sizes = {}
     for folder in wanted:
         if folder.problem or folder.path in installed.failures:
@@ -103,7 +103,7 @@ def _sizes(
 
 
 def _listed(wanted: Sequence[Folder], test: str, *, on_cpu: bool) -> list[str]:
-    """Returns a line on folders that are tried although their metadata.yaml lists this test."""
+    """Returns a message about folders whose metadata.yaml lists this test as not implemented."""
     device = "cpu" if on_cpu else "cuda"
     names = [folder.name for folder in wanted if folder.lists_as_not_implemented(test, device)]
     if not names:

@@ -1,7 +1,7 @@
-"""Live models: a torch.nn.Module, a JAX function or a Keras model, exported to a file.
+"""Exports live models to files: a torch.nn.Module, a JAX function or a Keras model.
 
-Frameworks are those that the user's process has imported: this module imports none of them unless
-the model belongs to it.
+A framework is imported only if the model belongs to it; the user's process has then imported it
+already.
 """
 
 import importlib
@@ -21,7 +21,7 @@ from openxla.benchmark.artifacts.arrays import save_all
 
 _KINDS = "the path of a model, a torch.nn.Module, a JAX function or a Keras model"
 _WAY_OUT = "pass the Python file that makes it (PATH.py:CALLABLE)"
-# Keras records when it saved; without that, the same model has the same digest.
+# Keras records the time of saving; without it, the same model has the same digest.
 _KERAS_METADATA, _KERAS_TIME = "metadata.json", "date_saved"
 
 
@@ -29,7 +29,7 @@ class LiveModel(NamedTuple):
     """An exported live model.
 
     Attributes:
-      path: of the program.
+      path: path of the program.
       inputs: folder with `input_0.npy`, `input_1.npy` ...
     """
 
@@ -45,10 +45,10 @@ def export(model: Any, inputs: Any, folder: Path) -> LiveModel:
     Args:
       model: a torch.nn.Module, a JAX function or a Keras model.
       inputs: a tuple or list of positional arguments, a dict of keyword arguments, or one array.
-      folder: where the files go.
+      folder: folder for the files.
 
     Raises:
-      UsageError: the model is of another type, has no inputs, or cannot be exported.
+      UsageError: the model has an unsupported type, has no inputs, or cannot be exported.
     """
     save: Callable[[Any, Any, Path], tuple[Path, Sequence[Any]]]
     stem = type(model).__name__
@@ -57,7 +57,7 @@ def export(model: Any, inputs: Any, folder: Path) -> LiveModel:
         stem = model.name if stem in ("Functional", "Sequential") else stem
     elif _is_instance(model, "torch.nn", "Module"):
         save, tool = _save_torch, "torch.export"
-        model = getattr(model, "_orig_mod", model)  # torch.compile has wrapped it
+        model = getattr(model, "_orig_mod", model)  # unwrap torch.compile
         stem = type(model).__name__
     elif callable(model) and "jax" in sys.modules:
         save, tool = _save_jax, "jax.export"
@@ -83,7 +83,7 @@ def export(model: Any, inputs: Any, folder: Path) -> LiveModel:
 
 
 def _is_instance(model: Any, module: str, name: str) -> bool:
-    """Returns whether this process has imported the module, and the model is of its class."""
+    """Returns whether the module has been imported and the model is an instance of its class."""
     return isinstance(model, getattr(sys.modules.get(module), name, ()))
 
 
@@ -94,7 +94,7 @@ def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _save_torch(model: Any, inputs: Any, stem: Path) -> tuple[Path, Sequence[Any]]:
-    """Exports in evaluation mode, and restores the mode of each layer."""
+    """Exports in evaluation mode, then restores the mode of each layer."""
     torch = sys.modules["torch"]
     pytree = importlib.import_module("torch.utils._pytree")
     if away := {str(p.device) for p in model.parameters() if p.device.type != "cpu"}:
@@ -128,7 +128,7 @@ def _save_torch(model: Any, inputs: Any, stem: Path) -> tuple[Path, Sequence[Any
 
 
 def _save_jax(model: Any, inputs: Any, stem: Path) -> tuple[Path, Sequence[Any]]:
-    """Exports for every platform; arguments and results become flat tuples of arrays."""
+    """Exports for all platforms; arguments and results become flat tuples of arrays."""
     jax = sys.modules["jax"]
     jax_export = importlib.import_module("jax.export")
     leaves, structure = jax.tree.flatten(_arguments(inputs))
@@ -149,17 +149,17 @@ def _save_jax(model: Any, inputs: Any, stem: Path) -> tuple[Path, Sequence[Any]]
 
 
 def _save_keras(model: Any, inputs: Any, stem: Path) -> tuple[Path, Sequence[Any]]:
-    """Saves a model, which is called once if it has not been built."""
+    """Saves a model; calls it once first if it has not been built."""
     keras = sys.modules["keras"]
     if not model.built:
         model(inputs[0] if isinstance(inputs, tuple | list) and len(inputs) == 1 else inputs)
-    taken = keras.tree.flatten(getattr(model, "inputs", ()))  # a subclass declares none
+    taken = keras.tree.flatten(getattr(model, "inputs", ()))  # subclassed models declare none
     given = inputs
     if isinstance(inputs, Mapping) and {tensor.name for tensor in taken} == set(inputs):
         given = [inputs[tensor.name] for tensor in taken]
     leaves = keras.tree.flatten(given)
     arrays = [keras.ops.convert_to_numpy(keras.ops.convert_to_tensor(leaf)) for leaf in leaves]
-    if len(arrays) == len(taken):  # Keras casts, too
+    if len(arrays) == len(taken):  # Keras casts inputs, too
         arrays = [a.astype(tensor.dtype) for a, tensor in zip(arrays, taken, strict=True)]
     path = stem.with_suffix(".keras")
     model.save(path)

@@ -1,4 +1,4 @@
-"""From a request to a finished run, for the command line and for Python."""
+"""Executes requests, for the command line and the Python API."""
 
 import os
 import shlex
@@ -51,7 +51,7 @@ from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 from openxla.benchmark.user_models import BroughtError, Definitions
 
-# Start, compile, warm-up and rounds of a model that runs in a millisecond; measured on two cores.
+# Start, compilation, warm-up and rounds of a 1 ms model, measured on two cores.
 _SECONDS_PER_PROCESS = 8.0
 _SHORT_MINUTES = 3.0
 _QUICK_COUNTS = (3, 20)
@@ -62,12 +62,12 @@ class Measured:
     """A finished run.
 
     Attributes:
-      results: of all selected trials, also of those that an earlier run had measured.
-      absent: line that names the backends that `all` does not stand for; empty for none.
-      left_out: how many selected trials have none, as the budget was too short.
-      settings: of the run.
-      baseline: competitor that ratios are taken against; None for no ratios.
-      remarks: what is said below the results.
+      results: results of all selected trials, including those measured by earlier runs.
+      absent: message with the backends that `all` does not include; empty if there are none.
+      left_out: number of selected trials without results, because the budget ran out.
+      settings: settings of the run.
+      baseline: competitor that is the baseline of ratios; None for no ratios.
+      remarks: lines to print below the results.
     """
 
     results: Sequence[Result]
@@ -83,8 +83,8 @@ class PlannedRun:
     """A run that has not started.
 
     Attributes:
-      trials: in the order in which they run.
-      selection: the cases, with the hooks of the command that selected them.
+      trials: trials in execution order.
+      selection: the cases, with hooks of the command that selected them.
       settings, baseline, absent: see `Measured`.
     """
 
@@ -105,8 +105,8 @@ def plan_run(
 
     Args:
       request: what to run, and how.
-      report: receives lines about competitors that will not run.
-      selection: what to run; None for the cases that the request selects.
+      report: called with lines about competitors that will not run.
+      selection: what to run; None for the cases selected by the request.
 
     Raises:
       UsageError: fields of the request contradict each other or this machine.
@@ -149,9 +149,9 @@ def plan_run(
 
 
 def _with_device(trials: Sequence[Trial]) -> list[Trial]:
-    """Returns the trials; those for a GPU that is not there are refused before anything is made.
+    """Returns the trials; refuses those for a missing GPU before any preparation.
 
-    Backends of other packages may know GPUs that are unknown here.
+    Backends of other packages may support GPUs that are unknown here.
     """
 
     def lacks_gpu(trial: Trial) -> bool:
@@ -189,13 +189,13 @@ def measure(
     selection: Selection | None = None,
     ask: Callable[[str], str] | None = None,
 ) -> Measured:
-    """Runs the trials that a request selects; results go to `request.output`.
+    """Runs the trials selected by a request; results go to `request.output`.
 
     Args:
       request: what to run, and how.
       observer: receives progress.
-      command: what the user typed, kept with the results.
-      selection: what to run; None for the cases that the request selects.
+      command: the user's command line, stored with the results.
+      selection: what to run; None for the cases selected by the request.
       ask: see `wait_for_quiet`.
 
     Raises:
@@ -232,7 +232,7 @@ def measure(
 
 
 def _outlook(trials: Sequence[Trial], settings: RunSettings) -> str:
-    """Returns how much a long race has to do; empty for a short one."""
+    """Returns a message about the work in a long race; empty for a short one."""
     rule = settings.sampling
     if not isinstance(rule, SamplingRule) or settings.budget_s is not None:
         return ""
@@ -253,7 +253,7 @@ def selected(request: RunRequest) -> Selection:
     """Returns the selection of a request: TorchBench folders, the user's model, or the catalogue.
 
     Raises:
-      UsageError: something that the user typed cannot be.
+      UsageError: an option of the request is invalid.
       DefinitionError, NoMatchError: see `terminal.options.select`.
     """
     subjects.check(request)
@@ -282,7 +282,7 @@ def selected(request: RunRequest) -> Selection:
 
 
 def _saving(definitions: Definitions | None) -> Callable[[Sequence[Result]], list[str]]:
-    """Returns what writes definitions once their cases have been run."""
+    """Returns a hook that writes definitions once their cases have been run."""
 
     def save(results: Sequence[Result]) -> list[str]:
         if definitions is None:
@@ -291,7 +291,7 @@ def _saving(definitions: Definitions | None) -> Callable[[Sequence[Result]], lis
             return [f"not saved as {definitions.file}: no competitor had a correct output"]
         try:
             definitions.write()
-        except (OSError, BroughtError) as error:  # what was measured stays
+        except (OSError, BroughtError) as error:  # keep the measurements
             return [f"not saved as {definitions.file}: {error}"]
         folder = shlex.quote(os.path.relpath(definitions.file.parent))
         saved = f"saved: {definitions.file} (rerun: cbs run --suite-dir {folder})"
@@ -301,10 +301,10 @@ def _saving(definitions: Definitions | None) -> Callable[[Sequence[Result]], lis
 
 
 def _baseline(request: RunRequest, competitors: list[Competitor]) -> str | None:
-    """Returns what ratios are taken against: what was asked for, or eager, or the first one.
+    """Returns the baseline of ratios: the requested one, or eager, or the first competitor.
 
-    Fixed counts give one process each, which supports no verdict: no ratio without being asked.
-    What is not installed has no times to take ratios against.
+    Without a request, there is no baseline for fixed counts, because one process each supports no
+    verdict, and only installed competitors are considered.
     """
     names = [str(competitor) for competitor in competitors]
     asked: str | None = request.baseline and _competitor(request.baseline, names)
@@ -319,7 +319,7 @@ def _baseline(request: RunRequest, competitors: list[Competitor]) -> str | None:
 
 
 def _competitor(asked: str, names: Sequence[str]) -> str:
-    """Returns the competitor that a name stands for: itself, or the only one of a backend."""
+    """Returns the competitor that a name refers to: itself, or the only one of a backend."""
     try:
         name = synonyms.competitor(asked)
     except ValueError as error:
@@ -329,7 +329,7 @@ def _competitor(asked: str, names: Sequence[str]) -> str:
 
 
 def _check_one_process(trials: Sequence[Trial]) -> None:
-    """Raises if models that need their own processes would share the one that there is."""
+    """Raises `UsageError` if models that need separate processes would share one."""
     models = {trial.case.model.own_process_suffix: trial.case.model.name for trial in trials}
     if len(models) > 1:
         names = ", ".join(sorted(models.values()))
@@ -348,7 +348,7 @@ def _competitors(request: RunRequest, device: DeviceSpec) -> list[Competitor]:
 
 
 def _left_out(request: RunRequest, device: DeviceSpec, cases: Sequence[BenchmarkCase]) -> str:
-    """Returns which backends that take a case `all` does not stand for, in a line; or nothing."""
+    """Returns a message with the backends that support a case but are not part of `all`, or ""."""
     if ALL_BACKENDS not in request.backends:
         return ""
     models = [case.model for case in cases]
@@ -380,7 +380,7 @@ def _settings(request: RunRequest, device: DeviceSpec, baseline: str | None) -> 
 
 
 def _cpus(request: RunRequest) -> tuple[int, ...]:
-    """Returns the CPUs to pin workers to, empty if none were named."""
+    """Returns the CPUs to pin workers to; empty if none were given."""
     asked = request.cpus
     usable = os.sched_getaffinity(0)
     if lacking := [cpu for cpu in asked if cpu not in usable]:
@@ -394,10 +394,10 @@ def _cpus(request: RunRequest) -> tuple[int, ...]:
 
 
 def sampling(request: RunRequest) -> CompileOnly | FixedCounts | SamplingRule:
-    """Returns fixed counts if any were given, else the sampling rule.
+    """Returns the sampling rule: compile-only, fixed counts if any were given, or a race.
 
     Raises:
-      UsageError: options that exclude each other.
+      UsageError: options exclude each other.
     """
     counts = (request.warmup_iterations, request.iterations)
     if request.quick:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def latencies(cases: Sequence[Case], axes: "Axes | None" = None) -> "Axes":
-    """Draws one bar for each case that has a latency, with the interval over its processes."""
+    """Draws one bar per case that has a latency, with its interval over processes."""
     if axes is None:
         from matplotlib import pyplot as plt
 

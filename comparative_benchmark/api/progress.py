@@ -16,9 +16,9 @@ class Progress:
     Attributes:
       event: `preparing` artifacts, a `note`, `started` for the trials of a workload, or `finished`
         for one trial.
-      text: the same in words.
-      position, total: of the trial among all, from 1 on; 0 for other events.
-      result: of a trial that has finished.
+      text: description of the event.
+      position, total: number of the trial, from 1, and number of trials; 0 for other events.
+      result: result of a finished trial.
     """
 
     event: str
@@ -29,14 +29,14 @@ class Progress:
 
 
 class Reporter:
-    """A `runner.Observer` that calls back; without a callback, it prints in a notebook."""
+    """A `runner.Observer` that calls a function for each event; by default prints in notebooks."""
 
     def __init__(self, callback: Callable[[Progress], object] | None) -> None:
         is_notebook = "ipykernel" in sys.modules
         self._callback = _print if callback is None and is_notebook else callback
 
     def preparing(self, what: str) -> None:
-        """Reports that artifacts are made."""
+        """Reports that artifacts are being prepared."""
         self._report(Progress(event="preparing", text=f"preparing {what}"))
 
     def say(self, message: str) -> None:
@@ -44,7 +44,7 @@ class Reporter:
         self._report(Progress(event="note", text=message))
 
     def race_started(self, trials: Sequence[Trial], position: int, total: int) -> None:
-        """Reports the trials of a workload; the first one has that position."""
+        """Reports the start of a workload's trials; `position` is that of the first."""
         text = f"{trials[0].workload.label}, {len(trials)} of {total} trials"
         self._report(Progress(event="started", text=text, position=position, total=total))
 

@@ -1,4 +1,4 @@
-"""Results of a file as trials that can be run again: for reproducers and for profiles."""
+"""Converts recorded results back to trials, for reproducers and profiles."""
 
 import difflib
 import re
@@ -24,7 +24,7 @@ _MOST_SHOWN = 12
 
 
 def versions_of(case: Case) -> dict[str, str]:
-    """Returns packages where a result was measured; what its worker has told counts most."""
+    """Returns the package versions of a result; those reported by its worker take precedence."""
     installed: Sequence[Package] = ()
     if case.run:
         around, environment = case.run.execution_environment, case.result.definition.environment
@@ -38,16 +38,16 @@ def versions_of(case: Case) -> dict[str, str]:
 def find(
     document: Document, case: str, *, competitor: str | None = None, device: str | None = None
 ) -> Case:
-    """Returns the one result that is meant: the latest of its case, competitor and device.
+    """Finds a single result: the latest of its case, competitor and device.
 
     Args:
       document: content of a results file.
-      case: name of a case or model, or a regular expression that one case has a match for.
-      competitor: `backend:compiler`, or a backend that stands for one competitor only.
+      case: name of a case or model, or a regular expression that matches in one case's name.
+      competitor: `backend:compiler`, or a backend with only one competitor.
       device: name of a device.
 
     Raises:
-      UsageError: there is none, or more than one; the message gives the choices.
+      UsageError: there is no such result, or more than one; the message gives the choices.
     """
     latest = {found.result.key: found for found in cases_of(document)}
     if not latest:
@@ -78,18 +78,17 @@ def trial_of(
     run_recorded_python: bool = False,
     exports: bool = True,
 ) -> Trial:
-    """Returns the trial of a result, as it would be run again.
+    """Returns the trial that repeats a result.
 
     Args:
       recorded: the result.
       suites: further modules with cases.
-      run_recorded_python: whether the interpreter that the file names may be run.
-      exports: whether its program is to be exported, as a reproducer.
+      run_recorded_python: whether the interpreter named in the file may be run.
+      exports: whether the program will be exported, as for a reproducer.
 
     Raises:
-      UsageError: the file names an interpreter, which must not be run unasked; or the case, backend
-        or environment is not what it was, or what is to be exported cannot be from that backend or
-        for that device.
+      UsageError: the file names an interpreter and `run_recorded_python` is false; the case,
+        backend or environment has changed; or the backend or device does not support exports.
       DefinitionError: see `catalog`.
     """
     definition = recorded.result.definition
@@ -178,7 +177,7 @@ def _competitor(
 
 
 def _case(definition: Definition, suites: Sequence[str], *, exports: bool) -> BenchmarkCase:
-    """Returns the case of the catalogue, or that of its model on a user's own inputs."""
+    """Returns the catalogue's case, or a case of its model on the user's inputs."""
     name, model = definition.benchmark_name, definition.model
     training = training_cases.named(model)
     if training and exports:
@@ -206,7 +205,7 @@ def _case(definition: Definition, suites: Sequence[str], *, exports: bool) -> Be
 
 
 def _brought(definition: Definition) -> list[BenchmarkCase]:
-    """Returns the cases of the user's own model that was measured; none if it was of the suite."""
+    """Returns the cases of a measured user model; empty for a model of the suite."""
     is_given = definition.input_data.startswith(user_inputs.PREFIX)
     again = user_models.named_again(
         user_models.Recorded(

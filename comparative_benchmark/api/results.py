@@ -1,4 +1,4 @@
-"""What `run`, `load` and `compare` return: results and comparisons that print themselves."""
+"""Return types of `run`, `load` and `compare`: results and comparisons that print as tables."""
 
 import io
 import os
@@ -70,18 +70,21 @@ class Comparisons(Table, Sequence[Comparison]):
 
     @property
     def regressions(self) -> "Comparisons":
-        """What gives a wrong output, or became slower beyond chance among all comparisons."""
+        """Cases with wrong output, and those that became significantly slower.
+
+        Significance accounts for the number of comparisons.
+        """
         wrong = [item for item in self if item.fate is Fate.WRONG]
         return Comparisons([*wrong, *regressions(self)])
 
     @property
     def improvements(self) -> "Comparisons":
-        """What became faster."""
+        """Cases that became faster."""
         return Comparisons([item for item in self if item.verdict is Verdict.FASTER])
 
     @property
     def exit_code(self) -> int:
-        """That of `cbs compare`: 0 fine, 2 a regression or wrong output, 3 data missing."""
+        """Exit code of `cbs compare`: 0 fine, 2 a regression or wrong output, 3 data missing."""
         return exit_code(self.summary)
 
     def __str__(self) -> str:
@@ -100,9 +103,9 @@ class Results(Table, Sequence[Case]):
     """Results of one file; prints as the table of `cbs show`.
 
     Attributes:
-      document: the whole file.
-      path: of the file; None if it is not in one.
-      baseline: competitor that `verdicts` takes ratios against.
+      document: content of the whole file.
+      path: path of the file; None if the results are not in a file.
+      baseline: baseline competitor of `verdicts`.
     """
 
     def __init__(
@@ -129,7 +132,7 @@ class Results(Table, Sequence[Case]):
 
     @property
     def failures(self) -> list[Case]:
-        """What is not `ok`; each says why by `why`."""
+        """Cases that are not `ok`; `why` gives the reason for each."""
         return [case for case in self if case.status is not Status.OK]
 
     @property
@@ -143,11 +146,11 @@ class Results(Table, Sequence[Case]):
 
     @property
     def recommendation(self) -> str:
-        """The sentences that `cbs run` prints after its table: the best competitor, and why."""
+        """The recommendation printed by `cbs run` after its table: the best competitor, and why."""
         return recommendation(latest(self._cases))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the results to a new file, which `load` reads.
+        """Writes the results to a new file, which `load` can read.
 
         Raises:
           UsageError: the file cannot be written.
@@ -157,17 +160,17 @@ class Results(Table, Sequence[Case]):
         write_atomically(target, plain(self.document))
 
     def report(self, path: str | os.PathLike[str], *, title: str = "Benchmark report") -> None:
-        """Writes the page of `cbs report`, or Markdown if the name ends in `.md`.
+        """Writes the report of `cbs report`, as Markdown if the name ends in `.md`, else as HTML.
 
         Args:
-          path: of the file to write.
+          path: file to write.
           title: heading of the page.
 
         Raises:
           UsageError: there is nothing to report, a package is missing, or the file cannot be
             written.
         """
-        # Reports are above this package: they read results of many files.
+        # Import by name: the reporting package is layered above this one.
         write = pkgutil.resolve_name("comparative_benchmark.reporting.report.command:write_report")
         folder = self.path.absolute().parent if self.path else None
         write(self.document, Path(path), title=title, baseline=self.baseline, folder=folder)
@@ -175,11 +178,11 @@ class Results(Table, Sequence[Case]):
     def verdicts(
         self, baseline: str | None = None, *, threshold: float = NOISE_THRESHOLD
     ) -> Comparisons:
-        """Returns each competitor against the baseline competitor of its workload.
+        """Compares each competitor with the baseline competitor of its workload.
 
         Args:
-          baseline: `backend:compiler`; that of the run where none is given.
-          threshold: differences below it are noise.
+          baseline: `backend:compiler`; by default the baseline of the run.
+          threshold: smaller differences count as noise.
         """
         chosen = baseline or self.baseline or DEFAULT_BASELINE
         return Comparisons(compare_to_baseline(self._cases, chosen, threshold=threshold))
@@ -188,7 +191,7 @@ class Results(Table, Sequence[Case]):
         """Draws the latencies with their intervals; needs matplotlib.
 
         Args:
-          axes: to draw into; new ones where none are given.
+          axes: axes to draw on; new ones by default.
         """
         from comparative_benchmark.api.plots import latencies
 
@@ -222,7 +225,7 @@ class Results(Table, Sequence[Case]):
 def compare_results(
     old: Results, new: Results, *, threshold: float = NOISE_THRESHOLD, count_unchanged: bool = False
 ) -> Comparisons:
-    """Returns every case of two files; see `comparative_benchmark.compare`."""
+    """Compares all cases of two files; see `comparative_benchmark.compare`."""
     return Comparisons(
         compare_documents(
             old.document, new.document, threshold=threshold, count_unchanged=count_unchanged

@@ -1,4 +1,4 @@
-"""`cbs run` and `run_benchmarks.py`: from options to a run and its exit code."""
+"""`cbs run` and `run_benchmarks.py`: convert options to a run and its exit code."""
 
 import argparse
 import datetime
@@ -34,17 +34,17 @@ def run(
     selection: Selection | None = None,
     after: Callable[[Measured], Iterable[str]] = lambda _: (),
 ) -> int:
-    """Runs what the options say and returns the exit code.
+    """Executes a run as requested by the options and returns its exit code.
 
-    That is `EXIT_UNFINISHED` where nothing has failed and the budget was too short for all.
+    The code is `EXIT_UNFINISHED` if nothing failed but the budget ran out before all trials ran.
 
     Args:
-      options: of `cbs run`, `run_benchmarks.py` or a command that measures as they do.
-      selection: what is run; None for what options select from the catalogue.
-      after: is given the finished run, and returns what is said below its table.
+      options: options of `cbs run`, `run_benchmarks.py` or another measuring command.
+      selection: what to run; None for the cases that the options select from the catalogue.
+      after: called with the finished run; returns lines to print below its table.
 
     Raises:
-      UsageError: something that the user typed cannot be.
+      UsageError: an option is invalid.
     """
     request = request_from(options)
     known = _known_failures(request)
@@ -63,7 +63,7 @@ def run(
         ceilings = ceilings_for(
             measured.results,
             measured.settings.threads,
-            # That takes a minute or two, which a budget has not.
+            # Measuring takes a minute or two, too long for a run with a budget.
             measure=isinstance(measured.settings.sampling, SamplingRule)
             and measured.settings.budget_s is None,
             say=console.say,
@@ -136,7 +136,7 @@ def _ending(result: Result) -> expected_failures.Ending:
 def _expected(
     results: Sequence[Result], judgement: expected_failures.Judgement
 ) -> dict[ResultKey, str]:
-    """Returns what a person is told of each failure that is known."""
+    """Returns the displayed text for each known failure."""
     entries = ((result, judgement.expected.get(_ending(result))) for result in results)
     return {
         result.key: f"{result.status.value}: {result.reason} (known: {entry.reason}, {entry.link})"
@@ -146,7 +146,7 @@ def _expected(
 
 
 def _excused(code: int, judgement: expected_failures.Judgement) -> int:
-    """Returns the exit code of a run of which known failures have been left out."""
+    """Returns the exit code of a run after excluding known failures."""
     if code == EXIT_MISSING and judgement.expected:
         code = EXIT_OK
     return EXIT_FAILED if code == EXIT_OK and judgement.stale else code

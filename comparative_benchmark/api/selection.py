@@ -1,4 +1,4 @@
-"""What is run: the cases, and what else a command that makes them has to say."""
+"""The cases to run, with hooks of the command that selected them."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -13,14 +13,14 @@ from openxla.benchmark.def_types import BenchmarkCase
 
 @attrs.frozen(kw_only=True)
 class Selection:
-    """What a command runs that makes cases of its own.
+    """The cases of a command, with its hooks.
 
     Attributes:
-      cases: that are run.
+      cases: cases to run.
       share_workers: see `RunSettings`.
-      refuse: returns why a trial is not to be tried, None if it is; it is `unsupported` then.
-      before: returns what is said before the first trial.
-      after: is given all results, and returns what is said below them.
+      refuse: returns why a trial must not be run (status `unsupported`), None if it may be.
+      before: returns lines to print before the first trial.
+      after: called with all results; returns lines to print below them.
     """
 
     cases: Sequence[BenchmarkCase]
@@ -30,7 +30,7 @@ class Selection:
     after: Callable[[Sequence[Result]], Iterable[str]] = lambda _: ()
 
     def admitted(self, trials: Iterable[Trial], settings: RunSettings) -> list[Trial]:
-        """Returns the trials; those that are not to be tried say why."""
+        """Returns the trials; `refused` gives the reason for those that must not be run."""
         return [
             attrs.evolve(
                 trial,

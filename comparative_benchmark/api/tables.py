@@ -1,4 +1,4 @@
-"""Results and comparisons as rows, for data frames and notebooks."""
+"""Rows of results and comparisons, for data frames and notebooks."""
 
 import functools
 import json
@@ -31,16 +31,16 @@ COMPARISON_COLUMNS = (
 
 
 class Table:
-    """Rows that all have the same columns; there may be none."""
+    """Rows with the same columns; may be empty."""
 
     def __init__(self, columns: Sequence[str], rows: Callable[[], list[Row]]) -> None:
-        """Takes the names of the columns, and a function that makes the rows when they are read."""
+        """Creates a table from column names and a function that computes the rows on access."""
         self.columns = columns
         self._make_rows = rows
 
     @functools.cached_property
     def rows(self) -> list[Row]:
-        """One dict for each row, with all columns."""
+        """One dict per row, with all columns."""
         return self._make_rows()
 
     def to_arrow(self) -> "pa.Table":
@@ -57,7 +57,7 @@ class Table:
 
 
 def result_rows(cases: Sequence[Case], baseline: str | None) -> list[Row]:
-    """Returns the row of each result, with its verdict against the baseline competitor.
+    """Returns the row of each result, with its verdict relative to the baseline competitor.
 
     The verdict is None without a baseline, for the baseline, and for older results of a case.
     """
@@ -76,7 +76,7 @@ def result_rows(cases: Sequence[Case], baseline: str | None) -> list[Row]:
 
 
 def result_row(case: Case) -> Row:
-    """Returns the figures of a result by column; None for missing ones. The verdict is left out."""
+    """Returns the figures of a result by column, without the verdict; None if missing."""
     metrics, verdict = case.metrics, case.metrics.verdict
     samples = [process.latencies_ms for process in metrics.processes or ()]
     interval = latency_interval(samples) if len(samples) > 1 else None
@@ -108,7 +108,7 @@ def result_row(case: Case) -> Row:
 
 
 def comparison_row(item: Comparison) -> Row:
-    """Returns what a data frame has of a comparison; None for what it has not."""
+    """Returns the columns of a comparison; None for missing values."""
     ratio, before, after = item.ratio, item.baseline_ms, item.candidate_ms
     return {
         "workload": item.label,
@@ -131,7 +131,7 @@ def comparison_row(item: Comparison) -> Row:
 
 
 def as_json(cases: Sequence[Case], baseline: str | None, answers: Sequence[str] = ()) -> str:
-    """Returns results, their verdicts and the recommendation as a JSON text.
+    """Returns results, their verdicts and the recommendation as JSON.
 
     Args:
       cases: the results.

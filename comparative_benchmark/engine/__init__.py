@@ -1,1 +1,1 @@
-"""The parent's side of a trial: plan, preparation, sessions, races."""
+"""The parent process of trials: planning, preparation, sessions and races."""

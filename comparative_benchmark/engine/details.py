@@ -1,4 +1,4 @@
-"""What a measured worker reports besides latency: its profile, and the times of its parts."""
+"""Reports of a worker other than latency: its profile and the times of its parts."""
 
 import math
 import statistics
@@ -28,23 +28,23 @@ T = TypeVar("T")
 
 
 class Callee(Protocol):
-    """A session, as far as commands need one."""
+    """The part of a session's interface that sends commands."""
 
     def call(self, kind: type[A], **arguments: Any) -> A:
-        """Sends the command of a class of answers, and returns the worker's answer."""
+        """Sends the command for an answer class and returns the worker's answer."""
 
 
 def call_function(session: Callee, function: str, arguments: Mapping[str, Any], kind: type[T]) -> T:
-    """Returns what a function returns in a worker, as an object of a class.
+    """Calls a function in a worker and decodes its result as `kind`.
 
     Args:
-      session: of the worker.
-      function: as `module:function`.
-      arguments: of the function, by name; JSON values.
-      kind: of the returned JSON value.
+      session: session of the worker.
+      function: the function as `module:function`.
+      arguments: keyword arguments; JSON values.
+      kind: expected class of the returned JSON value.
 
     Raises:
-      SessionEnded: the function failed, or returned something else.
+      SessionEnded: the function failed or returned an invalid value.
     """
     answer = session.call(Called, function=function, arguments=dict(arguments))
     try:
@@ -58,13 +58,13 @@ def call_function(session: Callee, function: str, arguments: Mapping[str, Any], 
 def call_once(
     settings: RunSettings, function: str, arguments: Mapping[str, Any], kind: type[T]
 ) -> T:
-    """Returns what a function returns in a new worker of PyTorch.
+    """Calls a function in a new PyTorch worker and decodes its result as `kind`.
 
     Args:
-      settings: of the worker.
-      function: as `module:function`.
-      arguments: of the function, by name; JSON values.
-      kind: of the returned JSON value.
+      settings: settings of the worker.
+      function: the function as `module:function`.
+      arguments: keyword arguments; JSON values.
+      kind: expected class of the returned JSON value.
 
     Raises:
       SessionEnded: see `call_function`.
@@ -87,10 +87,10 @@ _MIN_ITERATIONS, _MAX_ITERATIONS = 3, 50
 
 
 def profiled_iterations(latencies_ms: Sequence[float]) -> int:
-    """Returns how many iterations take_profile about a second, at least 3 and at most 50.
+    """Returns the number of iterations to profile: about one second's worth, from 3 to 50.
 
-    Fewer show no pattern, more make traces that viewers open slowly. The profiler's own overhead is
-    not known beforehand and comes on top.
+    Fewer show no pattern; more make traces that viewers open slowly. The overhead of the profiler
+    is unknown and adds to the time.
     """
     median_ms = statistics.median(latencies_ms) if latencies_ms else _PROFILED_MS
     fitting = _MAX_ITERATIONS if median_ms <= 0 else int(_PROFILED_MS / median_ms)
@@ -98,12 +98,13 @@ def profiled_iterations(latencies_ms: Sequence[float]) -> int:
 
 
 def take_profile(session: Callee, directory: Path, latencies_ms: Sequence[float]) -> ProfileRecord:
-    """Profiles a worker that has nothing more to measure.
+    """Profiles a worker after its last measurement.
 
     Args:
-      session: of the worker, which may be gone afterwards: a profiler can crash or hang.
-      directory: where the files go, absolute; made if need be.
-      latencies_ms: measured ones, which decide how many iterations are profiled.
+      session: session of the worker; it may have ended afterwards, because profilers can crash or
+        hang.
+      directory: absolute path for the files; created if missing.
+      latencies_ms: measured latencies, which determine the number of profiled iterations.
     """
     iterations = profiled_iterations(latencies_ms)
     try:
@@ -114,7 +115,7 @@ def take_profile(session: Callee, directory: Path, latencies_ms: Sequence[float]
     return ProfileRecord(directory=str(directory), files=answer.files, iterations=iterations)
 
 
-# About as long as this is each of the two measured, in a fresh process of a trial.
+# Target time for prefill and for decode, in each process of a trial.
 _MEASURED_MS = 400.0
 _GENERATION_TIMES_MIN_ITERATIONS, _GENERATION_TIMES_MAX_ITERATIONS = 5, 50
 
@@ -122,10 +123,9 @@ Judge = Callable[[Sequence[Path]], Verification]
 
 
 def generation_iterations(latencies_ms: Sequence[float]) -> int:
-    """Returns how often to prefill, and to decode all tokens: some 0.4 s, 5 to 50 times.
+    """Returns how often to prefill and to decode all tokens: about 0.4 s, 5 to 50 times.
 
-    A prefill takes no longer than the whole generation that was measured, and neither do all steps
-    of decode.
+    Prefill and all decode steps each take no longer than the measured whole generation.
     """
     median_ms = statistics.median(latencies_ms) if latencies_ms else _MEASURED_MS
     fitting = math.ceil(_MEASURED_MS / max(median_ms, 1e-3))
@@ -138,18 +138,18 @@ def take_generation_times(
     latencies_ms: Sequence[float],
     judge: Judge,
 ) -> tuple[GenerationTimes, SessionEnded | None]:
-    """Has a worker measure prefill and decode apart; what they generate is judged, too.
+    """Measures prefill and decode separately in a worker and verifies the generated tokens.
 
-    Whatever goes wrong here costs nothing but these times: what was measured before stands.
+    A failure only loses these times; earlier measurements remain valid.
 
     Args:
-      session: of the worker.
-      directory: where its tokens and logits go.
-      latencies_ms: of the whole generation; they decide how often the parts are run.
-      judge: judges files of tokens and logits.
+      session: session of the worker.
+      directory: folder for tokens and logits.
+      latencies_ms: latencies of the whole generation, which determine the number of repetitions.
+      judge: judge of the token and logit files.
 
     Returns:
-      Times, or the reason why there are none, and how the command ended if it did not succeed.
+      The times, or the reason why there are none, and the end of the session if it failed.
     """
     try:
         answer = session.call(
@@ -171,7 +171,7 @@ def take_generation_times(
 
 
 def _reason(ended: SessionEnded) -> str:
-    if ended.status is Status.UNSUPPORTED:  # nothing has failed
+    if ended.status is Status.UNSUPPORTED:  # not a failure
         return ended.explanation
     return f"{ended.status.value}: {ended.reason}"
 
@@ -179,20 +179,20 @@ def _reason(ended: SessionEnded) -> str:
 def take_step_times(
     session: Callee, latencies_ms: Sequence[float]
 ) -> tuple[StepTimes | str, SessionEnded | None]:
-    """Has a worker measure the parts of its training step apart.
+    """Measures the parts of a training step separately in a worker.
 
-    Whatever goes wrong here costs nothing but these times: what was measured before stands.
+    A failure only loses these times; earlier measurements remain valid.
 
     Args:
-      session: of the worker.
-      latencies_ms: of whole steps; they decide how often the parts are run.
+      session: session of the worker.
+      latencies_ms: latencies of whole steps, which determine the number of repetitions.
 
     Returns:
-      Times, or the reason why there are none; and how the command ended if it did not succeed.
+      The times, or the reason why there are none, and the end of the session if it failed.
     """
     try:
         answer = session.call(StepParts, iterations=generation_iterations(latencies_ms))
         return answer.times, None
     except SessionEnded as ended:
-        known = ended.status is Status.UNSUPPORTED  # nothing has failed
+        known = ended.status is Status.UNSUPPORTED  # not a failure
         return ended.explanation if known else f"{ended.status.value}: {ended.reason}", ended

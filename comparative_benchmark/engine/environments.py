@@ -1,8 +1,7 @@
-"""Other Python environments whose frameworks race against each other, or against ours.
+"""Other Python environments whose frameworks are raced against each other, or against ours.
 
-`--env old=PATH,new=PATH`: each PATH is a virtual environment, or its interpreter. The suite itself
-is not taken from there: workers of all environments run the same harness and the same models, ours,
-so that nothing differs but the packages.
+`--env old=PATH,new=PATH`: each PATH is a virtual environment or its interpreter. Workers in all
+environments run this harness and its models, so that only the installed packages differ.
 """
 
 import json
@@ -17,7 +16,7 @@ import attrs
 import openxla.benchmark
 from comparative_benchmark.backends.api import backends
 
-# What the worker itself imports besides the standard library and frameworks.
+# Imports of the worker itself, apart from the standard library and frameworks.
 _HARNESS_MODULES = ("attrs", "numpy", "ml_dtypes")
 _OLDEST_PYTHON = (3, 11)
 _PATIENCE_S = 60
@@ -40,19 +39,19 @@ print(json.dumps({
 
 
 class UnusableEnvironmentError(ValueError):
-    """An environment cannot be used; the message, after the option's name, gives the remedy."""
+    """An environment cannot be used; the message follows the option's name and gives the remedy."""
 
 
 @attrs.frozen(kw_only=True)
 class Environment:
-    """A Python environment by a name of the user's choice.
+    """A named Python environment.
 
     Attributes:
-      name: how tables call it.
-      python: path of its interpreter.
-      python_version: e.g. `3.11.9`.
-      packages: what is installed there, as `host.python_environment` tells of our own.
-      missing: which of the modules that backends ask for are not.
+      name: name chosen by the user, as displayed in tables.
+      python: path of the interpreter.
+      python_version: version, e.g. `3.11.9`.
+      packages: installed packages, in the format of `host.python_environment`.
+      missing: modules required by backends that are not installed.
     """
 
     name: str
@@ -63,7 +62,7 @@ class Environment:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Variables of a worker that runs there: our own code comes first on its path."""
+        """Environment variables of workers in this environment; our code is first on their path."""
         roots = [
             Path(__file__).parents[2],
             Path(str(openxla.benchmark.__file__)).parents[2],
@@ -73,19 +72,19 @@ class Environment:
 
 
 def parse_environments(text: str) -> list[Environment]:
-    """Returns the environments that `name=PATH,name=PATH` names.
+    """Returns the environments given as `name=PATH,name=PATH`.
 
     Raises:
-      UnusableEnvironmentError: one cannot be used.
+      UnusableEnvironmentError: an environment cannot be used.
     """
     return [_inspect(name, python) for name, python in interpreters(text).items()]
 
 
 def interpreters(text: str) -> dict[str, str]:
-    """Returns the interpreters that `name=PATH,name=PATH` names, by name, without a look at them.
+    """Returns the interpreter path of each name in `name=PATH,name=PATH`, without running it.
 
     Raises:
-      UnusableEnvironmentError: there is none where one should be.
+      UnusableEnvironmentError: an interpreter does not exist.
     """
     found: dict[str, str] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
@@ -101,9 +100,9 @@ def interpreters(text: str) -> dict[str, str]:
 
 
 def _interpreter(name: str, path: Path) -> str:
-    """Returns the interpreter of a virtual environment, or the path itself if it is one.
+    """Returns the interpreter of a virtual environment, or `path` itself if it is one.
 
-    Links are not resolved: the interpreter of a virtual environment is one.
+    Symbolic links are not resolved, because a virtual environment's interpreter is a link.
     """
     python = path / "bin" / "python" if path.is_dir() else path
     if not shutil.which(python):

@@ -1,11 +1,11 @@
 """Fetches published artifacts before a run: inputs, truth, checkpoints, exported programs.
 
-Lock files name them. A model that is in no lock file may have an `artifacts_dir_url`; the first
-manifest that this machine reads there stays locked for it (see `published_urls`).
+Lock files list them. A model without a lock may define an `artifacts_dir_url`; the first manifest
+that this machine reads there stays locked for it (see `published_urls`).
 
-All that the trials of a run need is fetched at once, in parallel. What cannot be had costs the
-trials of its workload alone, which end with the reason; nothing is made in the place of what is
-locked.
+Everything that the trials of a run need is fetched up front, in parallel. If an artifact cannot be
+fetched, only the trials of its workload fail, with the reason; locked artifacts are never generated
+locally instead.
 """
 
 import time
@@ -31,7 +31,7 @@ from openxla.benchmark.workloads import generated_tokens
 
 
 def types_for(trial: Trial) -> frozenset[str]:
-    """Returns the types of artifacts that a trial may start from, of all alternatives."""
+    """Returns the artifact types, over all alternatives, that a trial may start from."""
     if _why_not(trial):
         return frozenset()
     ways = trial.competitor.backend.starts_from.get(trial.competitor.compiler.name, ())
@@ -42,12 +42,12 @@ def program_of(trial: Trial, fetched: FetchedModel | None, url: str | None) -> P
     """Returns the program that a trial starts from.
 
     Args:
-      trial: of a backend that can start from one.
-      fetched: what was fetched of its model; None if nothing is.
-      url: where that is published; None where the model is not locked.
+      trial: trial of a backend that can start from a program.
+      fetched: fetched artifacts of its model; None if there are none.
+      url: URL of the publication; None if the model is not locked.
 
     Raises:
-      SessionEnded: there is none for it; `unsupported`, with the reason.
+      SessionEnded: `unsupported`, with the reason, if there is no program for the trial.
     """
     if reason := _why_not(trial):
         raise _unsupported(reason)
@@ -107,23 +107,23 @@ def _unsupported(reason: str) -> SessionEnded:
 
 
 _SAY_EVERY_S = 10.0
-# A server that is down is down for all models: a run must not wait long to find that out.
+# Few attempts, because a server that is down affects all models.
 _ATTEMPTS = 3
 _WAYS_OUT = "run with --no-download to use what is here, or with --generate-artifacts to make them"
 
 
 class Fetching:
-    """Fetches what is locked of the models of trials, and puts it where it belongs.
+    """Fetches and installs the locked artifacts of the models of trials.
 
     Args:
-      announce: is told of transfers.
-      locks: by model; None reads the lock files.
-      only_local: transfer nothing, take what is in the cache.
-      programs: fetch programs for the competitors that can start from them, too.
-      cache: where to keep what is fetched.
+      announce: called with a message about each transfer.
+      locks: locks by model; None reads the lock files.
+      only_local: use only cached artifacts, without transfers.
+      programs: whether to fetch programs for competitors that can start from them.
+      cache: folder for fetched artifacts.
 
     Attributes:
-      locks: by model.
+      locks: locks by model.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Fetching:
         cache: Cache | None = None,
     ) -> None:
         self.locks = lock_file.read_all() if locks is None else dict(locks)
-        # URLs of models that are locked by them, and reasons of those that are not.
+        # URLs of models locked through their definitions, and the reasons for models that are not.
         self._urls: dict[str, str] = {}
         self._nowhere: dict[str, str] = {}
         self._announce = announce
@@ -148,14 +148,14 @@ class Fetching:
 
     @property
     def locked(self) -> frozenset[str]:
-        """The sha256 of all manifests that are locked."""
+        """SHA-256 digests of all locked manifests."""
         return frozenset(lock.manifest_sha256 for lock in self.locks.values())
 
     def lock_urls(self, cases: Iterable[BenchmarkCase]) -> None:
-        """Locks what the definitions of models name by a URL, where no lock file names it.
+        """Locks models by the URLs in their definitions if no lock file lists them.
 
-        A failure costs the trials of its model. If nothing may be transferred, only manifests that
-        were read earlier count.
+        If a manifest cannot be read, only the trials of that model fail. Without transfers, only
+        manifests read earlier are used.
         """
         urls = {
             case.model.name: published_urls.written(url)
@@ -175,23 +175,23 @@ class Fetching:
         }
 
     def why_not_published(self, case: BenchmarkCase) -> str | None:
-        """Returns why nothing can be fetched from the URL of a definition; None if it can."""
+        """Returns why nothing can be fetched from a definition's URL; None if it can."""
         return None if case.input_data.content_sha256 else self._nowhere.get(case.model.name)
 
     def is_locked(self, case: BenchmarkCase) -> bool:
-        """Returns whether a case's artifacts are published; a user's own inputs never are."""
+        """Returns whether a case's artifacts are published; never true for user inputs."""
         return case.model.name in self.locks and case.input_data.content_sha256 is None
 
     def is_current(self, artifacts: WorkloadArtifacts) -> bool:
-        """Returns whether artifacts were fetched by a lock that still holds, of whatever model."""
+        """Returns whether artifacts were fetched by a current lock, of any model."""
         origin = artifacts.origin
         return origin is not None and origin["manifest_sha256"] in self.locked
 
     def fetch(self, trials: Sequence[tuple[Trial, bool]]) -> None:
-        """Brings what trials lack into the cache, as far as can be.
+        """Downloads the missing artifacts of trials to the cache, as far as possible.
 
         Args:
-          trials: each with whether its inputs and truth are lacking.
+          trials: trials, each with a flag that is true if its inputs and truth are missing.
         """
         wanted: dict[str, frozenset[str]] = {}
         for trial, lacks_workload in trials:
@@ -211,10 +211,10 @@ class Fetching:
             self._fetch(models, types)
 
     def install_checkpoint(self, trial: Trial) -> None:
-        """Puts the checkpoint of a trial into its place, where it is published and not there.
+        """Installs the checkpoint of a trial if it is published and missing.
 
         Raises:
-          ArtifactError: it cannot be had, or is another one.
+          ArtifactError: the checkpoint is unavailable or differs from the lock.
         """
         if not installing.lacks_checkpoint(trial.case):
             return
@@ -223,14 +223,14 @@ class Fetching:
             installing.install_checkpoint(found, url=url, case=trial.case)
 
     def install(self, trial: Trial) -> WorkloadArtifacts | None:
-        """Puts inputs, truth and reference of a trial into their place.
+        """Installs inputs, truth and reference of a trial.
 
         Returns:
-          None where the model is not locked, or nothing was published for these inputs, or nothing
-          of it is here and nothing may be transferred.
+          None if the model is not locked, nothing is published for these inputs, or nothing is
+            cached and transfers are not allowed.
 
         Raises:
-          ArtifactError: they cannot be had, or are of another workload.
+          ArtifactError: the artifacts are unavailable or belong to another workload.
         """
         case = trial.case
         if (found := self._fetched_model(case)) is None:
@@ -249,11 +249,11 @@ class Fetching:
         """Returns the published program that a trial starts from.
 
         Returns:
-          None where programs are not wanted, or the backend starts from none.
+          None if programs are not wanted or the backend does not start from one.
 
         Raises:
-          SessionEnded: there is none for it.
-          ArtifactError: it cannot be had.
+          SessionEnded: there is no program for the trial.
+          ArtifactError: the program is unavailable.
         """
         if not self._programs or not trial.competitor.backend.starts_from:
             return None
@@ -261,10 +261,10 @@ class Fetching:
         return program_of(trial, self._fetched_model(trial.case), lock.url if lock else None)
 
     def _fetched_model(self, case: BenchmarkCase) -> FetchedModel | None:
-        """Returns what was fetched for a case, if anything was.
+        """Returns the fetched artifacts of a case, if any.
 
         Raises:
-          ArtifactError: it could not be.
+          ArtifactError: they could not be fetched.
         """
         model = case.model.name
         if not self.is_locked(case):
@@ -314,7 +314,7 @@ class Fetching:
         errors: Mapping[str, Exception],
         message: str,
     ) -> None:
-        """Keeps for each model that is not here the errors of its own objects, else all."""
+        """Records an error for each missing model: those of its own objects, or else all."""
         here = {found.manifest_sha256 for found in fetched}
         for model in models:
             lock = self.locks[model]
@@ -324,14 +324,14 @@ class Fetching:
             self._errors[model] = " ".join((own[0] if own else message).split())
 
     def _is_cached(self, lock: LockedModel, types: frozenset[str]) -> bool:
-        """Returns whether nothing would have to be transferred."""
+        """Returns whether everything is cached, so that nothing has to be transferred."""
         if not self._cache.holds(lock.manifest_sha256, lock.manifest_size_bytes):
             return False
         path = self._cache.object_path(lock.manifest_sha256)
         try:
             manifest = manifests.parse(path.read_bytes(), where=str(path))
         except StoreError:
-            return True  # `fetch` says what is wrong with it
+            return True  # `fetch` reports the error
         return all(
             self._cache.holds(file.sha256, file.size_bytes)
             for file in manifest.files
@@ -341,13 +341,13 @@ class Fetching:
 
 @attrs.define
 class Occasionally:
-    """Tells of progress now and then: a moving line does not belong in a run's log."""
+    """Prints transfer progress at intervals, because a run's log has no live line."""
 
     announce: Callable[[str], None]
     _told_at: float = attrs.field(factory=time.monotonic)
 
     def __call__(self, progress: Progress) -> None:
-        """Takes note of progress."""
+        """Records progress, and prints it if enough time has passed."""
         if time.monotonic() - self._told_at >= _SAY_EVERY_S:
             self._told_at = time.monotonic()
             self.announce(f"published artifacts: {progress}")

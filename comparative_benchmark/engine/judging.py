@@ -1,4 +1,4 @@
-"""Judges the outputs of a trial's runs, whatever kind of model it is."""
+"""Verifies the outputs of a trial, for all kinds of models."""
 
 import math
 import operator
@@ -40,19 +40,19 @@ from openxla.benchmark.training.architecture import trained
 from openxla.benchmark.training.optimizers import optimizer_of
 from openxla.benchmark.workloads import generated_tokens, training_of
 
-# A change must exceed what is allowed as error by this factor.
+# A change must exceed the allowed error by this factor.
 _FACTOR = 10.0
 _CHUNK = 1 << 20
 
 
 @attrs.frozen(kw_only=True)
 class Changes:
-    """Which outputs the inputs that were tried have changed.
+    """Outputs that changed between the tried inputs.
 
     Attributes:
-      changed: by more than errors may be, by the best input; one flag for each output.
-      constant: whether all inputs gave the same bits, likewise.
-      floating: whether the output holds floating-point numbers, likewise.
+      changed: for each output, whether the best input changed it by more than the allowed error.
+      constant: for each output, whether all inputs gave the same bits.
+      floating: for each output, whether it holds floating-point numbers.
     """
 
     changed: tuple[bool, ...]
@@ -61,16 +61,16 @@ class Changes:
 
     @property
     def complete(self) -> bool:
-        """Whether no further input need be tried."""
+        """Whether no further inputs need to be tried."""
         return all(self.changed)
 
     @property
     def count(self) -> int:
-        """How many outputs are changed."""
+        """Number of changed outputs."""
         return sum(self.changed)
 
     def after(self, other: "Changes | None") -> "Changes":
-        """Returns these changes, with what another input has shown to depend on inputs."""
+        """Returns these changes, with `constant` updated from another input."""
         if other is None:
             return self
         constant = tuple(map(operator.and_, self.constant, other.constant))
@@ -78,7 +78,7 @@ class Changes:
 
     @property
     def remark(self) -> str | None:
-        """Which outputs are verified on one input only; None if none is."""
+        """Names the outputs that are verified on one input only; None if there are none."""
         kept = [str(index) for index in self._unchanged]
         if not kept:
             return None
@@ -86,7 +86,7 @@ class Changes:
 
     @property
     def not_ranked(self) -> str | None:
-        """Why no program of the model is ranked; None if programs may be."""
+        """Why programs of the model are excluded from rankings; None if they may be ranked."""
         if self.count and not any(self.floating[index] for index in self._unchanged):
             return None
         return self.remark or "no input that was tried changes any output"
@@ -98,12 +98,12 @@ class Changes:
 
 
 def changes(first: Due, second: Due, parameters: Mapping[str, float]) -> Changes:
-    """Returns which outputs a second input changes.
+    """Returns the outputs that a second input changes.
 
     Args:
-      first: the first input, its truth and its reference.
-      second: likewise of the second input.
-      parameters: of the verification, see `analysis.verification.verification.verify`.
+      first: the first input with its truth and reference.
+      second: the second input with its truth and reference.
+      parameters: verification parameters, see `analysis.verification.verification.verify`.
     """
     pairs = [
         (open_array(one), open_array(other), open_array(reference))
@@ -126,7 +126,7 @@ def _differs(
     reference: npt.NDArray[Any],
     parameters: Mapping[str, float],
 ) -> bool:
-    """Returns whether two truths differ by more than rounding may, as root mean square."""
+    """Returns whether the root mean square difference of two truths exceeds the rounding error."""
     if one.shape != other.shape:
         return True
     if not _is_floating(reference):
@@ -136,7 +136,7 @@ def _differs(
     for start in range(0, left.size, _CHUNK):
         a, b = (_wide(value[start : start + _CHUNK]) for value in (left, right))
         finite = np.isfinite(a) & np.isfinite(b)
-        # Infinities and NaN are compared exactly.
+        # Compare infinities and NaN exactly.
         if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
             return True
         difference = a[finite] - b[finite]
@@ -146,7 +146,7 @@ def _differs(
     allowed = _allowed(one, reference, parameters)
     if math.sqrt(squared / left.size) > _FACTOR * allowed:
         return True
-    # Numbers next to a mask of -1e9 may change although the whole hardly does.
+    # Values next to a mask of -1e9 may change although the output as a whole hardly does.
     if reference.dtype.kind == "c":
         return False
     finite = np.isfinite(one) & np.isfinite(other) & np.isfinite(reference)
@@ -159,7 +159,7 @@ def _differs(
 def _allowed(
     truth: npt.NDArray[Any], reference: npt.NDArray[Any], parameters: Mapping[str, float]
 ) -> float:
-    """Returns the root mean square error that is allowed; 0 if nothing can be judged."""
+    """Returns the allowed root mean square error; 0 if nothing can be verified."""
     finite = np.isfinite(truth) & np.isfinite(reference)
     if not finite.all():
         truth, reference = truth[finite], reference[finite]
@@ -175,7 +175,7 @@ def _wide(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     return values.astype(np.float64)
 
 
-# Packages of this distribution.
+# Top-level packages of this distribution.
 _OURS = ("openxla", __name__.partition(".")[0])
 
 
@@ -184,10 +184,10 @@ class Truth:
     """How a worker computes truth and reference.
 
     Attributes:
-      reference: `module:function`, see `backends.api.Reference`.
-      backend: whose variables the worker gets.
-      environment: where the worker runs; None for this one.
-      source: who computes, as results record it.
+      reference: function as `module:function`, see `backends.api.Reference`.
+      backend: backend whose environment variables the worker gets.
+      environment: environment of the worker; None for this one.
+      source: the source that results record.
     """
 
     reference: str
@@ -197,10 +197,10 @@ class Truth:
 
 
 def truth_of(trial: Trial) -> Truth:
-    """Returns how the truth of a trial is computed; in this environment if it is possible.
+    """Returns how to compute the truth of a trial; prefers this environment.
 
     Raises:
-      ArtifactError: no backend computes it, or its packages are not installed.
+      ArtifactError: no backend can compute it, or its packages are not installed.
     """
     implementation, own = trial.case.model.model_impl, trial.competitor.backend
     framework = implementation.framework_type
@@ -232,10 +232,10 @@ def truth_of(trial: Trial) -> Truth:
 
 
 def may_judge(artifacts: WorkloadArtifacts, trial: Trial) -> bool:
-    """Returns whether a stored truth is one that could be computed for a trial today.
+    """Returns whether a stored truth could still be computed for a trial today.
 
-    False if its source is unknown: plug-ins used to judge themselves, and models that were brought
-    used to share a process. False if a model of another package made it for one of ours.
+    False if its source is unknown: in older versions plug-ins could judge themselves, and user
+    models shared a process. False if a model of another package generated it for one of ours.
     """
     source, implementation = artifacts.truth_source, trial.case.model.model_impl
     if source is None:
@@ -250,7 +250,7 @@ def may_judge(artifacts: WorkloadArtifacts, trial: Trial) -> bool:
 
 
 def why_plugin(source: TruthSource) -> str | None:
-    """Returns why a truth proves less than a built-in one; None if it is built-in."""
+    """Returns why a truth is weaker evidence than a built-in one; None if it is built-in."""
     if source.built_in or not source.backend:
         return None
     return (
@@ -260,7 +260,7 @@ def why_plugin(source: TruthSource) -> str | None:
 
 
 def why_not_ranked(backend: BackendInfo, source: TruthSource | None) -> str | None:
-    """Returns why a backend has no rank among those that a truth judges; None if it has one."""
+    """Returns why a backend is not ranked when judged by a truth; None if it is."""
     if source is None or source.built_in:
         return None
     origin = origin_of(backend)
@@ -273,7 +273,7 @@ def why_not_ranked(backend: BackendInfo, source: TruthSource | None) -> str | No
 
 
 def is_foreign(trial: Trial) -> bool:
-    """Returns whether the truth, or the model that makes it, comes from another package."""
+    """Returns whether the truth, or the model that generates it, comes from another package."""
     implementation = trial.case.model.model_impl
     return implementation.reference is not None or not _is_ours(implementation.module_path)
 
@@ -304,22 +304,21 @@ def _is_ours(module_path: str | None) -> bool:
     return (module_path or "").partition(".")[0] in _OURS
 
 
-# Runs the model once on input files and returns the files of its outputs; the name tells such runs
-# apart.
+# Runs the model once on input files and returns its output files; the string names the run.
 RunWith = Callable[[Sequence[Path], str], Sequence[Path]]
 
 
 class Judge:
-    """Holds what the outputs of a trial's runs on one input are judged by.
+    """Verifies the outputs of a trial's runs on one input.
 
     Args:
-      trial: whose outputs.
-      due: that input, truth and reference.
-      second: whether it is the second input.
+      trial: the trial.
+      due: the input, truth and reference.
+      second: whether this is the second input.
 
     Attributes:
-      due: that input, truth and reference.
-      generates: whether the model continues prompts, and is judged step by step.
+      due: the input, truth and reference.
+      generates: whether the model continues prompts, and is verified step by step.
       trains: whether an iteration is a training step.
     """
 
@@ -329,7 +328,7 @@ class Judge:
         self.due = due
         self._due = (due.truth, due.reference, trial.verify_parameters)
         self._parameters = trial.case.model.model_parameters
-        # The names of its weights are known to the framework alone.
+        # Only the framework knows the names of such a model's weights.
         self._is_own = trial.case.model.model_impl.architecture is None
         self._data_type = trial.workload.data_type
         shapes = [[open_array(path).shape for path in paths] for paths in (due.inputs, due.truth)]
@@ -337,10 +336,10 @@ class Judge:
         self._least_db = [] if trial.noise is None else trial.noise.least_db(second=second)
 
     def verify(self, outputs: Sequence[Path]) -> Verification:
-        """Judges the outputs of a run on the input.
+        """Verifies the outputs of a run on the input.
 
-        If the model generates, the steps behind the verdict's `divergences` are still open: see
-        `verify_rest`.
+        If the model generates, the steps after the verdict's `divergences` remain to be verified:
+        see `verify_rest`.
         """
         if self.generates:
             return verify_free_run(outputs, *self._due, data_type=self._data_type)
@@ -355,13 +354,13 @@ class Judge:
     def update_problem(
         self, after: Mapping[str, npt.NDArray[Any]]
     ) -> tuple[float | None, str | None]:
-        """Judges the weights of a model in training after a single update of the optimizer.
+        """Verifies the weights of a model after a single optimizer update.
 
         Args:
           after: the first elements of each weight.
 
         Returns:
-          The error as a share of the limit, and the problem; None for a right update.
+          The error as a fraction of the limit, and the problem or None.
         """
         missing = set() if self._is_own else set(trained(self._parameters)) ^ set(after)
         if not after:
@@ -379,12 +378,12 @@ class Judge:
     def verify_rest(
         self, outputs: Sequence[Path], verdict: Verification, run_with: RunWith
     ) -> Verification:
-        """Judges what a run leaves open that left the truth's tokens at a near-tie.
+        """Verifies the rest of a run that diverged from the truth's tokens at a near-tie.
 
         Args:
-          outputs: of that run.
-          verdict: on it, see `verify`; returned as it is where nothing is open.
-          run_with: runs the model on the input and the tokens to be fed.
+          outputs: outputs of the run.
+          verdict: result of `verify`; returned unchanged if nothing remains to be verified.
+          run_with: runs the model on the input and the tokens to feed.
         """
         if not verdict.passed or not verdict.divergences:
             return verdict
@@ -397,5 +396,5 @@ class Judge:
         same = verify_same_run(outputs, along_own, *self._due, data_type=self._data_type)
         if not same.passed:
             return attrs.evolve(same, reason=f"fed with its own tokens, {same.reason}")
-        # Where the timed run left the truth's tokens is what a reader wants to know.
+        # Report where the timed run diverged from the truth's tokens.
         return attrs.evolve(fed, divergences=verdict.divergences)

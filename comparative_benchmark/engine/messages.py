@@ -1,7 +1,7 @@
-"""Messages of workers, one class for each kind, and their decoder.
+"""Messages of workers, one class per kind, and their decoder.
 
-A worker runs code of models and plug-ins, so any message may be malformed. A malformed one costs
-its own trial. Code that receives decoded messages need not check types.
+Workers run code of models and plug-ins, so any message may be malformed, which fails only its own
+trial. Code that receives decoded messages need not check types.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ from comparative_benchmark.results.record import (
 )
 from openxla.benchmark.artifacts.workload_store import TruthCheck, WorkloadCost
 
-# Names that a person reads, and file names without any folder.
+# Displayed names, and file names without a folder.
 _Name = Annotated[str, Meta(max_length=100, pattern=r"^[\w .:()-]*$")]
 _FileName = Annotated[str, Meta(max_length=255, pattern=r"^(?!\.)[^/\x00]+$")]
 _Reason = Annotated[str, Meta(max_length=100_000)]
@@ -34,7 +34,7 @@ class MessageError(ValueError):
 
 
 class SavedArray(Struct, frozen=True, kw_only=True):
-    """An array that a worker saved: the name of its file, its shape and element type."""
+    """Name, shape and element type of an array file saved by a worker."""
 
     file: _FileName
     shape: tuple[Count, ...]
@@ -45,7 +45,8 @@ class Hello(Struct, frozen=True, kw_only=True, tag="hello", tag_field="type"):
     """The worker has started.
 
     Attributes:
-      truth_not_isolated: why it can see folders that it had to hide; None if it cannot.
+      truth_not_isolated: why the worker can still see folders that it had to hide; None if it
+        cannot.
     """
 
     truth_not_isolated: _Reason | None
@@ -58,11 +59,11 @@ class PhaseEntered(Struct, frozen=True, kw_only=True, tag="phase", tag_field="ty
 
 
 class Report(Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Time and memory of a worker so far, in most answers.
+    """Time and memory use of a worker so far; part of most answers.
 
     Attributes:
-      id: number of the command that this answers; 0 if a session made it itself.
-      host_memory_base_bytes: resident before the model was loaded.
+      id: number of the answered command; 0 if the session created the report.
+      host_memory_base_bytes: resident memory before the model was loaded.
     """
 
     id: int = 0
@@ -75,7 +76,7 @@ class Failure(Report, frozen=True, kw_only=True, tag="error"):
     """A command raised an exception.
 
     Attributes:
-      explanation: the message without the type of the exception; None if the message has no type.
+      explanation: the message without the exception type; None if the message has no type.
     """
 
     kind: Literal["unsupported", "out_of_memory", "failed"]
@@ -86,12 +87,12 @@ class Failure(Report, frozen=True, kw_only=True, tag="error"):
 
     @property
     def status(self) -> Status:
-        """The status of the trial that this ends."""
+        """Status of the trial that this failure ends."""
         return Status(self.kind)
 
 
 class PreparedFiles(Struct, frozen=True, kw_only=True):
-    """Arrays that `prepare` saved."""
+    """Arrays saved by `prepare`."""
 
     inputs: tuple[SavedArray, ...]
     truth: tuple[SavedArray, ...]
@@ -99,7 +100,7 @@ class PreparedFiles(Struct, frozen=True, kw_only=True):
 
 
 class Prepared(Report, frozen=True, kw_only=True, tag="prepare"):
-    """Inputs, truth and reference are made; see `engine.worker.preparing.prepare`."""
+    """Inputs, truth and reference are ready; see `engine.worker.preparing.prepare`."""
 
     files: PreparedFiles
     cost: WorkloadCost
@@ -113,13 +114,13 @@ class Prepared(Report, frozen=True, kw_only=True, tag="prepare"):
 
 
 class FurtherPrepared(Report, frozen=True, kw_only=True, tag="prepare_further"):
-    """A further input is made; see `engine.worker.preparing.prepare_further`."""
+    """A further input is ready; see `engine.worker.preparing.prepare_further`."""
 
     without_second: _Reason | None
 
 
 class QuantisedRun(Report, frozen=True, kw_only=True, tag="quantised_run"):
-    """Outputs of a plain run with a recipe's rounding; None if it cannot be done."""
+    """Outputs of a plain run with a recipe's rounding; None if such a run is impossible."""
 
     files: tuple[SavedArray, ...] | None
 
@@ -133,7 +134,7 @@ class Loaded(Report, frozen=True, kw_only=True, tag="load"):
 
 
 class Compiled(Report, frozen=True, kw_only=True, tag="compile"):
-    """The program is compiled, and has run once."""
+    """The program is compiled and has run once."""
 
     exports: dict[str, list[str]]
 
@@ -165,7 +166,7 @@ class RanWith(Report, frozen=True, kw_only=True, tag="run_with"):
 
 
 class FreshRuns(Report, frozen=True, kw_only=True, tag="fresh_runs"):
-    """Times of single runs on new inputs, see `Executor`."""
+    """Times of single runs on new inputs; see `Executor`."""
 
     runs_ms: Samples
     seen_ms: Samples
@@ -180,14 +181,14 @@ class GenerationParts(Struct, frozen=True, kw_only=True):
 
 
 class Generation(Report, frozen=True, kw_only=True, tag="generation"):
-    """Prefill and decode of a generating model, apart."""
+    """Separate times of prefill and decode of a generating model."""
 
     files: tuple[SavedArray, ...]
     times: GenerationParts
 
 
 class StepParts(Report, frozen=True, kw_only=True, tag="step_parts"):
-    """Parts of a training step, apart."""
+    """Separate times of the parts of a training step."""
 
     times: StepTimes
 
@@ -200,23 +201,23 @@ class Updated(Report, frozen=True, kw_only=True, tag="updated"):
 
 
 class CompiledShares(Report, frozen=True, kw_only=True, tag="compiled_shares"):
-    """Shares of compiled code in an iteration, by name."""
+    """Fraction of compiled code in an iteration, by name."""
 
     shares: dict[str, float]
 
 
 class Profiled(Report, frozen=True, kw_only=True, tag="profile"):
-    """Names of the files that a profiler wrote."""
+    """Names of the files written by a profiler."""
 
     files: tuple[_FileName, ...]
 
 
 class Released(Report, frozen=True, kw_only=True, tag="release"):
-    """The worker has dropped its model."""
+    """The worker has released its model."""
 
 
 class Called(Report, frozen=True, kw_only=True, tag="call"):
-    """The JSON value that a function returned; `value_of` checks it."""
+    """JSON value returned by a function; `value_of` checks it."""
 
     value: Any
 
@@ -247,25 +248,25 @@ T = TypeVar("T")
 
 
 def command_of(answer: type[Report]) -> str:
-    """Returns the command that a class of answers belongs to."""
+    """Returns the command that an answer class belongs to."""
     return str(answer.__struct_config__.tag)
 
 
 def decode(plain: Any) -> Message:
-    """Returns a message from the JSON value that a worker sent.
+    """Decodes a message from a worker's JSON value.
 
     Raises:
-      MessageError: it is malformed.
+      MessageError: the value is malformed.
     """
     message: Message = converted(plain, Message)
     return message
 
 
 def converted(plain: Any, kind: Any) -> Any:
-    """Returns a JSON value as an object of a class.
+    """Converts a JSON value to `kind`.
 
     Raises:
-      MessageError: it is malformed.
+      MessageError: the value is malformed.
     """
     try:
         return msgspec.convert(plain, kind, strict=False)
@@ -274,5 +275,5 @@ def converted(plain: Any, kind: Any) -> Any:
 
 
 def paths_of(files: tuple[SavedArray, ...], directory: Path) -> list[Path]:
-    """Returns the paths of arrays in the folder that a worker saved them to."""
+    """Returns the paths of arrays that a worker saved to a folder."""
     return [directory / file.file for file in files]

@@ -1,7 +1,6 @@
-"""One competitor of a race: a worker that is started, warmed up, measured in blocks, and ended.
+"""One competitor of a race: its worker is started, warmed up, measured in blocks, and closed.
 
-Nothing that happens to its worker raises: a participant that has failed says so by `alive`, and its
-`record` holds how it ended.
+Worker failures do not raise: `alive` becomes false, and `record` holds how the worker ended.
 """
 
 import os
@@ -56,7 +55,7 @@ from openxla.benchmark.artifacts.workload_store import Due, TruthCheck, Workload
 from openxla.benchmark.models import architectures, trained
 from openxla.benchmark.models.architectures.base import DATA_TYPES
 
-# A float64 run that holds parts in float32 may itself be so far off, relative to its size.
+# Possible relative error of a truth whose float64 run computes parts in float32.
 _ERROR_OF_INEXACT_TRUTHS = 1e-3
 
 _LONGEST_REASON = 4000
@@ -66,19 +65,19 @@ _WARM_UP: Mapping[str, bool] = MappingProxyType({"warm_up": True})
 
 @attrs.frozen(kw_only=True)
 class ProcessPlan:
-    """One process of a trial before it is started.
+    """One process of a trial, before it starts.
 
     Attributes:
-      replicate: which of the trial's processes it is, from 0 on.
-      work_dir: for what the worker writes.
-      cache_dir: for its compile caches.
-      log_file: for what it prints.
+      replicate: index of the process within its trial, from 0.
+      work_dir: folder for files of the worker.
+      cache_dir: folder for its compile caches.
+      log_file: file for its output.
       cold: whether the caches are empty.
-      track: shows it on the time line.
-      framework: that the model is written in.
-      exports: what the trial's first process exported, by type; empty where this one exports.
+      track: its track on the timeline.
+      framework: framework of the model.
+      exports: exports of the trial's first process, by type; empty for a process that exports.
       compiles_anew: whether the caches are empty although the trial has compiled before.
-      hidden: what the worker may not see; what is shared among workloads has its own.
+      hidden: folders to hide from the worker; shared workers use those of their pool.
     """
 
     replicate: int
@@ -96,14 +95,14 @@ class ProcessPlan:
 # Phase of a result whose first output is wrong.
 FIRST_VERIFICATION = "verify_first_run"
 
-# Starts the worker of a process; `SessionEnded` where it does not come up.
+# Starts the worker of a process; raises `SessionEnded` if it does not start.
 OpenSession = Callable[[RunSettings, Competitor, ProcessPlan], Session | InProcessSession]
 
 
 def own_session(
     settings: RunSettings, competitor: Competitor, plan: ProcessPlan
 ) -> Session | InProcessSession:
-    """Returns a worker for this process alone; raises `SessionEnded` if it does not come up."""
+    """Starts a worker for this process alone; raises `SessionEnded` if it does not start."""
     return settings.open_session(
         competitor.backend,
         competitor.environment,
@@ -116,7 +115,7 @@ def own_session(
 
 
 class Participant:
-    """Takes one worker of a trial through its phases."""
+    """Runs one worker of a trial through its phases."""
 
     def __init__(
         self,
@@ -141,7 +140,7 @@ class Participant:
         self._settings = settings
         self._open_session = open_session
         self._judge = Judge(trial, artifacts.first)
-        # Files of what was verified last.
+        # Files of the outputs that were verified last.
         self._outputs: list[Path] = []
         self._stack = ExitStack()
         self._session: Session | InProcessSession | None = None
@@ -155,27 +154,27 @@ class Participant:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Ends the worker; one that an exception interrupts is not asked to leave, but killed."""
+        """Ends the worker; kills it without a request if an exception is propagating."""
         self._session = None
         self._stack.__exit__(kind, error, traceback)
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be measured."""
+        """Whether the worker can still be measured."""
         return self._session is not None
 
     @property
     def outputs(self) -> Sequence[Path]:
-        """Files of the outputs that were verified last; they last as long as the race."""
+        """Files of the outputs that were verified last; they exist until the race ends."""
         return self._outputs
 
     def start(self) -> None:
-        """Starts the worker, loads, compiles, and verifies the first output."""
+        """Starts the worker, loads, compiles and verifies the first output."""
         self.load()
         self.compile()
 
     def load(self) -> None:
-        """Starts the worker and loads; it is stopped until it compiles."""
+        """Starts the worker, loads the model and pauses the worker until it compiles."""
         self.loaded = True
         with self._ending("start"):
             session = self._open_session(self._settings, self.trial.competitor, self.plan)
@@ -192,7 +191,7 @@ class Participant:
         self.pause()
 
     def compile(self) -> None:
-        """Compiles, and verifies the first output."""
+        """Compiles and verifies the first output."""
         if self._session is None:
             return
         self.resume()
@@ -204,7 +203,7 @@ class Participant:
             self._refuse_warm_caches()
 
     def interrupt(self) -> None:
-        """Ends the worker from another thread than the one that loads it."""
+        """Kills the worker; may be called from a thread other than the one that loads it."""
         self._interrupted = True
         if isinstance(self._session, Session):
             self._session.interrupt()
@@ -215,10 +214,10 @@ class Participant:
             self.record.warmup_latencies_ms += block.latencies_ms
 
     def warm_up_until_steady(self, rule: SamplingRule) -> None:
-        """Runs until the half-split test finds no trend any more, or the warm-up's budget is spent.
+        """Runs until the half-split test detects no trend, or the warm-up budget is spent.
 
-        However slow an iteration is, there are enough for the test. Then it decides how many
-        iterations make a block.
+        Slow models still run enough iterations for the test. Afterwards sets the number of
+        iterations per block.
         """
         samples = self.record.warmup_latencies_ms
         verdict = None
@@ -242,18 +241,19 @@ class Participant:
         self.refreshes = rule.refreshes(median_ms)
 
     def measure_block(self, round_index: int, iterations: int, *, refresh: bool = False) -> None:
-        """Measures one block; `refresh` runs an unmeasured iteration before it, if that helps."""
+        """Measures one block; `refresh` first runs an unmeasured iteration, if that helps."""
         wanted = {"device_times": True, "refresh": refresh and self.refreshes}
         note = {"part": "round", "round": round_index}
         if block := self._measure(iterations, wanted, **note):
             self._blocks.append(attrs.evolve(block, round=round_index))
-            # A later block may show that the clock of an earlier one was down.
+            # A later block may reveal that the GPU clock was low during an earlier one.
             self.record.blocks, self.record.void_blocks = sound_and_void(self._blocks)
 
     def why_enough_rounds(self, rule: SamplingRule) -> str | None:
-        """Returns why further rounds of this process are not worth their time; None if they are.
+        """Returns why further rounds of this process are not worthwhile; None if they are.
 
-        Half of the goal is asked of a process: the spread between processes needs the other half.
+        Each process must reach half of the goal; the other half is left to the spread between
+        processes.
         """
         if len(self.record.blocks) < rule.min_rounds:
             return None
@@ -264,21 +264,21 @@ class Participant:
         return "noise" if noise_converged(self._precision) else None
 
     def pause(self) -> None:
-        """Stops the worker, so that it cannot take time from the one that is measured."""
+        """Stops the worker so that it does not take time from the one being measured."""
         if isinstance(self._session, Session):
             self._session.pause()
 
     def resume(self) -> None:
-        """Lets the worker go on."""
+        """Resumes the worker."""
         if isinstance(self._session, Session):
             self._session.resume()
 
     def finish(self) -> None:
-        """Verifies the last timed output, and runs on a second input.
+        """Verifies the last timed output, and runs the program on a second input.
 
-        The worker is then stopped until it is profiled or closed. If the model generates, the rest
-        of its verification and its parts follow: what they compile must not disturb what was
-        measured before.
+        The worker is then paused until it is profiled or closed. For generating models, the rest of
+        the verification and the parts follow last, because they compile and must not disturb
+        earlier measurements.
         """
         if self._session is None:
             return
@@ -300,9 +300,9 @@ class Participant:
         self.pause()
 
     def verify_rest(self) -> None:
-        """Judges what a generating run leaves open that left the truth's tokens at a near-tie.
+        """Verifies the rest of a generating run that diverged from the truth at a near-tie.
 
-        Nothing to do for any other run; see `Judge.verify_rest`.
+        Does nothing for other runs; see `Judge.verify_rest`.
         """
         session, verdict = self._session, self.record.final_verification or self.record.verification
         if session is None or verdict is None or not verdict.divergences:
@@ -319,7 +319,7 @@ class Participant:
     def _run_with(self, session: Session | InProcessSession) -> RunWith:
         def run_with(inputs: Sequence[Path], name: str) -> list[Path]:
             directory = self.plan.work_dir / name
-            # Tokens may be the truth's, whose folder the worker does not see.
+            # The tokens may be the truth's, in a folder that is hidden from the worker.
             *given, tokens = inputs
             fed = shutil.copy(tokens, self.plan.work_dir / f"{name}.npy")
             paths = [*map(str, given), str(fed)]
@@ -330,9 +330,9 @@ class Participant:
         return run_with
 
     def measure_accuracy(self) -> None:
-        """Runs what was timed on the examples that its model's task has, in one process.
+        """Measures accuracy on the examples of the model's task, in one process of the trial.
 
-        Not after the second input: what a run leaves behind must show there.
+        Runs before the second input, so that any state it leaves behind is detected there.
         """
         session, model = self._session, self.trial.case.model
         name = model.model_impl.architecture
@@ -357,10 +357,11 @@ class Participant:
         self.record.accuracy = accuracy.judge(task, outputs)
 
     def verify_second(self) -> None:
-        """Runs what was timed on a second input, then on the first again, and judges both.
+        """Runs the program on a second input, then on the first again, and verifies both.
 
-        What was folded for its input, remembers an output, keeps a state or ignores an input is
-        right on the first one alone. A state that the second run leaves shows in the third.
+        A program that was constant-folded for its input, caches an output, keeps state or ignores
+        an input is correct on the first input only. State left by the second run shows in the
+        third.
         """
         session, second = self._session, self._artifacts.second
         if session is None:
@@ -383,9 +384,9 @@ class Participant:
             self._end(ended)
 
     def verify_update(self) -> None:
-        """Judges a single update of the optimizer of a model in training.
+        """Verifies a single optimizer update of a model in training.
 
-        Its peak memory is not recorded: a step does not hold the values that are drawn for it.
+        Its peak memory is not recorded, because a step does not hold the generated values.
         """
         session, directory = self._session, self.plan.work_dir / "update"
         if session is None or not self._judge.trains:
@@ -409,7 +410,7 @@ class Participant:
         """Ends the participation if runs on new inputs take much longer than the timed ones.
 
         Raises:
-          SessionEnded: they do, or the worker is gone.
+          SessionEnded: they do, or the worker has ended.
         """
         if not self.alive or not self.record.latencies_ms:
             return
@@ -420,7 +421,7 @@ class Participant:
             enough_ms=plausibility.enough_ms(median_ms),
             restored=[str(path) for path in self._artifacts.inputs],
         )
-        # Its peak memory is not noted: rotated copies of the inputs are no part of the program.
+        # Do not record peak memory: rotated copies of the inputs are not part of the program.
         self.record.without_fresh_runs = answer.without
         if plausibility.is_machine_slow(answer.runs_ms, answer.seen_ms):
             self.record.without_fresh_runs = (
@@ -430,10 +431,10 @@ class Participant:
             raise SessionEnded(Status.FAILED, "fresh_runs", problem)
 
     def _check_times(self) -> None:
-        """Ends the participation if its times cannot be true.
+        """Ends the participation if its times are implausible.
 
         Raises:
-          SessionEnded: they cannot.
+          SessionEnded: the times are implausible.
         """
         cpus = os.cpu_count() or 1
         problem = plausibility.clock_problem(self._timed, cpus)
@@ -452,7 +453,7 @@ class Participant:
             raise SessionEnded(Status.FAILED, "measure", problem)
 
     def _computes_in(self) -> str:
-        """Returns the element type of the computation; empty if an option may choose fewer bits."""
+        """Returns the element type of the computation; empty if options may reduce precision."""
         if self.trial.competitor.options:
             return ""
         return DATA_TYPES.get(str(self.trial.precision), "")
@@ -460,7 +461,7 @@ class Participant:
     def _verify_on(
         self, session: Session | InProcessSession, judge: Judge, name: str
     ) -> Verification | None:
-        """Judges a run on an input, which then stays; a wrong output ends the participation.
+        """Verifies a run on an input, which stays in place; wrong output ends the participation.
 
         Returns:
           The verdict; None if the backend cannot replace its inputs.
@@ -476,7 +477,7 @@ class Participant:
         return verdict
 
     def forget_peaks(self) -> None:
-        """Drops peaks that are those of others, as a worker that has served them may tell."""
+        """Clears peaks that may be due to other models that the worker has served."""
         if self.record.host_memory_base_bytes is not None:
             return
         self.record.host_memory_peak_bytes = None
@@ -486,7 +487,7 @@ class Participant:
         }
 
     def profile(self, directory: Path, latencies_ms: Sequence[float] = ()) -> ProfileRecord | None:
-        """Profiles a worker that has finished, and ends it; see `take_profile`."""
+        """Profiles a finished worker and ends it; see `take_profile`."""
         taken = self.take_profile(directory, latencies_ms)
         self.close()
         return taken
@@ -494,11 +495,11 @@ class Participant:
     def take_profile(
         self, directory: Path, latencies_ms: Sequence[float] = ()
     ) -> ProfileRecord | None:
-        """Profiles a worker that has finished; None if it has failed. Its record stays as it is.
+        """Profiles a finished worker; None if it has failed. The record is unchanged.
 
         Args:
-          directory: where the files go.
-          latencies_ms: of an iteration, for a worker that has measured none.
+          directory: folder for the files.
+          latencies_ms: latencies of an iteration, for a worker that has measured none.
         """
         if self._session is None:
             return None
@@ -508,16 +509,16 @@ class Participant:
         )
 
     def cpu_ms(self) -> float | None:
-        """Returns the CPU time of the worker; None after it has ended, or if it cannot be read."""
+        """Returns the CPU time of the worker; None if it has ended or the time cannot be read."""
         return None if self._session is None else self._session.cpu_ms()
 
     def close(self) -> None:
-        """Ends the worker if it is still there."""
+        """Ends the worker if it is still running."""
         self._session = None
         self._stack.close()
 
     def resident_bytes(self) -> int:
-        """Returns the memory that the worker holds now."""
+        """Returns the current memory use of the worker, in bytes."""
         return self._session.resident_bytes() if isinstance(self._session, Session) else 0
 
     def _measure(
@@ -548,7 +549,7 @@ class Participant:
         return block if self.alive else None
 
     def _without_paths(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """Returns variables without what is another in each process: folders of its own."""
+        """Replaces folders that differ between processes with placeholders."""
         folders = {str(self.plan.work_dir): "{work_dir}", str(self.plan.cache_dir): "{cache_dir}"}
         if isinstance(self._session, Session):
             folders |= self._session.folders
@@ -582,7 +583,7 @@ class Participant:
         }
 
     def _verify(self, session: Session | InProcessSession, which: str) -> Verification:
-        """Judges the outputs of the last execution; a wrong one ends the participation."""
+        """Verifies the outputs of the last execution; wrong output ends the participation."""
         directory = self.plan.work_dir / which
         answer = session.call(Outputs, directory=str(directory))
         _note_report(self.record, answer)
@@ -594,9 +595,9 @@ class Participant:
         return verification
 
     def _end_unless_right(self, verdict: Verification, phase: str) -> None:
-        """Ends the participation if an output is wrong, or cannot be judged.
+        """Ends the participation if an output is wrong or cannot be verified.
 
-        Nothing is wrong by a truth in doubt.
+        If the truth is in doubt, outputs are not reported as wrong.
         """
         if verdict.passed:
             return
@@ -623,7 +624,7 @@ class Participant:
             )
 
     def _require_compiled(self) -> None:
-        """Notes the shares of compiled code; raises `SessionEnded` if there is too little of it."""
+        """Records the fractions of compiled code; raises `SessionEnded` if there is too little."""
         program = self.record.program
         if self._session is None or program is None:
             return
@@ -631,7 +632,7 @@ class Participant:
         self.record.program = attrs.evolve(program, notes={**program.notes, **shares})
 
     def _measure_parts(self) -> None:
-        """Measures prefill and decode of a model that generates, parts of a step that trains."""
+        """Measures prefill and decode of generating models, or the parts of training steps."""
         if self._session is None:
             return
         if self._judge.trains:
@@ -662,10 +663,10 @@ class Participant:
 
     @contextmanager
     def _ending(self, phase: str) -> Iterator[None]:
-        """Ends the participation if the worker fails, or if its files cannot be read.
+        """Ends the participation if the worker fails or its files cannot be read.
 
-        Files of a worker may hold anything, so an exception that reading them raises is the
-        worker's failure and costs no other trial.
+        A worker's files may contain anything, so an exception while reading them counts as a
+        failure of the worker and does not affect other trials.
         """
         try:
             yield
@@ -682,18 +683,18 @@ class Participant:
 
 
 def unjudged(check: TruthCheck, reason: str) -> tuple[Status, str]:
-    """Returns status and reason of an output that differs from a truth in doubt.
+    """Returns status and reason for an output that differs from a truth in doubt.
 
     Args:
-      check: with the doubts.
-      reason: in what the output differs.
+      check: the truth check with the doubts.
+      reason: how the output differs.
     """
     doubts = "; ".join(map(str, check.in_doubt))
     return Status.UNSUPPORTED, f"truth in doubt: {doubts}. The output differs: {reason}"
 
 
 def note_end(record: ProcessRecord, ended: SessionEnded) -> None:
-    """Writes down how a session ended early."""
+    """Records how a session ended early."""
     record.status, record.phase, record.reason = ended.status, ended.phase, ended.reason
     record.traceback = ended.traceback
     if ended.report is not None:

@@ -1,8 +1,8 @@
-"""Fetches or makes the inputs, truth and reference of each workload before anything is timed.
+"""Fetches or generates the inputs, truth and reference of each workload.
 
-What a lock file names is fetched, all else is made here, in workers of its own. All of it happens
-before the first trial, so that it neither disturbs a measurement nor counts towards the memory of
-one. It is made on the CPU, whatever is measured.
+Artifacts listed in a lock file are fetched; all others are generated here, in separate workers.
+This happens before the first trial, so that it neither disturbs measurements nor counts towards
+their memory. Artifacts are generated on the CPU, whatever device is measured.
 """
 
 import tempfile
@@ -52,7 +52,7 @@ from openxla.benchmark.workloads import generated_tokens, training_of
 def why_too_large(trial: Trial, settings: RunSettings) -> str | None:
     """Returns why a training case cannot fit into a worker's memory; None if it may.
 
-    The truth counts where it is still to be made, which is always done on the host.
+    Includes the memory for the truth, always computed on the host, if it is still missing.
     """
     name = trial.case.model.model_impl.architecture
     if name is None or training_of(trial.case) is None:
@@ -73,14 +73,14 @@ def why_too_large(trial: Trial, settings: RunSettings) -> str | None:
     )
 
 
-# JAX, op by op, compiles each operation for each shape: three quarters of the time of a truth.
+# JAX is last: op by op, it compiles each operation per shape, three quarters of a truth's time.
 _QUICK_FIRST = (ModelFrameworkType.PYTORCH, ModelFrameworkType.TF_V2, ModelFrameworkType.JAX)
-# What most machines have anyway needs no line.
+# Memory use below this is not reported, because most machines have it.
 _MEMORY_WORTH_TELLING = 4 * 2**30
 
 
 class Preparation:
-    """Artifacts of each workload, or why a case has none.
+    """Artifacts of each workload, or the reason why a case has none.
 
     `artifacts` is keyed by workload digest, `failures` by case name.
     """
@@ -90,10 +90,10 @@ class Preparation:
         self.failures: dict[str, SessionEnded] = {}
         self._settings = settings
         self._announce = announce
-        # What is under the root directory, and workloads whose locked artifacts cannot be had.
-        # By workload and what is rounded.
+        # Keyed by workload digest and rounding.
         self._noise: dict[tuple[str, Rounding | None], RecipeNoise] = {}
         self._without_noise: set[tuple[str, Rounding | None, ModelFrameworkType]] = set()
+        # Artifacts under the root directory, and workloads without their locked artifacts.
         self._local: dict[str, WorkloadArtifacts | ArtifactError | None] = {}
         self._refused: dict[str, SessionEnded] = {}
         self._fetching = Fetching(
@@ -105,11 +105,11 @@ class Preparation:
         self._pool: SessionPool
 
     def run(self, trials: Sequence[Trial], may_go_on: Callable[[], bool] = lambda: True) -> None:
-        """Prepares the workloads of all trials; what fails is kept in `failures`.
+        """Prepares the workloads of all trials; records errors in `failures`.
 
         Args:
-          trials: of the run.
-          may_go_on: asked before each workload; where it says no, the others are left out.
+          trials: trials of the run.
+          may_go_on: called before each workload; if it returns false, the rest is skipped.
         """
         with (
             temporary_folder("prepare") as folder,
@@ -122,7 +122,8 @@ class Preparation:
                         self.failures[trial.case.name] = SessionEnded(
                             Status.FAILED, "artifacts", reason
                         )
-            # What is locked comes first: it serves the models of other frameworks, too.
+            # Locked workloads come first, because their artifacts also serve models of other
+            # frameworks.
             ordered = sorted(
                 _by_reference(trials), key=lambda trial: not self._fetching.is_locked(trial.case)
             )
@@ -133,17 +134,17 @@ class Preparation:
                 self._measure_noise(trial)
 
     def has_tried(self, trial: Trial) -> bool:
-        """Tells whether a trial's artifacts are there, or why they are not."""
+        """Returns whether a trial has been prepared, successfully or not."""
         return trial.workload.digest in self.artifacts or trial.case.name in self.failures
 
     def completed(self, trial: Trial) -> Trial:
-        """Returns a trial with what is known of its recipe, and the program that it starts from.
+        """Returns a trial with the program that it starts from and the noise of its recipe.
 
         Raises:
-          SessionEnded: there is none, or it cannot be had.
+          SessionEnded: there is no such program, or it is unavailable.
         """
         if trial.case.name in self.failures and self._fetching.why_not_published(trial.case):
-            # Nor is it judged by what another model of its workload has.
+            # Do not use the artifacts of another model of the same workload instead.
             raise self.failures[trial.case.name]
         try:
             program = self._fetching.program(trial)
@@ -152,7 +153,7 @@ class Preparation:
         return attrs.evolve(trial, program=program, noise=self.noise_of(trial))
 
     def noise_of(self, trial: Trial) -> RecipeNoise | None:
-        """Returns the noise of a trial's recipe on its workload; None if it is unknown."""
+        """Returns the noise of a trial's recipe on its workload; None if unknown."""
         return self._noise.get((trial.workload.digest, trial.competitor.rounding))
 
     def _measure_noise(self, trial: Trial) -> None:
@@ -209,13 +210,13 @@ class Preparation:
             self.failures[case.name] = _with_our_own(ended, case)
         except (ArtifactError, UserInputError, OSError) as error:
             self.failures[case.name] = SessionEnded(Status.FAILED, "artifacts", str(error))
-        except Exception as error:  # files of a worker may hold anything
+        except Exception as error:  # a worker's files may contain anything
             self._pool.empty()
             reason = f"the worker's outputs cannot be used: {type(error).__name__}: {error}"
             self.failures[case.name] = SessionEnded(Status.FAILED, "artifacts", reason[:4000])
 
     def _found(self, trial: Trial) -> WorkloadArtifacts | None:
-        """Returns what is here, or what is locked: that has precedence over what was made here."""
+        """Returns local or locked artifacts; locked ones take precedence."""
         local = self._find(trial)
         if not self._fetching.is_locked(trial.case):
             if isinstance(local, ArtifactError):
@@ -227,7 +228,7 @@ class Preparation:
                 return local
             installed = self._fetching.install(trial)
         except (ArtifactError, OSError) as error:
-            # A truth made here must not take the place of one that is locked.
+            # A truth generated here must not replace a locked one.
             self._refused[trial.workload.digest] = SessionEnded(
                 Status.FAILED, "artifacts", str(error)
             )
@@ -239,14 +240,14 @@ class Preparation:
         return local
 
     def _lacks(self, trial: Trial) -> bool:
-        """Returns whether inputs and truth that are locked for a trial are not in their place."""
+        """Returns whether inputs and truth are locked for a trial but not installed."""
         if not self._fetching.is_locked(trial.case):
             return False
         local = self._find(trial)
         return not (isinstance(local, WorkloadArtifacts) and self._fetching.is_current(local))
 
     def _find(self, trial: Trial) -> WorkloadArtifacts | ArtifactError | None:
-        """Returns what is under the root directory, or what is wrong with it; looks once."""
+        """Returns the artifacts under the root directory, or the error in them; reads them once."""
         digest = trial.workload.digest
         if digest not in self._local:
             try:
@@ -275,7 +276,7 @@ class Preparation:
             except SessionEnded as ended:
                 if ended.phase != "second_reference":
                     raise
-                # A model may not bear a second input: it is judged by the first alone.
+                # If a model fails on a second input, verify it on the first input only.
                 self._pool.empty()
                 workload_store.remove_second(directory)
                 answer = self._call(trial, truth, directory, second=False)
@@ -326,12 +327,12 @@ class Preparation:
         *,
         attempts: int,
     ) -> tuple[str | None, str | None]:
-        """Tries inputs until one changes every output; the one that changes most stays.
+        """Tries inputs until one changes every output; keeps the one that changes most.
 
-        A training step needs none: it changes its weights, and with them all later outputs.
+        Not needed for training steps, which change the weights and thereby all later outputs.
 
         Returns:
-          Which outputs are verified on one input only, and why the model has no ranking.
+          The outputs that are verified on one input only, and why the model is not ranked.
         """
         first = workload_store.due_in(directory, prefix="")
         parameters = trial.case.verify_parameters
@@ -373,7 +374,7 @@ class Preparation:
         )
 
     def _call(self, trial: Trial, truth: Truth, directory: Path, *, second: bool) -> Prepared:
-        """Has a worker make the artifacts of a trial's workload in a directory."""
+        """Generates the artifacts of a trial's workload in a directory, in a worker."""
         case = trial.case
         return self._session(trial, truth).call(
             Prepared,
@@ -390,16 +391,16 @@ class Preparation:
 
     def _session(self, trial: Trial, truth: Truth) -> SharedSession | InProcessSession:
         backend, environment = truth.backend, truth.environment
-        # One worker serves all workloads of a framework that can share a process.
+        # Models that can share a process are prepared by one worker per framework.
         name = f"prepare-{backend.name}{f'-{environment.name}' if environment else ''}"
         name += trial.case.model.own_process_suffix
         return self._pool.get(name, self._settings.for_truth(), backend, environment)
 
 
 def _why_not_judged_by(directory: Path, trial: Trial) -> str | None:
-    """Returns why nothing can be judged by the second input, which is then removed, or None.
+    """Returns why outputs on the second input cannot be verified, and removes it; else None.
 
-    It is what even the reference fails by: an output without signal, or one that is not a number.
+    True if even the reference fails: an output without signal, or one that is not a number.
     """
     second = workload_store.due_in(directory)
     verdict = Judge(trial, second).verify(second.reference)
@@ -410,10 +411,10 @@ def _why_not_judged_by(directory: Path, trial: Trial) -> str | None:
 
 
 def _by_reference(trials: Sequence[Trial]) -> list[Trial]:
-    """Returns the trials framework by framework, so that one worker serves each framework.
+    """Returns the trials grouped by framework, so that one worker serves each framework.
 
-    Those with the quickest op-by-op runs come first, and make what is shared. Models and references
-    of other packages come last: they must not judge ours.
+    Frameworks with the fastest op-by-op runs come first and generate shared artifacts. Models and
+    references of other packages come last, because they must not judge ours.
     """
     return sorted(
         trials,
@@ -429,10 +430,10 @@ def _rank(framework: ModelFrameworkType) -> int:
 
 
 def _input_files(case: BenchmarkCase) -> list[str]:
-    """Returns the files of inputs that a user gave; none if the model makes its own.
+    """Returns the user's input files; empty if the model generates its inputs.
 
     Raises:
-      UserInputError: they are not any more what they were when the case was made.
+      UserInputError: the files have changed since the case was created.
     """
     data = case.input_data
     if data.content_sha256 is None:
@@ -444,7 +445,7 @@ def _input_files(case: BenchmarkCase) -> list[str]:
 
 
 def _check_outputs(case: BenchmarkCase, files: Sequence[SavedArray]) -> None:
-    """Raises when a model's outputs are not what its architecture declares."""
+    """Raises `SessionEnded` if a model's outputs differ from what its architecture declares."""
     implementation = case.model.model_impl
     if implementation.architecture is None:
         return
@@ -461,7 +462,7 @@ def _check_outputs(case: BenchmarkCase, files: Sequence[SavedArray]) -> None:
 
 
 def _with_our_own(ended: SessionEnded, case: BenchmarkCase) -> SessionEnded:
-    """Adds that the suite has a model of the same name, where another checkout's cannot run."""
+    """Adds a hint if the suite has a model of the same name as a checkout's that cannot run."""
     is_in_tree = case.model.model_impl.module_path == IN_TREE
     if not is_in_tree or ended.status is not Status.UNSUPPORTED:
         return ended

@@ -1,23 +1,23 @@
-"""The scheduler: competitors of one workload measured against each other.
+"""The scheduler: measures the competitors of one workload against each other.
 
 A race has replicates; in each, a competitor gets one fresh process. A replicate goes through
 
     start each -> warm up each, alone -> rounds: a block of each
 
 in orders that are balanced over replicates and rounds (see `analysis.stats.balanced_order`). All
-workers but the one at work are stopped (SIGSTOP), so that they cannot take cycles from it.
-Interleaving makes the drift of the machine hit all competitors alike; fresh processes show the
+workers except the active one are stopped (SIGSTOP), so that they cannot take cycles from it.
+Interleaving makes drift of the machine affect all competitors alike; fresh processes expose the
 variance between processes, which more iterations in one process do not (Kalibera and Jones 2013,
 "Rigorous benchmarking in reasonable time"; measured here: 1.7 % for XLA).
 
-The first replicates are a pilot: from their spread follows how many more a competitor takes part in
-(see `sufficiency`), as far as its budget allows.
+The first replicates are a pilot: their spread determines how many more processes each competitor
+needs (see `sufficiency`), within its budget.
 
-Where the workers do not fit into memory together, a replicate goes through as many as do at a time,
-and the result says that not all were interleaved.
+If the workers do not fit into memory together, a replicate is split into groups that do, and the
+result records that not all were interleaved.
 
-Whoever runs a race is told of each process the moment it has ended, and may start another race from
-the processes of one that was interrupted.
+The caller is notified of each process as soon as it ends, and can start a race from the processes
+of an interrupted one.
 """
 
 import itertools
@@ -87,9 +87,9 @@ def why_enough(
     *,
     competitors: int = 2,
 ) -> str | None:
-    """Returns why a trial needs no further process, see `stop_reasons`; None if it does.
+    """Returns why a trial needs no more processes, see `stop_reasons`; None if it does.
 
-    Samples from which nothing can be told are never enough.
+    Invalid or too few samples are never enough.
     """
     try:
         processes = checked([process.latencies_ms for process in outcome.processes])
@@ -103,9 +103,9 @@ def why_enough(
 
 
 def undecided(outcome: TrialOutcome, baseline: TrialOutcome, rule: SamplingRule) -> Outlook | None:
-    """Returns what a race can find, by the processes that it has had as its pilot.
+    """Predicts what a race can detect, with its processes so far as the pilot.
 
-    None where these tell nothing, and where the two lie further apart than the race has to resolve.
+    None if there are too few samples, or if the two differ by more than the race has to resolve.
     """
     try:
         ratios, variances = _replicates(outcome, baseline)
@@ -127,12 +127,12 @@ def _replicates(outcome: TrialOutcome, baseline: TrialOutcome) -> tuple[Array, A
     """
     both = zip(outcome.processes, baseline.processes, strict=False)
     paired = [pair_rounds(candidate.blocks, other.blocks) for candidate, other in both]
-    # An interruption may have set the two apart in a replicate.
+    # After an interruption, the two may share no rounds of a replicate.
     return replicate_variances([rounds for rounds in paired if rounds])
 
 
 def pair_rounds(candidate: Sequence[Block], baseline: Sequence[Block]) -> Rounds:
-    """Returns (candidate, baseline) median latencies of the rounds that both have a block of."""
+    """Returns (candidate, baseline) median latencies of the rounds in which both have a block."""
     before = {block.round: float(np.median(block.latencies_ms)) for block in baseline}
     return [
         (float(np.median(block.latencies_ms)), before[block.round])
@@ -141,14 +141,14 @@ def pair_rounds(candidate: Sequence[Block], baseline: Sequence[Block]) -> Rounds
     ]
 
 
-# A worker may grow by so much while it is measured.
+# Allowance for the growth of workers while they are measured.
 _MEMORY_MARGIN = 1.3
 
 LogFile = Callable[[Trial, int], Path]
 
 
 def facts_of(trial: Trial, artifacts: WorkloadArtifacts) -> TrialFacts:
-    """Returns what all processes of a trial share."""
+    """Returns the facts shared by all processes of a trial."""
     origin = artifacts.origin
     source = artifacts.truth_source if origin is None else None
     return TrialFacts(
@@ -165,7 +165,7 @@ def facts_of(trial: Trial, artifacts: WorkloadArtifacts) -> TrialFacts:
 
 
 class Race:
-    """Runs the trials of one workload; `outcomes` holds what came of each, in their order."""
+    """Runs the trials of one workload; `outcomes` holds their outcomes, in order."""
 
     def __init__(
         self,
@@ -196,25 +196,25 @@ class Race:
         self.timeline = Timeline()
         self._interleaved = len(self._trials) > 1 and not settings.in_process
         self._first_round = 0
-        # Trials whose workers have been seen to fit into memory beside each other.
+        # Trials whose workers are known to fit into memory together.
         self._fitted: frozenset[ResultKey] = frozenset()
-        # What the first process of a trial exported.
+        # Exports of the first process of each trial.
         self._exports: dict[ResultKey, Mapping[str, Sequence[str]]] = {}
         # Outputs of first runs that differ from the truth.
         self._wrong_outputs: dict[ResultKey, Sequence[Path]] = {}
-        # What the pilot said that can be told from the baseline.
+        # Smallest difference to the baseline that the pilot predicts to be decidable.
         self._decidable: dict[ResultKey, float] = {}
         self._threads: ThreadPoolExecutor
 
     def join(self, joined: Joined) -> None:
-        """Takes over the processes of an interrupted race; they are not run again."""
+        """Adopts the processes of an interrupted race; they are not run again."""
         self._first_round = joined.first_round
         for key, outcome in self.outcomes.items():
             for entry in joined.entries.get(key, ()):
                 outcome.add(entry.process, entry.wall_s)
 
     def run(self) -> None:
-        """Runs replicates until the sampling rule is content."""
+        """Runs replicates until the sampling rule is satisfied."""
         rule = self._settings.sampling
         with temporary_folder("race") as folder:
             if isinstance(rule, FixedCounts):
@@ -227,9 +227,10 @@ class Race:
         self._write_timeline()
 
     def _settle_disputes(self) -> None:
-        """Puts a truth in doubt if two runtimes agree against its only implementation.
+        """Marks the truth as in doubt if two runtimes agree with each other but not with it.
 
-        A runtime that agrees with the truth is a second implementation: then nothing is in doubt.
+        Applies only if a single implementation computed the truth. A runtime that agrees with the
+        truth is a second implementation, which removes the doubt.
         """
         check = self._artifacts.truth_check
         if check is None or not check.unchecked or check.in_doubt:
@@ -275,13 +276,13 @@ class Race:
                 self._profile(participant)
 
     def _compile_only(self, rule: CompileOnly, folder: Path) -> None:
-        """Compiles with empty caches, then with those that this left, again and again."""
+        """Compiles with empty caches, then with the caches left by that, repeatedly."""
         orders = BalancedOrder(len(self._trials), random.Random(rule.seed))  # noqa: S311
         for pair, order in zip(range(rule.pairs), orders):
             for trial in (self._trials[place] for place in order):
                 outcome = self.outcomes[trial.key]
                 outcome.stop_reason = "compile_only"
-                # The caches of a pair that an interruption cut in two are gone.
+                # If an interruption split a pair, its caches are gone.
                 if sum(not process.cold for process in outcome.processes) > pair:
                     continue
                 for _ in range(2):
@@ -315,9 +316,9 @@ class Race:
         self._note_race(rule)
 
     def _pending(self, rule: SamplingRule, replicate: int) -> list[Trial]:
-        """Returns the trials that take part in that replicate.
+        """Returns the trials that take part in a replicate.
 
-        The baseline goes on, whatever it needs itself, as long as it is needed to pair with.
+        The baseline takes part as long as any other trial does, because they are paired with it.
         """
         good = [trial for trial in self._trials if not self.outcomes[trial.key].ended]
         if replicate < rule.min_processes:
@@ -345,7 +346,7 @@ class Race:
             self._say(look)
 
     def _announce(self, rule: SamplingRule, pending: Sequence[Trial]) -> None:
-        """Says which differences cannot be found here, before time is spent on them."""
+        """Reports differences that cannot be detected here, before spending time on them."""
         baseline = self._baseline([t for t in self._trials if not self.outcomes[t.key].ended])
         for trial in pending:
             if baseline is None or trial is baseline:
@@ -358,7 +359,7 @@ class Race:
                 self._say(f"{trial} against {baseline.competitor}: {outlook}")
 
     def _baseline(self, good: Sequence[Trial]) -> Trial | None:
-        """Returns the trial that ratios will be taken against; the first one if none was named."""
+        """Returns the baseline of ratios: the named trial, else the first one."""
         if not self._interleaved or len(good) < 2:
             return None
         named = (trial for trial in good if str(trial.competitor) == self._settings.baseline)
@@ -367,7 +368,7 @@ class Race:
     def _replicate(
         self, rule: SamplingRule, replicate: int, trials: Sequence[Trial], folder: Path
     ) -> None:
-        """Gives each trial one fresh process and measures them in turns."""
+        """Starts one fresh process per trial and measures them in alternation."""
         random_order = random.Random(f"{rule.seed}/{replicate}")  # noqa: S311  # an order, no secret
         starts = [trial for trial in self._starts(rule, replicate) if trial in trials]
         waiting = [self._participant(trial, replicate, folder) for trial in starts]
@@ -383,7 +384,7 @@ class Race:
                     self._profile_last(rule, replicate, group, is_all=not waiting)
 
     def _starts(self, rule: SamplingRule, replicate: int) -> list[Trial]:
-        """Returns the order of starts in a replicate; balanced over replicates."""
+        """Returns the order of starts in a replicate, balanced over replicates."""
         orders = BalancedOrder(len(self._trials), random.Random(f"{rule.seed}/starts"))  # noqa: S311
         order = next(itertools.islice(orders, replicate, None))
         return [self._trials[place] for place in order]
@@ -391,13 +392,13 @@ class Race:
     def _bring_up(
         self, rule: SamplingRule, waiting: list[Participant], workers: ExitStack, started: float
     ) -> list[Participant]:
-        """Starts and warms up as many of those that wait as fit beside each other.
+        """Starts and warms up as many waiting participants as fit into memory together.
 
-        Each compiles and warms up alone. Where all are known to fit, they load together first; not
-        in a trial's first process, whose times of loading are in the results.
+        Each compiles and warms up alone. If all are known to fit, they load in parallel first,
+        except in the first process of a trial, whose load times are part of the results.
         """
         together = not any(p.plan.cold and not p.plan.compiles_anew for p in waiting)
-        # Workers die with the thread that started them; shared ones outlive the threads of a race.
+        # Workers die with the thread that started them, but shared workers must outlive the race.
         together = together and self._settings.load_together and not self._shares
         if together and self._fitted >= _keys(waiting):
             for participant in waiting:
@@ -422,10 +423,10 @@ class Race:
 
     @contextmanager
     def _starting(self) -> Iterator[None]:
-        """Offers threads that workers are started by.
+        """Provides threads that start workers.
 
-        They last as long as the race, as workers die with the thread that started them. More at a
-        time than there are CPUs would make each start slower, and none sooner.
+        They live as long as the race, because workers die with the thread that started them. More
+        threads than CPUs would slow down each start and speed up none.
         """
         with ThreadPoolExecutor(max(2, usable_cpus() // 2)) as self._threads:
             yield
@@ -433,7 +434,7 @@ class Race:
     def _in_threads(
         self, function: Callable[[Participant], None], participants: Sequence[Participant]
     ) -> None:
-        """Calls a function for several participants at a time, while nothing is measured."""
+        """Calls a function for several participants in parallel, while nothing is measured."""
         futures = [self._threads.submit(function, participant) for participant in participants]
         try:
             for future in futures:
@@ -442,17 +443,17 @@ class Race:
             for future, participant in zip(futures, participants, strict=True):
                 future.cancel()
                 participant.interrupt()
-            # Only the thread that talks to a worker may close the pipes to it.
+            # Only the thread that communicates with a worker may close its pipes.
             wait(futures)
             raise
 
     def _profile_last(
         self, rule: SamplingRule, replicate: int, group: Sequence[Participant], *, is_all: bool
     ) -> None:
-        """Profiles the workers whose trials have had their last process.
+        """Profiles the workers of trials that need no more processes.
 
-        While others of the replicate have not been measured yet nobody knows which these are:
-        then all are, and a later process's profile takes the place of this one.
+        While other participants of the replicate are unmeasured, it is not known which these are:
+        all are profiled then, and profiles of later processes replace earlier ones.
         """
         following: list[Trial] = []
         if replicate + 1 < rule.max_processes and (is_all or replicate + 1 < rule.min_processes):
@@ -470,7 +471,7 @@ class Race:
             self.outcomes[trial.key].profile = taken
 
     def _write_timeline(self) -> None:
-        """Writes when which worker did what; its loss costs no result."""
+        """Writes the timeline of all workers; if that fails, no results are lost."""
         if self._profile_dir is None:
             return
         path = self._profile_dir / f"{self._log_file(self._trials[0], 0).stem}.timeline.json"
@@ -483,7 +484,7 @@ class Race:
             outcome.timeline = str(path)
 
     def _fits(self, group: Sequence[Participant], gpu: GpuMemory | None) -> bool:
-        """Tells whether one more worker fits beside those that are there, on host and GPU."""
+        """Returns whether one more worker fits next to the running ones, on host and GPU."""
         if self._settings.in_process:
             return False
         largest = max(participant.resident_bytes() for participant in group)
@@ -535,7 +536,7 @@ class Race:
     def _participant(self, trial: Trial, replicate: int, folder: Path) -> Participant:
         label = f"{self._trials.index(trial)}"
         work_dir = folder / label / f"process-{replicate}"
-        # What a compiler chooses by measuring is part of what differs from process to process.
+        # Choices that a compiler makes by measuring are part of the variance between processes.
         anew = trial.autotunes and not isinstance(self._settings.sampling, CompileOnly)
         cache_dir = folder / label / (f"cache-{replicate}" if anew else "cache")
         cold = not cache_dir.exists()
@@ -559,7 +560,7 @@ class Race:
         return Participant(trial, self._artifacts, self._settings, plan, self._open_session)
 
     def _number(self, replicate: int) -> str:
-        """Returns e.g. `2 of 3`, as far as the number of a trial's processes is known by now."""
+        """Returns e.g. `2 of 3`, with the currently known number of processes of a trial."""
         rule, of = self._settings.sampling, "1"
         if isinstance(rule, CompileOnly):
             of = f"{2 * rule.pairs}"
@@ -569,7 +570,7 @@ class Race:
         return f"{replicate + 1} of {of}"
 
     def _keep_round(self, participants: Sequence[Participant], number: int, started: float) -> None:
-        """Keeps the blocks of a round, in case the race is interrupted."""
+        """Journals the blocks of a round, in case the race is interrupted."""
         alive = [participant for participant in participants if participant.alive]
         wall_s = (time.monotonic() - started) / len(participants)
         self._measured([self._round_of(participant, number, wall_s) for participant in alive])
@@ -594,13 +595,13 @@ class Race:
         )
 
     def _keep_ended(self, participants: Sequence[Participant], started: float) -> None:
-        """Keeps what failed early as soon as that is known."""
+        """Records participants that failed early as soon as possible."""
         for participant in participants:
             if not participant.alive:
                 self._keep(participant, (time.monotonic() - started) / len(participants))
 
     def _keep(self, participant: Participant, wall_s: float) -> None:
-        """Keeps the record of a process that has ended, once."""
+        """Records a finished process, once."""
         key, record = participant.trial.key, participant.record
         outcome = self.outcomes[key]
         if any(kept is record for kept in outcome.processes):
@@ -623,10 +624,10 @@ class Race:
         )
 
     def _note_race(self, rule: SamplingRule) -> None:
-        """Writes down why sampling stopped, and whether rounds may be paired."""
+        """Records why sampling stopped and whether rounds may be paired."""
         race_id = uuid.uuid4().hex[:12]
         for key, outcome in self.outcomes.items():
-            # What failed did not stop for any reason of ours; its status says why it ended.
+            # The status of a failed trial gives the reason why it ended.
             outcome.stop_reason = None if outcome.ended else outcome.stop_reason or "processes"
             outcome.race = RaceNote(
                 interleaved=self._interleaved,
@@ -638,9 +639,9 @@ class Race:
 
 
 def _spent_s(outcome: TrialOutcome) -> float:
-    """Returns what counts towards a trial's budget: time of measuring, and then all of its time.
+    """Returns the time charged to a trial's budget: measuring time at first, later all time.
 
-    Start-up must not cost a slow starter the processes that any verdict needs.
+    Start-up must not deprive slow starters of the processes that any verdict needs.
     """
     is_enough = len(outcome.processes) >= CLOSE_PROCESSES
     return outcome.wall_s if is_enough else outcome.measured_s

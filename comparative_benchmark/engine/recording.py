@@ -1,4 +1,4 @@
-"""A finished trial as a result."""
+"""Converts finished trials to results."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
@@ -41,19 +41,19 @@ from openxla.benchmark.workloads import generated_tokens, has_weights, training_
 
 
 def generation_metrics(trial: Trial, outcome: TrialOutcome) -> Generation | None:
-    """Returns the metrics of a generating model's trial; None for any other model.
+    """Returns the metrics of a generating model's trial; None for other models.
 
-    `tokens_per_s` counts all new tokens of the batch over the latency of the whole generation, the
-    prefill included. `prefill_ms` is the time to the first tokens, `decode_ms_per_token` that of a
-    step, which gives one to every sequence; both of programs of their own. Each is the mean over
-    the processes of the median of a process, as latencies are, with its 95 % interval where there
-    was more than one process.
+    `tokens_per_s` is the number of new tokens in the batch divided by the latency of the whole
+    generation, including prefill. `prefill_ms` is the time to the first tokens,
+    `decode_ms_per_token` the time of a step, which yields one token per sequence; both are measured
+    on separate programs. Each is the mean of per-process medians, as for latencies, with a 95 %
+    interval if there was more than one process.
     """
     tokens = generated_tokens(trial.case)
     if tokens is None:
         return None
     batch, new = tokens.shape
-    # What failed has no speed, and neither have its parts.
+    # Failed trials have no speed, neither as a whole nor of their parts.
     processes = [] if outcome.ended else outcome.processes
     measured = [p.generation for p in processes if p.generation is not None]
     reasons = [times.reason for times in measured if times.reason]
@@ -82,7 +82,7 @@ def _part(
 
 
 def latency_of(processes: Sequence[Sequence[float]]) -> Interval | None:
-    """Returns the latency of processes, each with its samples; None where there are none."""
+    """Returns the latency over processes, given the samples of each; None if there are none."""
     try:
         return latency_interval([list(samples) for samples in processes if samples])
     except SampleError:
@@ -90,7 +90,7 @@ def latency_of(processes: Sequence[Sequence[float]]) -> Interval | None:
 
 
 def per_second(name: str, latency: Interval | None, count: int) -> dict[str, Any]:
-    """Returns how many of `count` a latency makes in a second, and the interval, under a name."""
+    """Returns `count` divided by the latency in seconds, and its interval, under a name."""
     if latency is None:
         return _named(name, None)
     rate = 1e3 * count
@@ -102,7 +102,7 @@ def per_second(name: str, latency: Interval | None, count: int) -> dict[str, Any
 
 
 def _named(name: str, interval: Interval | None) -> dict[str, Any]:
-    """Returns the estimate under a name, and its interval beside it."""
+    """Returns the estimate and its interval under a name."""
     if interval is None:
         return {name: None}
     limits = None
@@ -117,15 +117,15 @@ def _named(name: str, interval: Interval | None) -> dict[str, Any]:
 
 
 def training_metrics(trial: Trial, outcome: TrialOutcome) -> Training | None:
-    """Returns the metrics of a training case's trial; None for any other.
+    """Returns the metrics of a training case's trial; None for other cases.
 
-    Rates are those of the step's latency: the mean over the processes of the median of a process,
-    with its 95 % interval where there was more than one process.
+    Rates derive from the latency of a step: the mean of per-process medians, with a 95 % interval
+    if there was more than one process.
     """
     training = training_of(trial.case)
     if training is None:
         return None
-    # What failed has no speed.
+    # Failed trials have no speed.
     processes = [] if outcome.ended else outcome.processes
     latency = latency_of([process.latencies_ms for process in processes])
     # The meaning of the axes of a user's batch is unknown.
@@ -151,7 +151,7 @@ def training_metrics(trial: Trial, outcome: TrialOutcome) -> Training | None:
 
 
 def _parts(processes: Sequence[ProcessRecord]) -> dict[str, Any]:
-    """Returns the parts of a step; one process without them invalidates them."""
+    """Returns the times of the parts of a step; one process without them invalidates them."""
     measured = [process.step_times for process in processes if process.step_times is not None]
     reasons = [p.without_step_times for p in processes if p.without_step_times is not None]
     found: dict[str, Any] = {"processes": tuple(measured)}
@@ -170,7 +170,7 @@ _Phases = Mapping[str, Phase | Literal["not_measurable"]]
 def to_result(
     trial: Trial, outcome: TrialOutcome, *, run_id: str, outputs: OutputMode | None = None
 ) -> Result:
-    """Returns the result of a finished trial, whose outputs were to be held so."""
+    """Returns the result of a finished trial; `outputs` is the requested handling of outputs."""
     last = outcome.ended_by or outcome.processes[-1]
     metrics = _metrics(trial, outcome, last)
     ended = {}
@@ -183,7 +183,7 @@ def to_result(
         metrics=Levels(**{trial.competitor.level: metrics}),
         wall_s=round(outcome.wall_s, 3),
         log_file=last.log_file or None,
-        # What started from another process's export has imported less.
+        # Processes that start from another process's export have imported fewer packages.
         versions=dict(
             sorted({k: v for p in outcome.processes for k, v in p.versions.items()}.items())
         ),
@@ -198,7 +198,7 @@ def _definition(trial: Trial, outputs: OutputMode | None) -> Definition:
     case, competitor, workload = trial.case, trial.competitor, trial.workload
     return Definition(
         benchmark_name=case.name,
-        # As the OpenXLA suite's readers know it: the enumeration's name, not its value.
+        # The OpenXLA suite's readers expect the name of the enumeration member, not its value.
         framework=str(case.model.model_impl.framework_type),
         data_type=workload.data_type or case.data_type,
         precision=trial.precision,
@@ -238,18 +238,18 @@ def _environment(competitor: Competitor) -> EnvironmentName | None:
 
 
 def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metrics:
-    """Metrics of the trial; compile time and phases are those of the first, cold process."""
+    """Returns the trial's metrics; compile time and phases are those of the first, cold process."""
     first = outcome.processes[0]
     found: dict[str, Any] = {}
-    # A wrong answer has no speed, and neither has a trial that did not finish.
+    # Wrong or unfinished trials have no speed.
     if outcome.status is Status.OK:
         if samples := _latencies(outcome):
             found |= summarize(samples, "latency_ms") | _samples(outcome, samples)
     else:
-        # Where the OpenXLA suite's readers look for it.
+        # The field that the OpenXLA suite's readers expect.
         found["error"] = f"{outcome.status.value} in {last.phase}: {last.reason}"
     if outcome.status is Status.UNSTEADY:
-        # Evidence, not a speed.
+        # Evidence for the status, not a speed.
         found["warmup_latencies_ms"] = tuple(last.warmup_latencies_ms)
         found["processes"] = tuple(map(_process, outcome.processes))
     phases = _phases(first)
@@ -284,7 +284,7 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metric
         truth_not_isolated=_first(p.truth_not_isolated for p in outcome.processes),
         accuracy=first.accuracy or UNSET,
         variables=last.variables,
-        # Nothing can be frozen, or be an argument, where there is nothing.
+        # Without weights, the field has no meaning.
         program=last.program
         if has_weights(trial.case)
         else attrs.evolve(last.program, weights=None),
@@ -345,7 +345,7 @@ def _process(process: ProcessRecord) -> Process:
 
 
 def _phases(process: ProcessRecord) -> _Phases:
-    """Returns each phase with its time and memory; those that the stack cannot tell are named."""
+    """Returns time and memory of each phase; phases that the stack cannot measure are named."""
     hidden = process.program.not_measurable
     names = [*PHASES, *sorted(set(process.phases) - set(PHASES))]
     return {

@@ -1,7 +1,7 @@
-"""The command that goes on from a run that was ended early.
+"""The command that resumes an interrupted run.
 
-It is said when a run is interrupted, in the middle of an import perhaps: nothing is imported here
-that could be half there.
+It is printed when a run is interrupted, possibly in the middle of an import, so this module must
+not import anything that could be partially initialised.
 """
 
 import shlex
@@ -10,11 +10,11 @@ from pathlib import Path
 
 
 def going_on(command: Sequence[str], output: Path | None = None) -> str:
-    """Returns the command line that continues a run that was ended early.
+    """Returns the command line that resumes an interrupted run.
 
     Args:
-      command: what was typed.
-      output: results file of that run, which is named unless the command names one.
+      command: the command line of the run.
+      output: results file of the run; added unless the command names one.
     """
     program, *arguments = command or ("cbs",)
     if program == "comparative_benchmark.engine":  # called from Python
@@ -38,7 +38,7 @@ def with_more_processes(command: Sequence[str], output: Path, processes: int) ->
 
 
 def typed(command: Sequence[str]) -> str:
-    """Returns a command line, of which `sys.argv` tells a path, as a user types it."""
+    """Returns a command line as a user would type it, given `sys.argv`."""
     program, *arguments = command
     path = Path(program)
     start = ["python", program] if path.suffix == ".py" else [path.name]

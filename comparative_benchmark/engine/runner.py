@@ -1,4 +1,4 @@
-"""A run: plan the trials, prepare their artifacts, run them one by one, keep each result."""
+"""A run: plan the trials, prepare their artifacts, run them and store each result."""
 
 import re
 import secrets
@@ -41,10 +41,10 @@ from openxla.benchmark.workloads import training_of, trains, workload_of
 
 @attrs.define(kw_only=True)
 class Leftover:
-    """The results and processes of earlier runs, for the trials of a new run.
+    """Results and processes of earlier runs that a new run can use.
 
     Attributes:
-      settings: of the run, with a seed.
+      settings: settings of the run, with a seed.
       done: results that need not be measured again.
     """
 
@@ -69,11 +69,11 @@ class Leftover:
         """Reads the results file and the journals of its runs.
 
         Args:
-          trials: of the run.
-          settings: of the run; a seed is taken from an earlier run, or drawn, if it has none.
+          trials: trials of the run.
+          settings: settings of the run; a missing seed is taken from an earlier run, or drawn.
           results: the results file.
-          say: receives a line for each journal that cannot be read.
-          resume: whether the run is to use any of it.
+          say: called with a line for each journal that cannot be read.
+          resume: whether the run may use earlier results and processes.
         """
         old = results.results()
         stored = {(result.run_id, result.key) for result in old}
@@ -95,9 +95,9 @@ class Leftover:
         )
 
     def joining(self, now: journal.Settings) -> list[journal.Interrupted]:
-        """Returns the earlier runs that a run with these settings continues, the first one first.
+        """Returns the earlier runs that a run with these settings continues, oldest first.
 
-        Says which these are, and of the others why not.
+        Reports them, and why other runs are not continued.
         """
         joined = []
         for run in self._interrupted:
@@ -149,7 +149,7 @@ def entries_of(outcomes: Mapping[ResultKey, TrialOutcome]) -> list[journal.Entry
 def _continued(
     trials: Sequence[Trial], settings: RunSettings, undecided: Sequence[journal.Interrupted]
 ) -> frozenset[ResultKey]:
-    """Returns the trials of undecided races that have fewer processes than are asked for now."""
+    """Returns the trials of undecided races that have fewer processes than requested."""
     rule = settings.sampling
     if not isinstance(rule, SamplingRule):
         return frozenset()
@@ -172,7 +172,7 @@ def _done(
     old: Sequence[Result],
     continued: Collection[ResultKey],
 ) -> dict[ResultKey, Result]:
-    # A brought model keeps its name when its file changes.
+    # The name of a user model stays the same when its file changes.
     due = {trial.key: trial.workload.digest for trial in trials}
     alone = {trial.key for trial in trials if trial.case.model.model_impl.own_process}
     return {
@@ -182,13 +182,13 @@ def _done(
         and r.key not in continued
         and r.definition.outputs == settings.outputs
         and r.definition.workload.digest == due.get(r.key)
-        # Such models used to share a process, in which the truth may have been another's.
+        # Such models used to share a process, which could have corrupted their truth.
         and (r.key not in alone or r.measured.truth_source is not UNSET)
     }
 
 
 def _with_seed(settings: RunSettings, runs: Sequence[journal.Interrupted]) -> RunSettings:
-    """Takes the seed of an earlier run, or draws one, unless one was given."""
+    """Returns settings with a seed: the given one, that of an earlier run, or a random one."""
     rule = settings.sampling
     if isinstance(rule, FixedCounts) or rule.seed is not None:
         return settings
@@ -197,24 +197,24 @@ def _with_seed(settings: RunSettings, runs: Sequence[journal.Interrupted]) -> Ru
     return attrs.evolve(settings, sampling=attrs.evolve(rule, seed=drawn))
 
 
-# Share of a budget for making inputs and truth: what is prepared must be measured as well.
+# Share of the budget for inputs and truth; the rest is left for measuring.
 _PREPARING = 0.5
-# After how many of a run's trials its pace is told, and from how many trials on that is of use.
+# Report progress after these fractions of the trials, in runs of at least so many trials.
 _TELLING, _WORTH_TELLING = (0.1, 0.5), 20
 
 
 @attrs.define
 class RunBudget:
-    """The time of a run, from its start on, truth included.
+    """Time budget of a run, from its start, including the truth.
 
-    No workload is started that would not end in time at the pace of those before it. If one takes
-    longer, it gets no further processes, and `--resume` adds the processes that it lacks.
+    A workload is started only if it would finish in time at the pace so far. If it takes longer, it
+    gets no more processes; `--resume` adds the missing ones.
 
     Attributes:
-      limit_s: None for no limit.
-      fewest: processes that each trial gets.
-      shares_workers: whether what a worker imports is there for the next workload, too.
-      clock: tells seconds.
+      limit_s: the budget; None for no limit.
+      fewest: minimum number of processes per trial.
+      shares_workers: whether workers, with their imports, are shared by workloads.
+      clock: returns the time in seconds.
     """
 
     limit_s: float | None
@@ -240,22 +240,22 @@ class RunBudget:
 
     @property
     def left_s(self) -> float:
-        """Seconds that are left; infinite without a limit."""
+        """Remaining seconds; infinite without a limit."""
         if self.limit_s is None:
             return float("inf")
         return max(0.0, self.limit_s - (self.clock() - self._started))
 
     def may_prepare(self) -> bool:
-        """Whether the truth of one more workload is made."""
+        """Returns whether there is time to prepare one more workload."""
         return self.limit_s is None or self.left_s > (1 - _PREPARING) * self.limit_s
 
     def may_start(self, trials: int) -> bool:
-        """Whether a workload of so many trials is begun."""
+        """Returns whether there is time for a workload with this number of trials."""
         needed_s = trials * self.fewest * self._wall_s / self._processes if self._processes else 0.0
         return self.left_s > needed_s
 
     def rationed(self, settings: RunSettings, trials: int) -> RunSettings:
-        """Returns settings of a workload: the even share of a trial, and the end of the budget."""
+        """Returns settings with an even share of the budget per trial and the end of the budget."""
         rule = settings.sampling
         if self.limit_s is None or not isinstance(rule, SamplingRule):
             return settings
@@ -264,7 +264,7 @@ class RunBudget:
         return attrs.evolve(settings, sampling=rule, until=self.clock() + self.left_s)
 
     def measured(self, outcomes: Iterable[TrialOutcome]) -> None:
-        """Learns from the trials of a workload that has ended, as far as they took time."""
+        """Updates the pace from a finished workload; trials that took no time are ignored."""
         for outcome in outcomes:
             if outcome.wall_s:
                 imports = (process.phases.get("import") for process in outcome.processes)
@@ -274,7 +274,7 @@ class RunBudget:
                 self._trials += 1
 
     def outlook(self, left: int) -> str | None:
-        """Returns how long the other trials will take, a few times in a long run; else None."""
+        """Returns an estimate of the remaining time, a few times in a long run; else None."""
         total = self._trials + left
         if total < _WORTH_TELLING or not left or self._told == len(_TELLING):
             return None
@@ -286,7 +286,7 @@ class RunBudget:
 
 
 def left_out_line(left_out: int, trials: int, command: Sequence[str]) -> str:
-    """Returns what is said where the budget was too short for some of the trials."""
+    """Returns the message for trials that were skipped because the budget ran out."""
     return (
         f"--budget is spent: {left_out} of {trials} trials are left out; this goes on with them: "
         f"{going_on(command)}"
@@ -294,16 +294,16 @@ def left_out_line(left_out: int, trials: int, command: Sequence[str]) -> str:
 
 
 class Observer(Protocol):
-    """Is told what happens while it happens."""
+    """Receives progress of a run."""
 
     def preparing(self, what: str) -> None:
-        """Artifacts are being made."""
+        """Artifacts are being prepared."""
 
     def say(self, message: str) -> None:
-        """Something that the user should know."""
+        """Reports a message to the user."""
 
     def race_started(self, trials: Sequence[Trial], position: int, total: int) -> None:
-        """The trials of a workload begin; the first one has that position, counted from 1."""
+        """The trials of a workload start; `position` is that of the first, counted from 1."""
 
     def trial_finished(self, result: Result, position: int, total: int) -> None:
         """A trial has ended, and its result is on disk."""
@@ -311,7 +311,7 @@ class Observer(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """Trials in the order in which they run, and the competitors that no case fits."""
+    """Trials in execution order, and competitors that match no case."""
 
     trials: list[Trial]
     idle: list[Competitor]
@@ -320,7 +320,7 @@ class Plan:
 def plan(
     cases: Sequence[BenchmarkCase], competitors: Sequence[Competitor], device: DeviceSpec
 ) -> Plan:
-    """Pairs each case with each competitor that takes its framework, workload by workload.
+    """Pairs each case with each competitor that supports its framework, workload by workload.
 
     Raises:
       DefinitionError: a case is malformed.
@@ -361,23 +361,23 @@ def execute(
     command: Sequence[str],
     resume: bool = False,
 ) -> list[Result]:
-    """Runs trials and returns their results, without those for which the budget was too short.
+    """Runs trials and returns their results; trials that exceed the budget are left out.
 
-    Each process is in the run's journal when it ends, and the results of a workload are in the file
-    before the next one starts.
+    Each process is journaled when it ends, and the results of a workload are stored before the next
+    workload starts.
 
     Args:
-      trials: what to run, in order.
-      settings: of the run.
-      results: where results go.
-      observer: is told of progress.
-      command: what the user typed, kept with the results.
-      resume: leave out trials that have an `ok` result in the file, with outputs held as now; those
-        are returned. Go on from the processes that interrupted runs of the same settings have left,
-        and add processes to undecided races if the settings ask for more.
+      trials: trials to run, in order.
+      settings: settings of the run.
+      results: the results file.
+      observer: receives progress.
+      command: the user's command line, stored with the results.
+      resume: return stored `ok` results with the same handling of outputs instead of repeating
+        their trials. Continue from the processes of interrupted runs with the same settings, and
+        add processes to undecided races if the settings require more.
 
     Raises:
-      ResultsFileError: the file or the journal cannot be written.
+      ResultsFileError: the results file or the journal cannot be written.
     """
     with ExitStack() as stack:
         if resume:
@@ -454,7 +454,7 @@ def _execute(
 
 
 def _foretell(settings: RunSettings, environment: ExecutionEnvironment, observer: Observer) -> None:
-    """Says what races cannot decide here, where `cbs doctor --noise-floor` has been asked."""
+    """Reports what races cannot decide here, if `cbs doctor --noise-floor` has been run."""
     rule, machine = settings.sampling, environment.host.cpu_model
     if not isinstance(rule, SamplingRule) or machine is None:
         return
@@ -465,7 +465,7 @@ def _foretell(settings: RunSettings, environment: ExecutionEnvironment, observer
 
 
 def execution_environment(trials: Sequence[Trial], settings: RunSettings) -> ExecutionEnvironment:
-    """Returns where a run of trials takes place, with all environments that take part."""
+    """Returns the environment of a run, including all Python environments of its trials."""
     others = {trial.competitor.environment for trial in trials} - {None}
     environment = {
         "python_environment": python_environment(),
@@ -486,7 +486,7 @@ def execution_environment(trials: Sequence[Trial], settings: RunSettings) -> Exe
 
 
 def _unchecked(preparation: Preparation) -> frozenset[str]:
-    """Returns the workloads whose truth only one implementation could compute in parts."""
+    """Returns workloads whose truth was partly computed by a single implementation."""
     checks = ((digest, found.truth_check) for digest, found in preparation.artifacts.items())
     return frozenset(digest for digest, check in checks if check and check.unchecked)
 
@@ -494,11 +494,11 @@ def _unchecked(preparation: Preparation) -> frozenset[str]:
 def _workload_groups(
     trials: Sequence[Trial], settings: RunSettings, unchecked: Collection[str] = ()
 ) -> list[list[Trial]]:
-    """Returns the trials by workload; one by one if counts are fixed and nothing is raced.
+    """Groups trials by workload, or one by one if counts are fixed.
 
-    Trials of workloads in `unchecked` stay together: their outputs are evidence about the truth.
-
-    Single trials that share workers are sorted by worker, so that one lives at a time.
+    Trials of workloads in `unchecked` stay together, because their outputs are evidence about the
+    truth. Single trials that share workers are sorted by worker, so that only one is alive at a
+    time.
     """
     is_fixed = isinstance(settings.sampling, FixedCounts)
     if is_fixed and settings.share_workers:
@@ -518,7 +518,7 @@ def _worker_of(trial: Trial) -> tuple[str, str]:
 
 @attrs.frozen
 class Workload:
-    """The trials of one workload, in a run."""
+    """The trials of one workload in a run."""
 
     trials: Sequence[Trial]
     preparation: Preparation
@@ -532,10 +532,10 @@ class Workload:
         earlier: Sequence[journal.Interrupted],
         kept: journal.Journal,
     ) -> dict[ResultKey, TrialOutcome]:
-        """Races the trials that can run, and says of the others why they cannot.
+        """Races the trials that can run, and records why the others cannot.
 
         Args:
-          earlier: interrupted runs to go on from.
+          earlier: interrupted runs to continue.
           kept: the journal of the run.
         """
         found: dict[ResultKey, TrialOutcome] = {}
@@ -590,10 +590,10 @@ class Workload:
         )
 
     def _ready(self, trial: Trial) -> Trial:
-        """Returns a trial with all that preparation found for it.
+        """Returns a trial with everything that preparation found for it.
 
         Raises:
-          SessionEnded: it cannot run.
+          SessionEnded: the trial cannot run.
         """
         if missing := _missing(trial, self.settings):
             raise missing
@@ -611,7 +611,7 @@ def _log_files(directory: Path) -> Callable[[Trial, int], Path]:
 
 
 def _missing(trial: Trial, settings: RunSettings) -> SessionEnded | None:
-    """Says why a trial is not tried: it is refused, or something that it needs is not installed."""
+    """Returns why a trial is not run: it is refused, or modules are missing; else None."""
     if trial.refused is not None:
         return SessionEnded(Status.UNSUPPORTED, "prepare", trial.refused)
     absence = trial.competitor.absence(

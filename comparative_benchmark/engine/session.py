@@ -1,9 +1,9 @@
-"""One worker process, from its start to its certain end.
+"""A worker process, from its start until it has ended with all its descendants.
 
-A session moves from `started` through any number of commands to `ended`. Each command has a
-deadline for each phase that the worker announces; the whole session has one, too. Whatever ends a
-session early is told by one exception, `SessionEnded`, with status, phase and evidence, and leaves
-no process behind: the worker's process group is killed, and so is whatever left the group.
+A session goes from `started` through any number of commands to `ended`. Each phase announced by the
+worker has a deadline, and so has the whole session. If a session ends early for any reason, it
+raises `SessionEnded` with status, phase and evidence, and leaves no process behind: the worker's
+process group is killed, and so are processes that left the group.
 """
 
 import contextlib
@@ -39,10 +39,10 @@ from comparative_benchmark.results.record import ProgramSource, Status
 from openxla.benchmark.artifacts import workload_store
 from openxla.benchmark.artifacts.cache import Cache
 
-# In these the worker takes times: a line that is drawn would take them from its CPU.
+# Phases in which the worker takes times; redrawing a line would disturb its CPU.
 TIMED = frozenset({"execute", "measure", "profile"})
 
-# Is told whom a worker serves, and its phase.
+# Called with a description of the worker and its phase.
 Listener = Callable[[str, str], None]
 _BEATS_S = 1.0
 _listeners: list[Listener] = []
@@ -50,7 +50,7 @@ _listeners: list[Listener] = []
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Tells a listener of all workers, from any thread, while the block lasts."""
+    """Calls a listener with the phases of all workers, from any thread, during the block."""
     _listeners.append(listener)
     try:
         yield
@@ -59,13 +59,13 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def beat(whom: str, phase: str, *, entered: bool = False) -> None:
-    """Says that a worker is in a phase.
+    """Notifies listeners that a worker is in a phase.
 
     Args:
-      whom: it serves.
-      phase: of it.
-      entered: whether it has just come to it: then even a timed one is told, as nothing is measured
-        yet.
+      whom: description of the worker.
+      phase: its phase.
+      entered: whether the phase has just started; then even timed phases are reported, because
+        nothing is being measured yet.
     """
     if entered or phase not in TIMED:
         for listener in _listeners:
@@ -74,7 +74,7 @@ def beat(whom: str, phase: str, *, entered: bool = False) -> None:
 
 @contextmanager
 def during(whom: str, phase: str) -> Iterator[None]:
-    """Goes on saying that a program that tells nothing, e.g. pip, works, while the block lasts."""
+    """Notifies listeners regularly, during the block, of a program without progress output."""
     over = threading.Event()
 
     def go_on() -> None:
@@ -96,8 +96,8 @@ class Program:
     """A published program that a compiler-level backend starts from.
 
     Attributes:
-      files: with their sha256, by type of artifact.
-      origin: model, URL and sha256 of the manifest by which they were fetched.
+      files: files by artifact type, with their SHA-256 digests.
+      origin: model, URL and SHA-256 digest of the manifest that listed the files.
     """
 
     files: Mapping[str, Mapping[Path, str]] = attrs.field(hash=False)
@@ -105,23 +105,23 @@ class Program:
 
     @property
     def paths(self) -> dict[str, list[str]]:
-        """The files by type, as a worker is told."""
+        """Paths of the files by type, as passed to a worker."""
         return {kind: [str(path) for path in paths] for kind, paths in self.files.items()}
 
     @property
     def source(self) -> ProgramSource:
-        """What a result says of it."""
+        """The source that results record."""
         digests = {path.name: sha for paths in self.files.values() for path, sha in paths.items()}
         return ProgramSource(**self.origin, types=tuple(sorted(self.files)), digests=digests)
 
 
-# Names the folders that a worker hides from itself before it runs foreign code.
+# Environment variable with the folders that a worker hides before running foreign code.
 HIDDEN_VARIABLE = "CBS_HIDDEN"
 
 
 @attrs.frozen
 class Hidden:
-    """Folders that a worker hides, each with patterns of files that stay visible."""
+    """Folders that a worker hides, each with patterns of files that remain visible."""
 
     folders: Mapping[str, Sequence[str]]
 
@@ -131,7 +131,7 @@ class Hidden:
 
         Args:
           workload_directory: directory of its workload; None if it serves all workloads.
-          program: the published program that it starts from.
+          program: published program that it starts from.
         """
         of_all = workload_store.directories()
         own = "*" if workload_directory is None else glob.escape(workload_directory.name)
@@ -146,23 +146,24 @@ class Hidden:
         )
 
     def to_json(self) -> str:
-        """Returns the value of the variable."""
+        """Returns the value of the environment variable."""
         return json.dumps(self.folders)
 
 
 A = TypeVar("A", bound=Report)
 M = TypeVar("M", bound=Hello | Report)
 
-# CPUs that a worker pins itself to before it imports anything: libraries count them at import.
+# Environment variable with the CPUs that a worker pins itself to before importing anything, because
+# libraries count CPUs on import.
 CPUS_VARIABLE = "CBS_CPUS"
 _POLL_S = 0.1
-# Looking at a worker's memory takes time from a core that it may be using.
+# Checking a worker's memory takes time from a core that the worker may be using.
 _MEASURING_POLL_S = 0.25
 _KEPT_OF_A_FLOOD = 2**20  # bytes of the log
 
 
 class SessionEnded(Exception):  # noqa: N818  # an end is not always an error
-    """The worker failed, is gone, or was not started."""
+    """The worker failed, has ended, or was not started."""
 
     def __init__(
         self,
@@ -181,36 +182,36 @@ class SessionEnded(Exception):  # noqa: N818  # an end is not always an error
 
     @classmethod
     def by(cls, failure: Failure) -> Self:
-        """Returns the end that a worker reports itself."""
+        """Returns the end reported by a worker itself."""
         return cls(failure.status, failure.phase, failure.message, failure)
 
     @classmethod
     def without(cls, absence: Absence) -> Self:
-        """Returns the end of a trial whose modules are not installed."""
+        """Returns the end of a trial with missing modules."""
         return cls(Status.UNSUPPORTED, "import", absence.sentence, absence=absence)
 
     @property
     def explanation(self) -> str:
-        """The reason without the type of an exception."""
+        """The reason without the exception type."""
         if isinstance(self.report, Failure) and self.report.explanation is not None:
             return self.report.explanation
         return self.reason
 
     @property
     def traceback(self) -> str | None:
-        """The worker's traceback, if it sent one."""
+        """The worker's traceback, if available."""
         return self.report.traceback if isinstance(self.report, Failure) else None
 
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """What a session may use.
+    """Resource limits of a session.
 
     Attributes:
-      deadline_s: seconds for all of it.
-      phase_deadlines_s: seconds for a phase, by name; others have only the overall deadline.
+      deadline_s: seconds for the whole session.
+      phase_deadlines_s: seconds by phase; phases not listed have only the overall deadline.
       memory_bytes: resident memory of the worker and its children.
-      log_bytes: what they may print in that time.
+      log_bytes: maximum output of the worker and its children.
     """
 
     deadline_s: float = 3600.0
@@ -220,12 +221,12 @@ class Limits:
 
 
 class Session:
-    """A worker process and the pipes to it; use as a context manager.
+    """A worker process and its pipes; use as a context manager.
 
-    Its environment is that of this process, or what is `inherited` of it, with `environment` over
-    it. `folders` are its own, by path, with what stands for them in results: there are others in
-    each run. `truth_not_isolated` is the reason if the worker can see the folders that it had to
-    hide; None if it cannot, or had to hide nothing.
+    The worker's environment is `inherited`, by default that of this process, updated with
+    `environment`. `folders` maps paths of the worker, which differ in each run, to placeholders for
+    results. `truth_not_isolated` is the reason if the worker can still see folders that it had to
+    hide, else None.
     """
 
     def __init__(
@@ -240,7 +241,7 @@ class Session:
     ) -> None:
         self.folders: dict[str, str] = {}
         self._limits = limits
-        # Without a time line that anyone asked for, what it records goes nowhere.
+        # Spans go to an unused timeline if none was requested.
         self._track = track or Timeline().process(log_file.stem)
         self._decoder = Decoder()
         self._calls = 0
@@ -249,7 +250,7 @@ class Session:
         self._paused_at: float | None = None
         self._started = self._phase_started = time.monotonic()
         self._oom_kills = other_processes.oom_kill_count()
-        # Held open: the model may remove or replace the file.
+        # Keep the file open, because the model may remove or replace it.
         self._log = _opened_log(log_file)
         self._log_began = os.fstat(self._log).st_size
         commands_read, self._commands = os.pipe()
@@ -259,8 +260,8 @@ class Session:
         try:
             self._process = other_processes.start_worker(
                 [
-                    # Without the current directory on the path: in a checkout, folders of
-                    # backends are called like the packages that they import.
+                    # -P omits the current directory from the path: in a checkout, folders of
+                    # backends have the same names as the packages that they import.
                     *(python, "-P", "-m", "comparative_benchmark.engine.worker"),
                     *(str(commands_read), str(answers_write)),
                 ],
@@ -301,11 +302,11 @@ class Session:
         self.kill()
 
     def call(self, kind: type[A], **arguments: Any) -> A:
-        """Sends the command that a class of answers belongs to, and returns the worker's answer.
+        """Sends the command for an answer class and returns the worker's answer.
 
         Raises:
-          SessionEnded: the command failed, the answer is malformed, or the worker died, hung, or
-            took too much memory.
+          SessionEnded: the command failed, the answer is malformed, or the worker died, hung or
+            exceeded its memory limit.
         """
         command = messages.command_of(kind)
         self._phase, self._phase_started = command, time.monotonic()
@@ -320,23 +321,23 @@ class Session:
         return self._receive(kind)
 
     def renew(self) -> None:
-        """Counts time and what is printed anew, for a session that serves several workloads."""
+        """Resets deadline and output limit, for a session that serves several workloads."""
         self._started = time.monotonic()
         self._log_began = os.fstat(self._log).st_size
 
     def follow(self, track: ProcessTrack) -> None:
-        """Shows on another time line what comes now."""
+        """Records subsequent spans on another track."""
         self._track = track
 
     def pause(self) -> None:
-        """Stops the worker and its children; deadlines stand still meanwhile."""
+        """Stops the worker and its children; deadlines are suspended meanwhile."""
         if self._paused_at is None:
             self._signal(signal.SIGSTOP)
             self._paused_at = time.monotonic()
             self._track.paused()
 
     def resume(self) -> None:
-        """Lets a stopped worker go on."""
+        """Resumes a stopped worker."""
         if self._paused_at is not None:
             self._signal(signal.SIGCONT)
             self._track.resumed()
@@ -346,11 +347,11 @@ class Session:
             self._paused_at = None
 
     def resident_bytes(self) -> int:
-        """Returns the memory that the worker and its children hold now."""
+        """Returns the current resident memory of the worker and its children."""
         return other_processes.resident_bytes(self._process.pid)
 
     def cpu_ms(self) -> float | None:
-        """Returns the CPU time of the worker, counted by the kernel; None if it cannot be read."""
+        """Returns the worker's CPU time as counted by the kernel; None if unavailable."""
         clock = (~self._process.pid << 3) | 2  # CPUCLOCK_SCHED of another process
         try:
             return time.clock_gettime_ns(clock) / 1e6
@@ -358,9 +359,9 @@ class Session:
             return None
 
     def interrupt(self) -> None:
-        """Kills the worker from another thread; the one that waits for it is told, and cleans up.
+        """Kills the worker from another thread; the waiting thread gets the error and cleans up.
 
-        The pipes stay open: that thread is reading them.
+        The pipes stay open, because that thread is reading them.
         """
         self._signal(signal.SIGKILL)
 
@@ -369,11 +370,11 @@ class Session:
             os.killpg(self._process.pid, number)
 
     def kill(self) -> None:
-        """Ends the worker and everything that it started; may be called again."""
+        """Kills the worker and all its descendants; may be called repeatedly."""
         try:
             self._end()
         except KeyboardInterrupt:
-            # Once more from the start: what a model has cast off would outlive us.
+            # Restart the clean-up, because daemons started by the model would outlive us.
             self._end()
             raise
 
@@ -390,10 +391,10 @@ class Session:
             os.close(self._log)
 
     def _receive(self, kind: type[M]) -> M:
-        """Waits for a message of a class, and watches deadlines and memory.
+        """Waits for a message of a class while checking deadlines and memory.
 
         Raises:
-          SessionEnded: the worker sent another message, or none.
+          SessionEnded: the worker sent another message or none.
         """
         while True:
             patience_s = _MEASURING_POLL_S if self._phase == "execute" else _POLL_S
@@ -456,10 +457,10 @@ class Session:
             report = Report(host_memory_peak_bytes=used)
             raise SessionEnded(Status.OUT_OF_MEMORY, self._phase, reason, report)
         if os.fstat(self._log).st_size - self._log_began > limits.log_bytes:
-            # Truncated only when nothing writes any more; kill() closes our descriptor.
+            # Truncate only after all writers have ended; kill() closes our descriptor.
             log = os.dup(self._log)
             self.kill()
-            # A full disk would cost the results of all others.
+            # A full disk would lose the results of all other trials.
             with contextlib.suppress(OSError):
                 os.ftruncate(log, self._log_began + _KEPT_OF_A_FLOOD)
             os.close(log)
@@ -467,7 +468,7 @@ class Session:
             raise SessionEnded(Status.FAILED, self._phase, reason)
 
     def _ended_by_itself(self) -> SessionEnded:
-        """Says how a worker that we did not kill came to its end."""
+        """Returns how a worker ended that we did not kill."""
         try:
             code = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -487,12 +488,12 @@ class Session:
         end = os.fstat(self._log).st_size
         tail = os.pread(self._log, 2000, max(0, end - 2000))
         lines = tail.decode(errors="replace").strip().splitlines()
-        # The interpreter's stack dump is in the log; its first line says most.
+        # The full stack dump is in the log; its first line is the most informative.
         return next((line for line in lines if "Fatal" in line), lines[-1] if lines else "")[:300]
 
 
 def _opened_log(path: Path) -> int:
-    """Returns the descriptor of a log file; of a new one if the file cannot be a log any more."""
+    """Opens a log file and returns its descriptor; replaces the file if it is not regular."""
     path.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
     descriptor = os.open(path, flags, 0o644)
@@ -504,21 +505,21 @@ def _opened_log(path: Path) -> int:
 
 
 def _shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments that a time line shows: numbers, not paths."""
+    """Returns the arguments to show on the timeline: numbers, not paths."""
     return {name: value for name, value in arguments.items() if isinstance(value, int)}
 
 
 class InProcessSession:
-    """Runs commands right here; a crash takes the program with it.
+    """Runs commands in this process, so a crash ends the program.
 
-    To a `SessionPool` it is as good as new after each model.
+    A `SessionPool` can reuse it after each model.
     """
 
     usable, served = True, 0
     truth_not_isolated = "the run has no worker processes"
 
     def __init__(self, *, environment: Mapping[str, str]) -> None:
-        # Folders in it are gone after the run.
+        # Restored later, because folders in the variables are deleted after the run.
         self._before = {name: os.environ.get(name) for name in environment}
         os.environ.update(environment)
         self._executor = Executor(announce=lambda _: None)
@@ -536,10 +537,10 @@ class InProcessSession:
         self.end()
 
     def call(self, kind: type[A], **arguments: Any) -> A:
-        """Runs the command that a class of answers belongs to, and returns the answer.
+        """Runs the command for an answer class and returns the answer.
 
         Raises:
-          SessionEnded: the command failed, or the answer is malformed.
+          SessionEnded: the command failed or the answer is malformed.
         """
         command = messages.command_of(kind)
         plain = self._executor.handle({"command": command, "id": 0, "arguments": arguments})
@@ -555,11 +556,11 @@ class InProcessSession:
         return answer
 
     def cpu_ms(self) -> float | None:
-        """Returns the CPU time of this process, which is the worker."""
+        """Returns the CPU time of this process, which acts as the worker."""
         return time.process_time_ns() / 1e6
 
     def renew(self) -> None:
-        """There are no deadlines to renew."""
+        """Does nothing, because there are no deadlines."""
 
     def end(self) -> None:
         """Restores the environment."""

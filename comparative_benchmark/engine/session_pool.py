@@ -1,9 +1,9 @@
-"""One worker for many models, as long as none of them fails in it.
+"""Workers shared by several models, as long as no model fails.
 
-Starting a worker and importing a framework takes seconds; a tiny model takes less. So models that
-need the same framework share a process: between two of them it lets go of the model (`release`),
-and the first one that fails is its last. What isolation is lost by sharing is won back by the
-caller, who may run again in a fresh worker what failed in one that had served others.
+Starting a worker and importing a framework takes seconds, longer than running a tiny model. Models
+that need the same framework therefore share a process, which releases each model before the next
+(`release`) and is discarded after the first failure. To make up for the lost isolation, the caller
+may run a failed model again in a fresh worker if its worker had served others.
 """
 
 import re
@@ -27,12 +27,12 @@ from comparative_benchmark.results.record import Status
 from openxla.benchmark.temporary import temporary_folder
 
 A = TypeVar("A", bound=Report)
-# A worker that has grown by so much since its first model gives way to a fresh one.
+# A worker that has grown by more than this since its first model is replaced.
 _MAX_GROWTH_BYTES = 2**30
 
 
 class SharedSession(Session):
-    """A session that leaving its `with` block does not end; `end` does."""
+    """A session that stays alive after its `with` block; `end` ends it."""
 
     def __init__(self, **arguments: Any) -> None:
         self.usable = True
@@ -42,7 +42,7 @@ class SharedSession(Session):
         super().__init__(**arguments)
 
     def call(self, kind: type[A], **arguments: Any) -> A:
-        """See `Session.call`; after any failure but `unsupported` the worker is not used again."""
+        """See `Session.call`; after any failure except `unsupported`, the worker is not reused."""
         try:
             return super().call(kind, **arguments)
         except SessionEnded as ended:
@@ -50,7 +50,7 @@ class SharedSession(Session):
             raise
 
     def renew(self) -> None:
-        """See `Session.renew`; a worker that was stopped when its last model left goes on."""
+        """See `Session.renew`; resumes a worker that was stopped after its last model."""
         self.resume()
         super().renew()
 
@@ -60,7 +60,7 @@ class SharedSession(Session):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Ends a model's turn: the worker lets go of it, or ends if it is not to be trusted."""
+        """Releases the model, or ends the worker if it is no longer reliable."""
         self.served += 1
         self.busy = False
         self.resume()
@@ -79,12 +79,12 @@ class SharedSession(Session):
         if now > self._first_bytes + _MAX_GROWTH_BYTES:
             self.end()
             return
-        # Threads of a runtime spin for a while when their work is done, and would take the CPUs
-        # from whoever is measured next.
+        # Runtime threads spin for a while after their work, and would take CPUs from the worker
+        # that is measured next.
         self.pause()
 
     def end(self) -> None:
-        """Ends the worker; one that is not to be trusted is not asked to leave."""
+        """Ends the worker; kills it without a request if it is no longer reliable."""
         if self.usable:
             self.usable = False
             super().__exit__(None, None, None)
@@ -94,15 +94,15 @@ class SharedSession(Session):
 
 @attrs.define(kw_only=True)
 class SessionPool:
-    """At most one worker at a time, with folder and log of its own; use as a context manager.
+    """Holds at most one worker, with its own folder and log; use as a context manager.
 
     Attributes:
-      folder: where folders of workers are made; each goes when its worker does.
-      log_dir: where logs go.
-      label: what tells its logs from those of other pools.
-      cache_dir: for compile caches; None for one in the folder of each worker.
-      hidden: what its workers may not see.
-      stopped: whether `stop` was called; no further worker is started then.
+      folder: parent of the workers' folders, which are removed with their workers.
+      log_dir: folder for logs.
+      label: distinguishes its logs from those of other pools.
+      cache_dir: folder for compile caches; None for one in each worker's folder.
+      hidden: folders to hide from its workers.
+      stopped: whether `stop` was called; no more workers are started then.
     """
 
     folder: Path
@@ -135,19 +135,19 @@ class SessionPool:
         *,
         track: ProcessTrack | None = None,
     ) -> SharedSession | InProcessSession:
-        """Returns the worker that is there if it has that name and may be used, or a fresh one.
+        """Returns the current worker if it has that name and is usable, else a fresh one.
 
-        What it writes beside its models goes to a folder of its own.
+        The worker writes its other files to its own folder.
 
         Args:
-          name: of whom it serves, always with the same settings, backend and environment.
-          settings: of the run.
+          name: what the worker serves, always with the same settings, backend and environment.
+          settings: settings of the run.
           backend: see `RunSettings.open_session`.
-          environment: likewise.
-          track: likewise.
+          environment: see `RunSettings.open_session`.
+          track: see `RunSettings.open_session`.
 
         Raises:
-          SessionEnded: the pool was stopped, or the worker did not come up.
+          SessionEnded: the pool was stopped, or the worker did not start.
         """
         self._check()
         session = self._usable(name)
@@ -178,33 +178,33 @@ class SessionPool:
         return session
 
     def has_served(self, name: str) -> bool:
-        """Tells whether the next worker of that name has served another model before."""
+        """Returns whether the next worker of that name has already served a model."""
         session = self._usable(name)
         return session is not None and session.served > 0
 
     @property
     def busy(self) -> bool:
-        """Whether a model is being served."""
+        """Whether the worker is serving a model."""
         return isinstance(self._session, SharedSession) and self._session.busy
 
     @property
     def served(self) -> int:
-        """How many models the last worker has served, also if it is not to be used again."""
+        """Number of models that the last worker has served, even if it is no longer usable."""
         return self._session.served if self._session else 0
 
     def log_file(self, name: str) -> Path:
-        """Returns the log of the worker that `get` will return."""
+        """Returns the log file of the worker that `get` will return."""
         serial = self._serial + (self._usable(name) is None)
         return self.log_dir / ".".join(filter(None, (name, self.label, str(serial), "log")))
 
     def stop(self) -> None:
-        """Ends the worker from another thread; the one that waits for it is told so."""
+        """Kills the worker from another thread; the waiting thread gets the error."""
         self.stopped = True
         if isinstance(session := self._session, SharedSession):
             session.interrupt()
 
     def empty(self) -> None:
-        """Ends the worker, if there is one, and removes what it left."""
+        """Ends the worker, if any, and removes its folder."""
         if self._session is not None:
             self._session.end()
             self._session = None
@@ -222,18 +222,18 @@ class SessionPool:
         return self.folder / f"worker-{self._serial}"
 
 
-# What another workload cannot have brought about.
+# Statuses that cannot be caused by another workload.
 _ITS_OWN = frozenset({Status.OK, Status.UNSUPPORTED, Status.UNSTEADY})
 
 
 @attrs.define
 class SharedWorkers:
-    """Use as a context manager; `open` is what participants open their sessions with.
+    """Workers shared by workloads; use as a context manager, with `open` to open sessions.
 
     Attributes:
-      log_dir: where logs go.
+      log_dir: folder for logs.
       raced: keep the idle workers of all competitors. Without a race, only the workers of one
-        competitor live at a time, which needs less memory.
+        competitor are alive at a time, which needs less memory.
     """
 
     log_dir: Path
@@ -260,12 +260,12 @@ class SharedWorkers:
     def open(
         self, settings: RunSettings, competitor: Competitor, plan: ProcessPlan
     ) -> SharedSession | InProcessSession:
-        """Returns a free worker of a competitor, framework and replicate, started if there is none.
+        """Returns a free worker of a competitor, framework and replicate; starts one if needed.
 
-        Caches are those of competitor and framework; who has to compile anew has its own.
+        Caches are shared per competitor and framework, except by plans that compile again.
 
         Raises:
-          SessionEnded: it did not come up.
+          SessionEnded: the worker did not start.
         """
         name = _name(competitor, plan.framework)
         if not self.raced:
@@ -277,7 +277,7 @@ class SharedWorkers:
                 folder=self._folder / f"{name}.{plan.replicate}.{len(pools)}",
                 log_dir=self.log_dir,
                 label=f"process-{plan.replicate}" + f".{len(pools)}" * bool(pools),
-                # Replicates find the first one's programs; without a race, all compile cold.
+                # Replicates reuse the first one's programs; without a race, all compile cold.
                 cache_dir=self._folder / f"{name}.{len(pools)}.{plan.cache_dir.name}"
                 if self.raced
                 else None,
@@ -298,7 +298,7 @@ class SharedWorkers:
                     pool.empty()
 
     def may_have_failed(self, competitor: Competitor, framework: str, status: Status) -> bool:
-        """Tells whether a trial may have ended as it did because of what its worker ran before."""
+        """Returns whether earlier models of its worker may have caused a trial's status."""
         name = _name(competitor, framework)
         served = (
             pool.served for key, pools in self._pools.items() if key[0] == name for pool in pools

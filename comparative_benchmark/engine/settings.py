@@ -1,4 +1,4 @@
-"""What holds for all trials of a run, and how a session is opened under it."""
+"""Settings shared by all trials of a run, and the opening of sessions."""
 
 import math
 import os
@@ -39,30 +39,31 @@ class RunSettings:
     """Settings of a run.
 
     Attributes:
-      device: where to run.
-      sampling: how long to warm up and to sample.
-      threads: threads that each backend may use.
-      threads_from: the rule that gave them, see `analysis.machine.host`; None where none is told.
-      cpus: CPUs that workers are pinned to; empty for all that this process may use.
-      baseline: name of the competitor that ratios will be taken against, if that is known.
-      limits: of each worker.
-      log_dir: where the workers' output goes.
-      budget_s: of the whole run, see `RunBudget`; None for no limit.
-      until: `time.monotonic()` when the budget ends; later, no race starts a further process.
-      profile: whether the last process of each trial is profiled when it has been measured.
-      profile_dir: where profiles go.
-      only_profiled: whether workers measure nothing, and are compiled to be profiled.
-      generate_artifacts: make artifacts anew even where valid ones are there.
-      use_only_local: never make or fetch artifacts.
-      use_locks: fetch what lock files name; without, all is made here.
-      exported_programs: start backends that can from published programs.
-      in_process: no worker processes, for debugging.
-      keep_exports: start the further processes of a trial from what the first one exported.
-      share_workers: let the n-th process of a competitor be the same for all workloads.
-      load_together: have several workers load at the same time, while nothing is measured.
-      outputs: how outputs are to be held; None for what each stack's own users have.
-      inherit_environment: give workers all variables of this process's environment, and not only
-        those of `analysis.machine.variables.for_worker`.
+      device: device to measure.
+      sampling: rule for warm-up and sampling.
+      threads: number of threads that each backend may use.
+      threads_from: the rule that determined `threads`, see `analysis.machine.host`; None if
+        unknown.
+      cpus: CPUs that workers are pinned to; empty for all CPUs available to this process.
+      baseline: name of the competitor that is the baseline of ratios, if known.
+      limits: limits of each worker.
+      log_dir: folder for the workers' output.
+      budget_s: budget of the whole run, see `RunBudget`; None for no limit.
+      until: `time.monotonic()` at the end of the budget; no process is started later.
+      profile: whether to profile the last process of each trial after its measurement.
+      profile_dir: folder for profiles.
+      only_profiled: whether workers are only profiled, not measured, and compiled for that.
+      generate_artifacts: whether to generate artifacts even if valid ones exist.
+      use_only_local: whether to use only existing artifacts, without generating or fetching.
+      use_locks: whether to fetch artifacts listed in lock files; otherwise all are generated here.
+      exported_programs: whether to start from published programs, if the backend can.
+      in_process: whether to run without worker processes, for debugging.
+      keep_exports: whether later processes of a trial start from the exports of the first one.
+      share_workers: whether the n-th process of a competitor is shared by all workloads.
+      load_together: whether workers may load in parallel, while nothing is measured.
+      outputs: requested handling of outputs; None for the default of each stack.
+      inherit_environment: whether workers get all variables of this process's environment, instead
+        of only those from `analysis.machine.variables.for_worker`.
     """
 
     device: DeviceSpec
@@ -92,7 +93,7 @@ class RunSettings:
     def environment(self, backend: BackendInfo, work_dir: Path, cache_dir: Path) -> dict[str, str]:
         """Returns the environment variables of a worker of that backend.
 
-        One that measures the CPU sees no GPU: frameworks put weights on any that they find.
+        Workers that measure the CPU cannot see GPUs, because frameworks would put weights on them.
         """
         on_gpu = self.device.accelerator_type != "cpu"
         fields = {
@@ -100,15 +101,15 @@ class RunSettings:
             "cache_dir": str(cache_dir),
             "threads": str(self.threads),
             "accelerator": self.device.accelerator_type,
-            # Not "gpu", which JAX takes for AMD's plug-in as well, and fails where that is missing.
-            # A GPU comes first, and so is the default; the CPU is there for what belongs there.
+            # Not "gpu", which also selects AMD's plug-in in JAX and fails if that is missing. The
+            # first platform is the default; the CPU is needed for host computations.
             "jax_platforms": "cuda,cpu" if on_gpu else "cpu",
         }
-        # Braces of other texts stay as they are: only our own fields are replaced.
+        # Replace only our own fields; other braces in the text are kept.
         filled = {name: _fill(value, fields) for name, value in backend.environment.items()}
         if self.only_profiled:
             filled |= backend.profiling
-        # In the process of this program, the next worker may be one that needs the GPU.
+        # Within this process, a later worker may need the GPU.
         hidden = {} if on_gpu or self.in_process else {"CUDA_VISIBLE_DEVICES": ""}
         return {
             **filled,
@@ -116,14 +117,14 @@ class RunSettings:
             ROOT_DIR_VARIABLE: str(root_dir()),
             "PYTHONUNBUFFERED": "1",
             "TOKENIZERS_PARALLELISM": "false",
-            # What the driver compiles from PTX: in ~/.nv, its own choice, it would never be cold.
+            # Compiled PTX code; the driver's default, ~/.nv, would never be cold.
             "CUDA_CACHE_PATH": str(cache_dir / "cuda"),
             "TMPDIR": str(work_dir),
             CPUS_VARIABLE: ",".join(map(str, self.cpus)),
         }
 
     def for_truth(self) -> Self:
-        """Returns the settings of workers that compute truth: on the CPU, whatever is measured."""
+        """Returns the settings of workers that compute truth: always on the CPU."""
         return self if self.in_process else attrs.evolve(self, device=HOST_CPU)
 
     def open_session(
@@ -138,12 +139,12 @@ class RunSettings:
         hidden: Hidden | None = None,
         kind: type[SessionKind] = Session,  # type: ignore[assignment]  # mypy issue 3737
     ) -> SessionKind | InProcessSession:
-        """Starts a worker for a backend, in another Python environment if one is given.
+        """Starts a worker for a backend, in another Python environment if given.
 
-        One that measures gets what it may not see as `hidden`.
+        Workers that measure get the folders to hide as `hidden`.
 
         Raises:
-          SessionEnded: it did not come up.
+          SessionEnded: the worker did not start.
         """
         variables = self.environment(backend, work_dir, cache_dir)
         if self.in_process:

@@ -1,4 +1,4 @@
-"""Ends what did not keep its speed through the rounds of a race."""
+"""Detects trials whose speed changed over the rounds of a race."""
 
 import math
 import statistics
@@ -10,11 +10,11 @@ from comparative_benchmark.results.record import ResultKey, Status
 
 
 def judge_rounds(outcomes: Mapping[ResultKey, TrialOutcome], *, interleaved: bool) -> None:
-    """Makes those `unsteady` whose later rounds differ from the earlier ones.
+    """Marks trials as `unsteady` if later rounds differ from earlier ones.
 
     Args:
-      outcomes: of the competitors of a race; the n-th processes were measured beside each other.
-      interleaved: whether they were, in turns: then a change counts only against the rivals.
+      outcomes: outcomes of the competitors; their n-th processes were measured together.
+      interleaved: whether they were interleaved; then only changes relative to the others count.
     """
     measured = {
         key: [_by_round(process) for process in outcome.processes]
@@ -34,7 +34,7 @@ def judge_rounds(outcomes: Mapping[ResultKey, TrialOutcome], *, interleaved: boo
 
 
 def _by_round(process: ProcessRecord) -> Rounds:
-    """Returns the logarithm of the median of each block, by its round."""
+    """Returns the log median latency of each block, by round."""
     return {
         block.round: math.log(statistics.median(block.latencies_ms))
         for block in process.blocks

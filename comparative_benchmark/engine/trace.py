@@ -1,10 +1,10 @@
-"""The time line of a race, as a Chrome trace: open it at https://ui.perfetto.dev.
+"""The timeline of a race as a Chrome trace: open it at https://ui.perfetto.dev.
 
-The session that drives a worker tells the worker's `ProcessTrack` what it sees: commands and their
-answers, announced phases, pauses. All times are the parent's CLOCK_MONOTONIC, which every process
-of a machine shares, so that the competitors of a race lie on one time line and the worker pays
-nothing for it. A phase lasts until the next announcement or the answer: what a worker does between
-two phases counts to the first one here, and to neither in the results file.
+The session of a worker reports events to the worker's `ProcessTrack`: commands and answers,
+announced phases, pauses. All times are the parent's CLOCK_MONOTONIC, which all processes of a
+machine share, so the competitors of a race share a timeline at no cost to the workers. A phase
+lasts until the next announcement or the answer: time between two phases is attributed to the first
+one here, and to neither in the results file.
 
 Format: "Trace Event Format", Google 2016 (JSON object form; complete and metadata events).
 """
@@ -24,7 +24,7 @@ COMMAND, PHASE, PAUSE = "command", "phase", "pause"
 
 @attrs.frozen(kw_only=True)
 class Span:
-    """Something that a process did from `start_ns` to `end_ns` of CLOCK_MONOTONIC."""
+    """An activity of a process from `start_ns` to `end_ns` (CLOCK_MONOTONIC)."""
 
     process_label: str
     name: str
@@ -35,7 +35,7 @@ class Span:
 
 
 class Timeline:
-    """Spans of any number of processes; `write` makes a trace of them."""
+    """Spans of any number of processes; `write` saves them as a trace."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -43,18 +43,18 @@ class Timeline:
     def span(
         self, process_label: str, name: str, category: str, start_ns: int, end_ns: int, **args: Any
     ) -> None:
-        """Adds a span; those of one process must nest.
+        """Adds a span; spans of one process must nest.
 
         Args:
-          process_label: the process; spans with one label share a track.
-          name: what is shown on the span.
-          category: what it can be filtered by.
-          start_ns: when it began, by `time.monotonic_ns`.
-          end_ns: when it ended.
-          args: plain JSON values, shown when the span is selected.
+          process_label: the process; spans with the same label share a track.
+          name: displayed name of the span.
+          category: category for filtering.
+          start_ns: start time, from `time.monotonic_ns`.
+          end_ns: end time.
+          args: JSON values, shown when the span is selected.
 
         Raises:
-          ValueError: it ends before it begins.
+          ValueError: the span ends before it starts.
         """
         if end_ns < start_ns:
             raise ValueError(
@@ -74,11 +74,11 @@ class Timeline:
     def process(
         self, label: str, clock: Callable[[], int] = time.monotonic_ns, *, shown: str = ""
     ) -> "ProcessTrack":
-        """Returns what records the spans of one process; people are shown another label."""
+        """Returns a recorder for the spans of one process; `shown` is the label in messages."""
         return ProcessTrack(self, label, clock, shown=shown)
 
     def events(self) -> list[dict[str, Any]]:
-        """Returns the trace events; processes are numbered as they first appeared."""
+        """Returns the trace events; processes are numbered in order of appearance."""
         first = sorted(self.spans, key=lambda span: span.start_ns)
         labels = list(dict.fromkeys(span.process_label for span in first))
         pids = {label: number for number, label in enumerate(labels, start=1)}
@@ -89,7 +89,7 @@ class Timeline:
                 {"name": name, "ph": "M", "pid": pid, "tid": 1, "args": args}
                 for name, args in {**names, "thread_name": {"name": "phases"}}.items()
             ]
-        # If two begin together the longer one encloses the other, and viewers want it first.
+        # If two spans start together, viewers expect the longer, enclosing one first.
         for span in sorted(self.spans, key=lambda span: (span.start_ns, -span.end_ns)):
             events.append(
                 {
@@ -106,7 +106,7 @@ class Timeline:
         return events
 
     def write(self, path: Path) -> None:
-        """Writes the trace; the file is there as a whole or not at all.
+        """Writes the trace atomically.
 
         Raises:
           OSError: the file cannot be written.
@@ -121,7 +121,7 @@ class Timeline:
 
 
 class ProcessTrack:
-    """Turns what a session sees of its worker into spans: a command, and in it its phases."""
+    """Converts events of a session into spans: commands, with their phases inside."""
 
     def __init__(
         self,
@@ -141,32 +141,32 @@ class ProcessTrack:
         self._paused_ns: int | None = None
 
     def note(self, **args: Any) -> None:
-        """Gives the spans of the next command further arguments, such as the round."""
+        """Adds arguments, such as the round, to the spans of the next command."""
         self._notes = args
 
     def command(self, name: str, **args: Any) -> None:
-        """A command was sent; one that had no answer ends here."""
+        """Records that a command was sent; ends an unanswered command."""
         now_ns = self._clock()
         self._end_command(now_ns)
         self._command = (name, now_ns, {**args, **self._notes})
         self._notes = {}
 
     def phase(self, name: str) -> None:
-        """The worker announced a phase; the one before has ended."""
+        """Records that the worker announced a phase; ends the previous one."""
         now_ns = self._clock()
         self._end_phase(now_ns)
         self._phase = (name, now_ns)
 
     def answered(self) -> None:
-        """The answer came, or the worker is gone; may be called again."""
+        """Records the answer or the end of the worker; may be called repeatedly."""
         self._end_command(self._clock())
 
     def paused(self) -> None:
-        """The worker was stopped."""
+        """Records that the worker was stopped."""
         self._paused_ns = self._clock()
 
     def resumed(self) -> None:
-        """The worker goes on, or is gone; may be called again."""
+        """Records that the worker resumed or ended; may be called repeatedly."""
         if self._paused_ns is not None:
             self._timeline.span(self._label, "stopped", PAUSE, self._paused_ns, self._clock())
             self._paused_ns = None

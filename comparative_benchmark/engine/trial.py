@@ -1,4 +1,4 @@
-"""A trial (case x backend x device) and how it ended."""
+"""A trial (case x backend x device) and its competitor."""
 
 import hashlib
 import json
@@ -44,16 +44,16 @@ from openxla.benchmark.files import write_atomically
 from openxla.benchmark.operators import guide_functions
 
 MARGIN_DB = 3.0
-# For scales of activations that were calibrated on other inputs, which a plain run cannot repeat:
-# LiteRT's converter costs 6 dB (docs/concepts/recipes.md).
+# Extra margin for activation scales calibrated on other inputs, which a plain run cannot reproduce:
+# LiteRT's converter loses 6 dB (docs/concepts/recipes.md).
 CALIBRATION_DB = 6.0
-# To be raised when the same `Rounding` gives other numbers.
+# Increase this when the same `Rounding` gives different numbers.
 _VERSION = 1
 # JSON has no infinity.
 _MOST_DB = 999.0
 
-# Runs the model on files of inputs, with rounding; returns files of outputs, or None if this kind
-# of model cannot be run in this way.
+# Runs the model with rounding on input files; returns output files, or None if this kind of model
+# cannot be run that way.
 QuantisedRun = Callable[[Sequence[Path]], Sequence[Path] | None]
 
 
@@ -61,9 +61,9 @@ class RecipeNoise(Record, frozen=True, kw_only=True):
     """Signal-to-quantisation-noise ratios in dB, by output.
 
     Attributes:
-      first: on the first input.
-      second: on the second input; empty without one.
-      margin_db: by how much less a right program may have.
+      first: ratios on the first input.
+      second: ratios on the second input; empty without one.
+      margin_db: how far below these ratios a correct program may be.
     """
 
     first: tuple[float | None, ...]
@@ -72,7 +72,7 @@ class RecipeNoise(Record, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, artifacts: WorkloadArtifacts, rounding: Rounding, run: QuantisedRun) -> Self | None:
-        """Returns the noise of a recipe on a workload, and stores it next to the truth.
+        """Returns the noise of a recipe on a workload, stored next to the truth.
 
         None if this kind of model cannot be run with rounding.
 
@@ -86,7 +86,7 @@ class RecipeNoise(Record, frozen=True, kw_only=True):
             try:
                 return strict_json.read(path, cls)
             except MalformedError:
-                path.unlink()  # of another version
+                path.unlink()  # written by another version
         first = _ratios(artifacts.first, run)
         if first is None:
             return None
@@ -101,17 +101,17 @@ class RecipeNoise(Record, frozen=True, kw_only=True):
 
     @property
     def weakest(self) -> float | None:
-        """The least ratio on the first input, over outputs."""
+        """The smallest ratio over outputs, on the first input."""
         return min((value for value in self.first if value is not None), default=None)
 
     @property
     def least_of_all_db(self) -> float:
-        """The smallest allowed ratio over outputs and inputs; minus infinity if none is known."""
+        """The smallest allowed ratio over outputs and inputs; minus infinity if unknown."""
         known = [value for value in (*self.first, *self.second) if value is not None]
         return min(known, default=-math.inf) - self.margin_db
 
     def least_db(self, *, second: bool) -> list[float | None]:
-        """Returns the smallest allowed ratio of each output; None if it is unknown."""
+        """Returns the smallest allowed ratio of each output; None if unknown."""
         found = self.second if second else self.first
         return [None if value is None else value - self.margin_db for value in found]
 
@@ -127,13 +127,13 @@ def _ratios(due: Due, run: QuantisedRun) -> tuple[float | None, ...] | None:
     )
 
 
-# What `--backend` calls all backends that are installed.
+# Value of `--backend` for all installed backends.
 ALL_BACKENDS = "all"
 
 
 @attrs.frozen(kw_only=True)
 class Competitor:
-    """A backend with one of its compilers, options of that compiler, and where it is installed."""
+    """A backend with a compiler, compiler options and the environment that it runs in."""
 
     backend: BackendInfo
     compiler: CompilerInfo
@@ -147,7 +147,7 @@ class Competitor:
 
     @property
     def level(self) -> Level:
-        """What it measures: the compiler's own word, or else its backend's."""
+        """The measured level: that of the compiler if defined, else of the backend."""
         return self.compiler.level or self.backend.level
 
     def __str__(self) -> str:
@@ -156,17 +156,17 @@ class Competitor:
 
     @property
     def recipe(self) -> Chosen | None:
-        """The recipe among its options."""
+        """The recipe among the options, if any."""
         return chosen_among(self.options) if self.compiler.takes_recipes else None
 
     @property
     def precision(self) -> str | None:
-        """What it quantises models to; None where it keeps their data type."""
+        """Precision that it quantises models to; None if it keeps their data type."""
         return self.recipe.label if self.recipe else self.compiler.precision
 
     @property
     def rounding(self) -> Rounding | None:
-        """The values that it rounds when it quantises; None if it does not, or if unknown."""
+        """The values that quantisation rounds; None if it rounds none or they are unknown."""
         if self.recipe is not None:
             return self.recipe.rounding_in(self.backend.name)
         return ROUNDING_OF_PRECISION.get(self.compiler.precision or "")
@@ -196,17 +196,17 @@ class Competitor:
 
     @property
     def is_installed(self) -> bool:
-        """Whether it can run the models of one framework at least."""
+        """Whether it can run models of at least one framework."""
         return not all(map(self.missing_modules, self.backend.modules))
 
     def missing_modules(
         self, framework: ModelFrameworkType, *, from_program: bool = False
     ) -> list[str]:
-        """Returns the modules that are not installed where it would run.
+        """Returns the required modules that are missing in its environment.
 
         Args:
-          framework: of the model.
-          from_program: whether published programs are wanted; some backends start from none.
+          framework: framework of the model.
+          from_program: whether to start from published programs; some backends cannot.
         """
         compiler = self.compiler.name if from_program and self.backend.starts_from else None
         if self.environment is None:
@@ -217,11 +217,11 @@ class Competitor:
     def absence(
         self, framework: ModelFrameworkType, *, from_program: bool = False
     ) -> Absence | None:
-        """Returns the absence of modules that it needs, also for its recipe; None if it can run.
+        """Returns the missing modules, including those of its recipe; None if it can run.
 
         Args:
-          framework: of the model.
-          from_program: whether published programs are wanted.
+          framework: framework of the model.
+          from_program: whether to start from published programs.
         """
         if self.recipe and self.environment is None:
             absence = self.backend.absence_of_recipes()
@@ -241,12 +241,12 @@ class Competitor:
 
 @attrs.frozen(kw_only=True)
 class Trial:
-    """One case by one competitor on one device.
+    """One case run by one competitor on one device.
 
     Attributes:
-      program: the published program that it starts from, None where the backend exports.
-      noise: of its recipe on this workload; None without a recipe, or if it is unknown.
-      refused: why it is not even tried; None if it is.
+      program: published program that it starts from; None if the backend exports.
+      noise: noise of its recipe on this workload; None without a recipe, or if unknown.
+      refused: why it must not be run; None if it may be.
     """
 
     case: BenchmarkCase
@@ -259,23 +259,23 @@ class Trial:
 
     @property
     def key(self) -> ResultKey:
-        """What tells it from other trials of a run; `--resume` goes by it."""
+        """Key that distinguishes trials of a run; used by `--resume`."""
         return (self.case.name, str(self.competitor), self.device.name)
 
     @property
     def autotunes(self) -> bool:
-        """Whether its compiler chooses by measuring: each compile is then a choice of its own."""
+        """Whether its compiler chooses by measuring, so that each compilation may differ."""
         settings = {*self.competitor.options, self.device.accelerator_type}
         return not settings.isdisjoint(self.competitor.compiler.autotunes)
 
     @property
     def precision(self) -> str | None:
-        """What it computes in: the data type, unless the compiler or the case quantises."""
+        """Precision of the computation: the data type, unless compiler or case quantise."""
         return self.competitor.precision or self.workload.data_type or self.case.data_type
 
     @property
     def verify_parameters(self) -> dict[str, float]:
-        """Those of the case, with the limits of a quantised precision."""
+        """Verification parameters of the case, with limits for quantised precisions."""
         if recipe := self.competitor.recipe:
             found = {MIN_SQNR: recipe.min_sqnr_db}
         else:
@@ -293,10 +293,10 @@ class Trial:
 
 
 def parse_competitors(text: str, accelerator: str) -> list[Competitor]:
-    """Returns the competitors that `a,b:compiler,c:compiler+option` names.
+    """Parses competitors from text such as `a,b:compiler,c:compiler+option`.
 
-    A backend without a compiler stands for all its default compilers for that accelerator; `all`
-    for those of every installed backend.
+    A backend without a compiler means its default compilers for that accelerator; `all` means those
+    of every installed backend.
 
     Raises:
       UnknownBackendError: a name is unknown; the message gives the choices.
@@ -322,14 +322,14 @@ def parse_competitors(text: str, accelerator: str) -> list[Competitor]:
 def installed_competitors(
     accelerator: str, *, variants: bool = True, models: Iterable[Model] = ()
 ) -> tuple[list[Competitor], dict[str, Absence]]:
-    """Returns the usual competitors of all installed backends, and what the others lack.
+    """Returns the default competitors of installed backends, and what the others lack.
 
-    A backend counts as installed when it can run models of one framework at least.
+    A backend counts as installed if it can run models of at least one framework.
 
     Args:
-      accelerator: type of the device.
-      variants: with those that are another setting of a compiler that is there, too.
-      models: that are to be run: a backend that takes none of them need not be got. Empty for all.
+      accelerator: accelerator type of the device.
+      variants: whether to include compilers that are settings of another one.
+      models: models to run: backends that support none of them are ignored. Empty for all.
     """
     models = list(models)
     installed: list[Competitor] = []
@@ -350,7 +350,7 @@ def installed_competitors(
 def in_environments(
     competitors: Sequence[Competitor], environments: Sequence[Environment]
 ) -> list[Competitor]:
-    """Returns each competitor once in each environment, or as it is if there are none."""
+    """Returns each competitor once per environment, or unchanged if there are none."""
     if not environments:
         return list(competitors)
     return [
@@ -363,7 +363,7 @@ def in_environments(
 def competitors_of(
     backend: BackendInfo, compilers: Sequence[str], accelerator: str
 ) -> list[Competitor]:
-    """Returns the given compilers (`name+option`) of a backend, or its default ones.
+    """Returns the given compilers (`name+option`) of a backend, or its defaults.
 
     Raises:
       UnknownBackendError: the backend has no such compiler.
@@ -392,7 +392,7 @@ def _competitor(backend: BackendInfo, text: str) -> Competitor:
 
 
 def _check_recipe(backend: BackendInfo, compiler: CompilerInfo, option: str) -> None:
-    """Raises UnknownBackendError unless an option is a recipe that the compiler takes."""
+    """Raises `UnknownBackendError` unless an option is a recipe that the compiler accepts."""
     known = ", ".join(compiler.options) or "none"
     if not compiler.takes_recipes:
         raise UnknownBackendError(
@@ -403,7 +403,7 @@ def _check_recipe(backend: BackendInfo, compiler: CompilerInfo, option: str) -> 
     except RecipeError as error:
         hint = ""
         if backend.name == GUIDE_BACKEND and not is_one(option):
-            # As the last resort: that takes a process.
+            # Try this last, because it starts a process.
             if (refusal := accept_from_guide(option)) is None:
                 return
             hint = f"; {refusal.clause}{guide_functions.RECIPE_HINT}"
@@ -414,9 +414,9 @@ def _check_recipe(backend: BackendInfo, compiler: CompilerInfo, option: str) -> 
 
 
 def first_look(raced: Sequence[tuple[Trial, TrialOutcome]], processes: int) -> str | None:
-    """Returns a line with the latency of each whose output is right so far.
+    """Returns a line with the latency of each trial whose output is correct so far.
 
-    None where there is nothing to wait for: fewer than two, or no further process.
+    None if there is nothing to wait for: fewer than two trials, or no more processes.
     """
     known = [
         f"{_named(trial)} {_three_digits(statistics.median(latencies))} ms"

@@ -1,1 +1,1 @@
-"""Result records, the file that holds them, and what is computed from them."""
+"""Result records, the results file, and the statistics derived from them."""

@@ -1,4 +1,4 @@
-"""A result together with its run: what readers of results files look at."""
+"""Results paired with their runs, as readers of results files use them."""
 
 import datetime
 from collections import Counter
@@ -14,7 +14,7 @@ UNKNOWN = "unknown"
 
 @attrs.frozen(kw_only=True)
 class Case:
-    """One result and the run it belongs to; None where the file does not hold that run."""
+    """A result and its run; the run is None if the file does not contain it."""
 
     result: Result
     run: Run | None = None
@@ -26,19 +26,19 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The workload's name for people."""
+        """The workload's display name."""
         return self.result.definition.workload.label
 
     @property
     def data_type(self) -> str:
-        """What it computed in: its precision where a program is quantised."""
+        """Precision of the computation if the program is quantised, else the model's data type."""
         definition = self.result.definition
         found = definition.precision or definition.data_type or definition.workload.data_type
         return found or UNKNOWN
 
     @property
     def competitor(self) -> str:
-        """`backend:compiler`, `backend:compiler@name` where it ran in an environment."""
+        """`backend:compiler`, or `backend:compiler@name` if it ran in a named environment."""
         return self.result.definition.competitor
 
     @property
@@ -53,7 +53,7 @@ class Case:
 
     @property
     def status(self) -> Status:
-        """How it ended."""
+        """Status of the trial."""
         return self.result.status
 
     @property
@@ -65,43 +65,43 @@ class Case:
 
     @property
     def metrics(self) -> Metrics:
-        """All numbers, whatever their level."""
+        """All metrics, at whichever level they were recorded."""
         return self.result.measured
 
     @property
     def quantity(self) -> str:
-        """What was measured: `LATENCY`, or `COLD_COMPILE` of a compile-only result."""
+        """The measured quantity: `LATENCY`, or `COLD_COMPILE` for a compile-only result."""
         return COLD_COMPILE if self.metrics.compile_only else LATENCY
 
     @property
     def key(self) -> Hashable:
-        """What tells it from other cases."""
+        """Key that distinguishes this case from others."""
         return (self.workload, *self.runner, self.quantity)
 
     @property
     def runner(self) -> tuple[str, str, str]:
-        """By what it was run."""
+        """Competitor fields that identify what ran the case."""
         return (self.competitor, self.framework, self.device)
 
     @property
     def host(self) -> Host | None:
-        """The machine, if the run is known."""
+        """The machine; None if the run is unknown."""
         return self.run.execution_environment.host if self.run else None
 
     @property
     def machine(self) -> str:
-        """CPU model of the machine; its architecture, or `unknown`, where that is not told."""
+        """CPU model of the machine; its architecture or `unknown` if the model was not recorded."""
         host = self.host
         return (host.cpu_model or host.architecture if host else "") or UNKNOWN
 
     @property
     def threads(self) -> int | None:
-        """Threads of each worker."""
+        """Number of threads per worker."""
         return self.host.threads if self.host else None
 
     @property
     def started(self) -> datetime.datetime | None:
-        """When its run began."""
+        """Start time of the run."""
         return self.run.trigger.time if self.run else None
 
     @property
@@ -111,7 +111,7 @@ class Case:
 
     @property
     def python(self) -> str | None:
-        """Version of the interpreter of its workers."""
+        """Python version of the workers."""
         if self.run is None:
             return None
         around, environment = self.run.execution_environment, self.result.definition.environment
@@ -122,18 +122,18 @@ class Case:
 
 
 def cases_of(document: Document) -> list[Case]:
-    """Returns every result of a file with its run, in order."""
+    """Returns all results of a file with their runs, in order."""
     runs = {run.run_id: run for run in document.runs}
     return [Case(result=result, run=runs.get(result.run_id)) for result in document.benchmarks]
 
 
 def latest(cases: Iterable[Case]) -> list[Case]:
-    """Returns the last of each case, in the order in which each was first met."""
+    """Returns the latest result of each case, in order of first appearance."""
     return list({case.key: case for case in cases}.values())
 
 
 def matched(before: Sequence[Case], after: Sequence[Case]) -> list[tuple[Case | None, Case | None]]:
-    """Returns pairs, in the baseline's order, with None for what the other side has not."""
+    """Pairs up cases, in the baseline's order; None stands for a case missing on one side."""
     rules: list[Callable[[Case], Hashable]] = [
         lambda case: case.key,
         lambda case: (case.result.definition.benchmark_name, *case.runner),
@@ -150,7 +150,7 @@ def matched(before: Sequence[Case], after: Sequence[Case]) -> list[tuple[Case | 
         by_rule = {rule(case): case for case in right}
         for case in left:
             name = rule(case)
-            # What is named twice could be paired with the wrong one.
+            # Pair only unambiguous names.
             if counts[0][name] == counts[1][name] == 1:
                 partner[id(case)] = by_rule[name]
         taken = {id(case) for case in partner.values()}

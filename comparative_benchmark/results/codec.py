@@ -1,4 +1,4 @@
-"""Results as JSON, strictly: what is not valid is refused with its place, never guessed."""
+"""Strict JSON encoding and decoding of results; invalid input is rejected with its location."""
 
 import json
 import re
@@ -20,29 +20,29 @@ T = TypeVar("T")
 _SURROGATE = re.compile(rb"\\ud[89a-f]")
 
 SCHEMA_FILE = Path(__file__).parent / "schema" / "results.v1.schema.json"
-# Where nothing is shown of a value that is wrong, messages stay on one line.
+# Keep messages on one line if the offending value is not shown.
 _LONGEST_MESSAGE = 400
 
 
 class ResultsFileError(RuntimeError):
-    """A results file cannot be read or written; the message says why and what to do."""
+    """A results file cannot be read or written; the message gives the reason and the remedy."""
 
 
 def read_document(path: Path) -> Document:
     """Returns the content of a results file.
 
     Raises:
-      ResultsFileError: there is no such file, or it is not one of ours; the message says in one
-        line what is wrong, and where.
+      ResultsFileError: the file is missing or is not a valid results file; the message gives the
+        error and its location in one line.
     """
     return decode_document(read_content(path), str(path))
 
 
 def read_content(path: Path) -> bytes:
-    """Returns the bytes of a file.
+    """Returns the content of a file as bytes.
 
     Raises:
-      ResultsFileError: there is no such file, or it cannot be read.
+      ResultsFileError: the file is missing or cannot be read.
     """
     try:
         return path.read_bytes()
@@ -53,10 +53,10 @@ def read_content(path: Path) -> bytes:
 
 
 def decode_document(content: bytes, where: str) -> Document:
-    """Returns the document in JSON.
+    """Decodes a document from JSON.
 
     Raises:
-      ResultsFileError: it is not JSON, not a results file, or not valid.
+      ResultsFileError: the content is not JSON, not a results file, or invalid.
     """
     plain = parse(content, where)
     version = plain.get("schema_version") if isinstance(plain, dict) else None
@@ -87,17 +87,17 @@ def decode_document(content: bytes, where: str) -> Document:
 
 
 def parse(content: bytes, where: str) -> Any:
-    """Returns JSON as plain values; names that stand twice and NaN are refused.
+    """Parses JSON into plain values; rejects duplicate keys and NaN.
 
     Raises:
-      ResultsFileError: it is not JSON; the message has line and column where these are known.
+      ResultsFileError: the content is not JSON; the message has the line and column if known.
     """
     try:
         return json.loads(
             content.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refused
         )
     except json.JSONDecodeError as error:
-        # Some of its messages end in "at".
+        # Some of the decoder's messages end in "at".
         said = error.msg.removesuffix(" at")
         reason = f"{said} at line {error.lineno}, column {error.colno}"
     except RecursionError:
@@ -108,17 +108,17 @@ def parse(content: bytes, where: str) -> Any:
 
 
 def validated(content: bytes, kind: type[T], where: str) -> T:
-    """Returns JSON, known to be well-formed, as an object of a class.
+    """Decodes well-formed JSON into an instance of `kind`.
 
     Raises:
-      ResultsFileError: it is not valid; the message has the path of what is wrong.
+      ResultsFileError: the content is invalid; the message has the path of the invalid value.
     """
     try:
         return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
         reason = str(error)
     except msgspec.DecodeError:
-        # The standard library takes these, and no encoding does.
+        # The standard library accepts lone surrogates, but no encoding does.
         reason = "a string contains half a surrogate pair"
     except RecursionError:
         reason = "nested too deeply"
@@ -126,38 +126,38 @@ def validated(content: bytes, kind: type[T], where: str) -> T:
 
 
 def converted(value: Any, kind: type[T]) -> T:
-    """Returns plain values, such as a worker's answer, as an object of a class.
+    """Converts plain values, such as a worker's reply, to an instance of `kind`.
 
     Raises:
-      msgspec.ValidationError: they are not valid.
+      msgspec.ValidationError: the values are invalid.
     """
     return msgspec.convert(value, kind, strict=False)
 
 
 def encode(value: object) -> bytes:
-    """Returns an object of these classes as JSON; what is unset is left out.
+    """Encodes a record as JSON; unset fields are omitted.
 
     Raises:
-      ValueError: it holds NaN or infinity, for which msgspec's own encoder writes null.
+      ValueError: the record contains NaN or infinity, which msgspec's own encoder writes as null.
     """
     return to_json(plain(value))
 
 
 def to_json(value: Any) -> bytes:
-    """Returns a JSON value as bytes that every reader takes.
+    """Encodes a JSON value as bytes that every JSON parser accepts.
 
     Raises:
-      ValueError: it holds NaN or infinity.
+      ValueError: the value contains NaN or infinity.
     """
     encoded = json.dumps(value, allow_nan=False).encode()
-    # Half of a surrogate pair, or a backslash that looks like one.
+    # A lone surrogate, or a backslash sequence that looks like one.
     if _SURROGATE.search(encoded):
         encoded = json.dumps(encodable_json(value), allow_nan=False).encode()
     return encoded
 
 
 def plain(value: object) -> Any:
-    """Returns an object of these classes as dictionaries and lists."""
+    """Converts a record to dictionaries and lists."""
     return msgspec.to_builtins(value)
 
 
@@ -166,7 +166,7 @@ def schema() -> dict[str, Any]:
     found: dict[str, Any] = msgspec.json.schema(Document)
     kinds = found["$defs"]
     kinds["Status"]["enum"] = [status.value for status in Status]
-    # What `Levels` and `Result` check beyond types.
+    # Constraints that `Levels` and `Result` check beyond types.
     kinds["Levels"] |= {"minProperties": 1, "maxProperties": 1}
     speed = [{"required": ["latencies_ms"]}, {"required": ["median_latency_ms"]}]
     ok = {
@@ -178,7 +178,7 @@ def schema() -> dict[str, Any]:
         "then": {"required": ["compile"], "not": {"anyOf": speed}},
         "else": {
             "required": list(MEASURED),
-            # No truth is known for a script that tells rates.
+            # Scripts that report rates are not verified against a truth.
             "if": {"required": ["throughput"]},
             "then": {"properties": {"throughput": {"properties": {"rate": {"type": "number"}}}}},
             "else": {

@@ -1,7 +1,7 @@
-"""Failures that are known: what they look like, why they are there, and until when.
+"""Known failures: how to recognise them, their reason, and their expiry date.
 
-The list is checked in beside this module. It keeps a run green that fails as it did yesterday, and
-only that: another failure, a pass, or an entry that is out of date are told.
+The list is stored next to this module. A run that fails as listed stays green; other failures,
+passes of listed cases and outdated entries are reported.
 """
 
 import datetime
@@ -15,14 +15,14 @@ import attrs
 
 EXPECTED_FAILURES_FILE = Path(__file__).with_suffix(".toml")
 
-# Ways to end that may be expected. What is `unsupported` says so itself and fails nothing.
+# Statuses that may be expected. `unsupported` states its own reason and never fails a run.
 _FAILURES = ("unsteady", "wrong_output", "failed", "out_of_memory", "timeout", "crashed")
 _TEXTS = ("name", "competitor", "device", "status", "reason", "link")
 _PATTERNS = ("name", "competitor", "device")
 
 
 class ExpectedFailuresError(ValueError):
-    """The list is malformed; the message names the file, the entry and what is wrong with it."""
+    """The list is malformed; the message names the file, the entry and the error."""
 
 
 @attrs.frozen(kw_only=True)
@@ -30,15 +30,15 @@ class ExpectedFailure:
     """One known failure.
 
     Attributes:
-      name: regular expression for the whole name of a case.
-      competitor: regular expression for the whole of `backend:compiler+options`.
-      device: regular expression for the whole name of a device.
-      status: how such a trial ends.
-      reason: why, in a sentence.
-      link: where it is discussed.
-      expires: the last day on which it is expected.
-      may_pass: whether it is so near the limit that a CPU decides, and a pass is not told; false
-        unless it is given.
+      name: regular expression that matches the full case name.
+      competitor: regular expression that matches the full `backend:compiler+options`.
+      device: regular expression that matches the full device name.
+      status: expected status of the trial.
+      reason: reason for the failure, in one sentence.
+      link: URL of the discussion.
+      expires: last day on which the failure is expected.
+      may_pass: whether the case is so close to the limit that the outcome depends on the CPU; a
+        pass is then not reported. Defaults to false.
     """
 
     name: str
@@ -51,8 +51,8 @@ class ExpectedFailure:
     may_pass: bool = False
 
     def covers(self, ending: "Ending") -> bool:
-        """Tells whether it is about that case, competitor and device, however these end."""
-        # In an environment's competitor (`jax_xla:xla@old`) the part before its name counts.
+        """Returns whether the entry matches a case, competitor and device, regardless of status."""
+        # Ignore the environment's name in a competitor (`jax_xla:xla@old`).
         competitor = ending.competitor.partition("@")[0]
         return (
             re.fullmatch(self.name, ending.case_name) is not None
@@ -66,7 +66,7 @@ class ExpectedFailure:
 
 @attrs.frozen(kw_only=True)
 class Ending:
-    """How one case by one competitor on one device came out."""
+    """Status of one case run by one competitor on one device."""
 
     case_name: str
     competitor: str
@@ -76,12 +76,12 @@ class Ending:
 
 @attrs.frozen(kw_only=True)
 class Judgement:
-    """What a list says of the endings of a run.
+    """Outcomes of a run compared with the list of expected failures.
 
     Attributes:
-      expected: the entry of each ending that is as expected.
-      passes: entries that an ending was `ok` against, with that ending, unless it may be.
-      expired: entries that are about an ending and out of date; they excuse nothing.
+      expected: for each outcome that is as expected, its entry.
+      passes: entries whose case was `ok`, with that outcome, except those with `may_pass`.
+      expired: entries that match an outcome but are out of date; they excuse nothing.
     """
 
     expected: Mapping[Ending, ExpectedFailure]
@@ -90,11 +90,11 @@ class Judgement:
 
     @property
     def stale(self) -> bool:
-        """Whether the list itself needs work."""
+        """Whether any entry needs attention."""
         return bool(self.passes or self.expired)
 
     def complaints(self) -> list[str]:
-        """Returns a line for each entry that needs work."""
+        """Returns one line for each entry that needs attention."""
         return [
             *(
                 f"unexpected pass: {ending.case_name} {ending.competitor}, expected "
@@ -110,10 +110,10 @@ class Judgement:
 
 
 def load(path: Path = EXPECTED_FAILURES_FILE) -> list[ExpectedFailure]:
-    """Returns the entries of a list, in their order.
+    """Returns the entries of a list, in order.
 
     Raises:
-      ExpectedFailuresError: it cannot be read, or is malformed.
+      ExpectedFailuresError: the list cannot be read or is malformed.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -131,7 +131,7 @@ def load(path: Path = EXPECTED_FAILURES_FILE) -> list[ExpectedFailure]:
 def judge(
     entries: Sequence[ExpectedFailure], endings: Iterable[Ending], *, today: datetime.date
 ) -> Judgement:
-    """Returns what the entries say of the endings; of several entries the first one counts."""
+    """Compares outcomes with the entries; if several entries match, the first one applies."""
     expected: dict[Ending, ExpectedFailure] = {}
     passes: list[tuple[ExpectedFailure, Ending]] = []
     expired: dict[ExpectedFailure, None] = {}
@@ -176,7 +176,7 @@ def _entry(where: str, item: Any) -> ExpectedFailure:
         raise ExpectedFailuresError(
             f"{where}: may_pass must be true or false, got {item['may_pass']!r}"
         )
-    # A date and time is a date, too, for isinstance.
+    # `isinstance` also accepts a datetime, which is a subclass of date.
     if type(item["expires"]) is not datetime.date:
         raise ExpectedFailuresError(
             f"{where}: expires must be a date such as 2027-03-31, got {item['expires']!r}"

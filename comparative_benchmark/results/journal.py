@@ -1,11 +1,12 @@
-"""Processes of a race, on disk before the results file holds their trials.
+"""Journal of a running race: its processes, on disk before the results file holds their trials.
 
-The results of a race are written when it ends, after minutes or hours. Until then its processes are
-lines of `<results>.journal/<run id>.jsonl`: each round of a process that is being measured, then
-the whole process. If the run is interrupted, `--resume` reads them, so at most one round is lost.
+The results of a race are written when it ends, after minutes or hours. Until then
+`<results>.journal/<run id>.jsonl` records them: a line for each round of a process that is being
+measured, then one for the finished process. `--resume` reads the journal of an interrupted run, so
+at most one round is lost.
 
 The first line holds the settings of the run; each other line is an `Entry`. A run locks its
-journal, empties it whenever results are written, and removes it at its end. If the file is moved or
+journal, empties it whenever results are written, and removes it at the end. If the file is moved or
 removed during the run, a new one is written.
 
 The processes of a race that ended undecided stay in `<run id>.undecided.jsonl`, although their
@@ -30,22 +31,23 @@ from comparative_benchmark.results.outcome import ProcessRecord, TrialFacts, sou
 from comparative_benchmark.results.record import ExecutionEnvironment, ResultKey
 from openxla.benchmark.text import encodable_json
 
-# What differs is told by name; of many packages the first few.
+# Differences are listed by name; of many packages, only the first few.
 _MOST_NAMED = 4
 
 _UNDECIDED = ".undecided.jsonl"
-# Settings that decide when a race stops, and not how a process is measured.
+# Settings that control when a race stops but not how a process is measured.
 _STOPPING = frozenset({"goal", "effect", "min_processes", "max_processes", "trial_budget_s"})
 
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """What processes of one trial must have in common.
+    """Settings that all processes of a trial must share.
 
     Attributes:
       sampling: the sampling rule, with its name as `rule`.
-      outputs: how outputs were to be held.
-      joined: interrupted runs that the run goes on from: what it has stored of them is stored.
+      outputs: the requested handling of outputs.
+      joined: interrupted runs that this run resumes; trials that this run stores count as stored
+        for them.
     """
 
     run_id: str
@@ -78,11 +80,11 @@ class Settings:
         )
 
     def differences(self, now: "Settings", *, stopping: bool = True) -> list[str]:
-        """Says what is different now; empty where processes may be joined.
+        """Returns descriptions of the differences; empty if the processes may be joined.
 
         Args:
-          now: the settings of the run that would join them.
-          stopping: whether it also matters when a race is to stop.
+          now: the settings of the run that would join the processes.
+          stopping: whether to compare settings that control when a race stops.
         """
         ignored = frozenset() if stopping else _STOPPING
         rules = [
@@ -122,15 +124,15 @@ class Settings:
 
 @attrs.frozen(kw_only=True)
 class Entry:
-    """A process that has ended, or one round of a process that is being measured.
+    """A finished process, or one round of a process that is being measured.
 
     Attributes:
-      key: of its trial.
-      replicate: which process of the trial it is, from 0 on.
-      wall_s: what it counts towards the trial's budget.
-      facts: of the trial, as they were when it was measured.
-      process: its record. A line of a round holds the blocks of this round alone; later lines of
-        the process lack the warm-up.
+      key: the trial's key.
+      replicate: index of the process within its trial, from 0.
+      wall_s: time that counts towards the trial's budget.
+      facts: the trial's facts at the time of measurement.
+      process: the process record. A line for a round holds only the blocks of that round; later
+        lines of the process omit the warm-up.
       partial: whether the process had not ended.
     """
 
@@ -144,12 +146,12 @@ class Entry:
 
 @attrs.define(kw_only=True)
 class Interrupted:
-    """Processes that an earlier run has left, to be continued by another.
+    """Processes left by an earlier run, which another run can continue.
 
     Attributes:
-      entries: of trials that the results file does not hold, unless `undecided`.
-      torn: whether the last line was cut short.
-      undecided: whether the races ended, undecided; else the run was interrupted.
+      entries: entries of trials that the results file does not hold, unless `undecided`.
+      torn: whether the last line was truncated.
+      undecided: True if the races ended undecided, False if the run was interrupted.
     """
 
     path: Path
@@ -159,7 +161,7 @@ class Interrupted:
     undecided: bool = False
 
     def forget(self, keys: Collection[ResultKey]) -> None:
-        """Removes the entries of trials; the journal goes with the last one."""
+        """Removes the entries of trials, and the journal itself if none are left."""
         if any(entry.key in keys for entry in self.entries):
             self.entries = [entry for entry in self.entries if entry.key not in keys]
             if self.entries:
@@ -169,23 +171,23 @@ class Interrupted:
 
 
 class Journal:
-    """The journal of the run that writes it; use as a context manager."""
+    """The journal that a run writes; use as a context manager."""
 
     def __init__(self, results: Path, settings: Settings, say: Callable[[str], None]) -> None:
-        """Makes the journal.
+        """Creates the journal.
 
         Args:
           results: the results file.
-          settings: of the run.
-          say: is told what is left in the journal where the run does not end in order.
+          settings: the run's settings.
+          say: called with a message about the entries that remain if the run ends early.
 
         Raises:
-          ResultsFileError: it cannot be written.
+          ResultsFileError: the journal cannot be written.
         """
         self.path = folder_of(results) / f"{settings.run_id}.jsonl"
         self.pending = 0
         self._rounds: Counter[tuple[ResultKey, int]] = Counter()
-        # Lines of the file, in case it is removed.
+        # Keep the lines of the file in case it is removed.
         self._lines: list[bytes] = []
         self._size = self._empty_size = 0
         self._say = say
@@ -223,10 +225,10 @@ class Journal:
         return f"{' and '.join(parts)} of incomplete trials are"
 
     def append(self, entry: Entry) -> None:
-        """Adds a process that has ended; it is on disk when this returns.
+        """Appends a finished process; the entry is on disk on return.
 
         Raises:
-          ResultsFileError: it cannot be written; the lines before it are as they were.
+          ResultsFileError: the entry cannot be written; earlier lines are unchanged.
         """
         with self._writing():
             self._write(_line(entry))
@@ -234,13 +236,13 @@ class Journal:
             self._rounds.pop((entry.key, entry.replicate), None)
 
     def append_round(self, entries: Sequence[Entry]) -> None:
-        """Adds a round of processes that are being measured; see `append`."""
+        """Appends a round of processes that are being measured; see `append`."""
         with self._writing():
             self._write(b"".join(map(_line, entries)))
             self._rounds.update((entry.key, entry.replicate) for entry in entries)
 
     def clear(self) -> None:
-        """Drops all entries: the results file holds their trials."""
+        """Removes all entries, because the results file now holds their trials."""
         with self._writing():
             self._lines, self.pending = [], 0
             self._rounds.clear()
@@ -251,7 +253,7 @@ class Journal:
             self._size = self._empty_size
 
     def _create(self) -> None:
-        """Makes the file, with the lines that it is to hold."""
+        """Creates the file with the lines it should hold."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor = _create_locked(self.path)
         self._size = 0
@@ -260,7 +262,7 @@ class Journal:
         self._append(b"".join(self._lines))
 
     def _is_gone(self) -> bool:
-        """Returns whether the file no longer has its name."""
+        """Returns whether the open file is no longer at its path."""
         try:
             there = self.path.lstat()
         except OSError:
@@ -268,7 +270,7 @@ class Journal:
         return not os.path.samestat(there, os.fstat(self._descriptor))
 
     def set_aside(self, entries: Iterable[Entry]) -> None:
-        """Keeps the processes of a race that ended undecided; `--resume` adds more to them."""
+        """Keeps the processes of a race that ended undecided, so that `--resume` can add more."""
         self._undecided += entries
         with self._writing():
             path = self.path.with_name(f"{self._settings.run_id}{_UNDECIDED}")
@@ -277,7 +279,7 @@ class Journal:
     def _write(self, line: bytes) -> None:
         if self._is_gone():
             os.close(self._descriptor)
-            self.path.unlink(missing_ok=True)  # what took its place is not ours
+            self.path.unlink(missing_ok=True)  # discard a foreign file at our path
             self._create()
             self._say(f"{self.path} was moved or removed: a new one is written")
         self._append(line)
@@ -290,7 +292,7 @@ class Journal:
                 rest = rest[os.write(self._descriptor, rest) :]
             os.fsync(self._descriptor)
         except BaseException:
-            # What follows must begin on a line of its own.
+            # The next entry must start on a new line.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self._size)
             raise
@@ -306,19 +308,19 @@ class Journal:
 
 
 def folder_of(results: Path) -> Path:
-    """Returns where the journals of the runs of a results file are."""
+    """Returns the folder with the journals of a results file."""
     return results.with_suffix(".journal")
 
 
 def interrupted_runs(
     results: Path, stored: Collection[tuple[str, ResultKey]]
 ) -> tuple[list[Interrupted], list[str]]:
-    """Returns what earlier runs have left, the first one first, and what cannot be read.
+    """Returns what earlier runs left, oldest first, and a list of unreadable files and lines.
 
     Args:
       results: the results file.
-      stored: run and key of the results that it holds. The program may have ended after they were
-        written, and before the journal was emptied.
+      stored: run and key of each stored result. A program may have stopped after writing results
+        and before emptying the journal.
     """
     runs: list[Interrupted] = []
     complaints: list[str] = []
@@ -349,13 +351,13 @@ def interrupted_runs(
 
 @attrs.frozen(kw_only=True)
 class Joined:
-    """Processes that a race goes on from.
+    """Processes that a race resumes from.
 
     Attributes:
-      entries: of each trial, in the order of its processes.
-      first_round: number of the first round that is measured now.
-      others: processes of these trials that were measured on other inputs, or judged by another
-        truth.
+      entries: the processes of each trial, in order.
+      first_round: number of the next round to measure.
+      others: number of processes of these trials that were measured on other inputs or verified
+        against another truth.
     """
 
     entries: dict[ResultKey, list[Entry]] = attrs.field(factory=dict)
@@ -364,18 +366,18 @@ class Joined:
 
 
 def joined(runs: Sequence[Interrupted], facts: Mapping[ResultKey, TrialFacts]) -> Joined:
-    """Joins what was measured under the same settings.
+    """Joins processes that were measured under the same settings.
 
-    Rounds are numbered so that a number is shared by those blocks alone that were measured in
-    turns: what is told apart by an interruption is never paired.
+    Rounds are renumbered so that blocks share a number only if they were interleaved: blocks
+    separated by an interruption are never paired.
 
     Args:
-      runs: the first one first.
-      facts: of the trials as they are measured now.
+      runs: interrupted runs, oldest first.
+      facts: the current facts of each trial.
     """
     found: dict[ResultKey, list[Entry]] = {}
     first_round = others = 0
-    # One unfinished process of a trial, as only a finished one verifies its last output.
+    # Use at most one unfinished process per trial, because it lacks the final verification.
     partial = {entry.key: entry for run in runs for entry in run.entries if entry.partial}
     for run in runs:
         due = [entry for entry in run.entries if entry.key in facts]
@@ -398,10 +400,10 @@ def _shifted(entry: Entry, rounds: int) -> Entry:
 
 
 def _read(path: Path) -> tuple[Interrupted, list[int]]:
-    """Returns a journal and the numbers of lines that are broken, its last one apart."""
+    """Returns a journal and the numbers of unreadable lines, except the last."""
     content = path.read_bytes()
     head, *lines = content.split(b"\n")
-    # After the last newline there is nothing, or a line that was cut short.
+    # The text after the last newline is empty or a truncated line.
     torn = lines.pop() != b"" if lines else True
     settings = msgspec.json.decode(head, type=Settings)
     entries: list[Entry] = []
@@ -423,14 +425,14 @@ def _read(path: Path) -> tuple[Interrupted, list[int]]:
 
 
 def _processes(lines: Iterable[Entry], settings: Settings) -> list[Entry]:
-    """Returns the processes that lines belong to; without those with too few rounds."""
+    """Merges lines into processes; drops those with too few rounds."""
     found: dict[tuple[ResultKey, int], Entry] = {}
     for line in lines:
         place = (line.key, line.replicate)
         before = found.get(place) if line.partial else None
         found[place] = line if before is None else _with_round(before, line)
     fewest = settings.sampling.get("min_rounds", 1)
-    # A single process cannot do without its last verification.
+    # The only process of a trial must be finished, because it needs the final verification.
     usable = settings.sampling.get("min_processes", 1) > 1
     return [
         entry
@@ -449,14 +451,14 @@ def _with_round(entry: Entry, line: Entry) -> Entry:
 
 
 def _replace(path: Path, settings: Settings, entries: Iterable[Entry]) -> None:
-    """Writes a journal at once."""
+    """Replaces a journal atomically."""
     partial = path.with_suffix(".partial")
     partial.write_bytes(b"".join([_line(settings), *map(_line, entries)]))
     partial.replace(path)
 
 
 def _line(value: Settings | Entry) -> bytes:
-    # NaN becomes null, which costs this line when it is read: a process must not end the race.
+    # NaN is encoded as null, which makes the line unreadable but does not end the race.
     try:
         return msgspec.json.encode(value) + b"\n"
     except UnicodeEncodeError:
@@ -464,22 +466,22 @@ def _line(value: Settings | Entry) -> bytes:
 
 
 def _create_locked(path: Path) -> int:
-    """Returns the descriptor of a new file that is locked as long as it is open."""
+    """Creates a file and returns its descriptor, which holds a lock while open."""
     while True:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
-        # Some network file systems have no locks.
+        # Some network file systems do not support locks.
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if os.fstat(descriptor).st_nlink:
             return descriptor
-        # Another run has taken it for one that ended before its first line.
+        # Another run mistook the file for one that ended before its first line.
         os.close(descriptor)
 
 
 def _has_nothing_for_others(path: Path) -> bool:
-    """Tells whether a journal's run is under way, or ended before its first line was complete.
+    """Returns whether a journal's run is active, or ended before its first line was complete.
 
-    Such a journal is removed, while it is locked.
+    Journals of the second kind are removed while locked.
     """
     with contextlib.suppress(OSError), path.open("rb") as file:
         try:
@@ -493,7 +495,7 @@ def _has_nothing_for_others(path: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Removes a journal, and its folder with the last one."""
+    """Removes a journal, and its folder if empty."""
     path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         path.parent.rmdir()
@@ -506,7 +508,7 @@ def _versions(packages: Iterable[Any]) -> dict[str, str]:
 def _by_name(
     prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> list[tuple[str, Any, Any]]:
-    """Returns what differs between two mappings, up to a few of it."""
+    """Returns the first few differences between two mappings."""
     different = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
     named = [(f"{prefix}{name}", old.get(name), new.get(name)) for name in different[:_MOST_NAMED]]
     rest = len(different) - len(named)

@@ -1,4 +1,4 @@
-"""How a trial ended, and what its processes gave."""
+"""Outcomes of trials: the records of their processes, and how they ended."""
 
 from collections.abc import Iterator, Sequence
 
@@ -27,7 +27,7 @@ from openxla.benchmark.artifacts.workload_store import TruthCheck, TruthSource, 
 
 
 def sound_and_void(blocks: Sequence[Block]) -> tuple[list[Block], list[Block]]:
-    """Returns the blocks of one process that count, and those that do not, with the reason."""
+    """Splits the blocks of one process into valid and void ones; `void` holds the reason."""
     every = [
         gpu_contention.Ends(found.gpus_at_start, found.gpus_at_end)
         if (found := block.conditions)
@@ -40,14 +40,14 @@ def sound_and_void(blocks: Sequence[Block]) -> tuple[list[Block], list[Block]]:
 
 
 def contention_of(blocks: Sequence[Block]) -> Contention:
-    """Returns the verdicts on single blocks, and the one on all of them.
+    """Returns contention verdicts for single blocks and for all blocks together.
 
-    `contended` is None where even together they are too short to tell, or where the system does not
-    say what others did; `reasons` then say why.
+    `contended` is None if even all blocks together are too short for a verdict, or if the system
+    does not report the load of other processes; `reasons` then give the cause.
     """
     verdicts = [block.conditions.contended if block.conditions else None for block in blocks]
     known = [block.conditions for block in blocks if block.conditions]
-    # A source of another kind counts nothing.
+    # Sources without totals cannot be added up.
     counted = len(known) == len(blocks) and all(found.totals for found in known)
     every = conditions.together(known) if counted else None
     return Contention(
@@ -62,7 +62,7 @@ def contention_of(blocks: Sequence[Block]) -> Contention:
 
 
 def disturbances(trials: Sequence[Metrics]) -> Iterator[str]:
-    """Yields a sentence on blocks that do not count, and one on trials that others disturbed."""
+    """Yields a sentence about void blocks and one about trials disturbed by other processes."""
     processes = [process for metrics in trials for process in metrics.processes or ()]
     if void := [block for process in processes for block in process.void_blocks]:
         yield f"{len(void)} blocks excluded: {void[-1].void}"
@@ -71,10 +71,10 @@ def disturbances(trials: Sequence[Metrics]) -> Iterator[str]:
 
 
 def contention_warning(contentions: Sequence[Contention]) -> str | None:
-    """Returns a warning if others disturbed trials of a run; None if not.
+    """Returns a warning if other processes disturbed trials of a run, else None.
 
     Args:
-      contentions: of each trial; those of older results have no verdict.
+      contentions: contention of each trial; trials of older results have no verdict.
     """
     disturbed = [found for found in contentions if found.contended and found.reasons]
     if not disturbed:
@@ -88,14 +88,14 @@ def contention_warning(contentions: Sequence[Contention]) -> str | None:
 
 @attrs.frozen(kw_only=True)
 class GenerationTimes:
-    """Prefill and decode of a generating model, measured apart in one process.
+    """Prefill and decode times of a generating model, measured separately in one process.
 
     Attributes:
-      prefill_ms: from the start of a prefill to the first new tokens, one for each prefill.
-      decode_ms: of each step, which gives one token to every sequence.
+      prefill_ms: time from the start of each prefill to the first new tokens.
+      decode_ms: time of each step, which yields one token per sequence.
       reason: why there are no times; None if there are.
-      verification: of the tokens and logits that the two give together.
-      phases: of the worker, theirs among them.
+      verification: verification of the tokens and logits from prefill and decode together.
+      phases: phases of the worker, including those of prefill and decode.
     """
 
     prefill_ms: list[float] = attrs.field(factory=list)
@@ -107,37 +107,39 @@ class GenerationTimes:
 
 @attrs.define(kw_only=True)
 class ProcessRecord:
-    """What one worker process gave.
+    """Result of one worker process.
 
     Attributes:
-      status, phase, reason, traceback: how it ended; `phase` and the rest unless it is `ok`.
-      log_file: what the worker printed.
+      status, phase, reason, traceback: how the process ended; all but `status` are unset if it is
+        `ok`.
+      log_file: output of the worker.
       cold: whether it compiled with empty caches.
-      stop_reason: why it was measured for no more rounds.
-      timer_ns: smallest step of the worker's clock.
-      host_memory_base_bytes: resident before the model came; None where nobody can tell.
-      phases: time and peak memory by phase, as the worker reported.
-      verification: of the first run; `final_verification`: of the last timed output;
-        `second_verification`: of a run on a second input, after that.
-      without_second: why it was not run on a second input, or which outputs that does not verify;
-        None if it was, or might have been.
-      without_fresh_runs: why no run on inputs that it had not seen was timed; None if one was, or
-        it was not run on a second input either.
-      truth_not_isolated: why its worker could see the files that its outputs were judged by; None
-        if it could not.
-      accuracy: at its model's task; None where it has none or another process was asked.
-      steadiness: of the warm-up, with the evidence; None where counts were fixed.
-      blocks: samples, each with its round; `void_blocks`: those that count for nothing.
-      generation: of a model that generates, its parts; None if they were not measured.
-      step_times: of a model that trains, the parts of a step; None if they were not measured.
-      without_step_times: why they were not.
-      update_error: of an update of the optimizer by itself, as a share of what is allowed; None if
-        it was not run.
-      without_update_check: why it was not, if it cannot be.
-      program: what its backend told of what it compiled.
-      versions: of the packages that the worker had imported.
-      variables: of the worker's environment, those that can change speed or numbers.
-      effective: what it computed with when its outputs were fetched last.
+      stop_reason: why no more rounds were measured.
+      timer_ns: resolution of the worker's clock.
+      host_memory_base_bytes: resident memory before the model was loaded; None if unknown.
+      phases: time and peak memory by phase, as reported by the worker.
+      verification: verification of the first run; `final_verification`: of the last timed output;
+        `second_verification`: of a subsequent run on a second input.
+      without_second: why the second input was not run, or which outputs that run does not verify;
+        None if it ran or may have run.
+      without_fresh_runs: why no run on unseen inputs was timed; None if one was, or if the second
+        input was not run either.
+      truth_not_isolated: why the worker could read the files that its outputs were verified
+        against; None if it could not.
+      accuracy: accuracy on the model's task; None if the model has no task or another process
+        measured it.
+      steadiness: warm-up verdict with its evidence; None if iteration counts were fixed.
+      blocks: samples, each with its round; `void_blocks`: excluded blocks.
+      generation: prefill and decode of a generating model; None if they were not measured.
+      step_times: parts of a training step; None if they were not measured.
+      without_step_times: why `step_times` is None.
+      update_error: error of a single optimizer update, as a fraction of the tolerance; None if it
+        was not run.
+      without_update_check: why the update could not be checked.
+      program: facts that the backend reported about the compiled program.
+      versions: versions of the packages that the worker had imported.
+      variables: environment variables of the worker that can change speed or numbers.
+      effective: effective settings of the process when its outputs were last fetched.
     """
 
     status: Status = Status.OK
@@ -174,23 +176,25 @@ class ProcessRecord:
 
     @property
     def latencies_ms(self) -> list[float]:
-        """All samples in order."""
+        """All samples, in order."""
         return [value for block in self.blocks for value in block.latencies_ms]
 
 
 @attrs.frozen(kw_only=True)
 class TrialFacts:
-    """What all processes of a trial share.
+    """Facts shared by all processes of a trial.
 
     Attributes:
-      artifact_digests: of inputs, truth and reference.
-      artifact_source: the publication that these were fetched from, None if they were made here.
-      program_source: the published program that the trial starts from, if it does.
-      without_float64: why its truth is not a float64 run; None if it is.
-      truth_source: who computed it; None if it was published.
-      not_ranked: why the trial has no rank; None if it may have one.
-      truth_check: how its truth was checked by a second implementation; None if it was not.
-      recipe_sqnr_db: of a plain run that rounds what its recipe rounds; None without such a run.
+      artifact_digests: digests of inputs, truth and reference.
+      artifact_source: publication that the artifacts were fetched from; None if they were generated
+        here.
+      program_source: published program that the trial starts from, if any.
+      without_float64: why the truth is not a float64 run; None if it is.
+      truth_source: who computed the truth; None if it was published.
+      not_ranked: why the trial is excluded from rankings; None if it may be ranked.
+      truth_check: cross-check of the truth by a second implementation; None if there was none.
+      recipe_sqnr_db: signal-to-noise ratio of a plain run that rounds like the recipe; None without
+        such a run.
     """
 
     artifact_digests: dict[str, str] = attrs.field(factory=dict)
@@ -206,10 +210,10 @@ class TrialFacts:
 
 @attrs.define(kw_only=True)
 class TrialOutcome:
-    """All that is known when a trial has ended: the records of its processes, and how it ended.
+    """Everything known about a finished trial: its process records and status.
 
     Attributes:
-      absence: the modules that are not installed, for which it was not tried; None if it was tried.
+      absence: missing modules because of which the trial was not run; None if it was run.
     """
 
     processes: list[ProcessRecord] = attrs.field(factory=list)
@@ -222,27 +226,27 @@ class TrialOutcome:
     absence: Absence | None = None
 
     def add(self, record: ProcessRecord, wall_s: float = 0.0) -> None:
-        """Adds the record of a process that has ended, and the time that it took."""
+        """Adds the record of a finished process and its wall time."""
         self.processes.append(record)
         self.wall_s += wall_s
 
     @property
     def measured_s(self) -> float:
-        """Time of all its blocks."""
+        """Total time of all blocks."""
         blocks = (block for process in self.processes for block in process.blocks)
         return sum(block.wall_ms or 0.0 for block in blocks) / 1e3
 
     @property
     def ended_by(self) -> ProcessRecord | None:
-        """The process that ended the trial early."""
+        """The process that ended the trial early, if any."""
         return next((p for p in self.processes if p.status is not Status.OK), None)
 
     @property
     def ended(self) -> bool:
-        """Whether a process has failed, so that no further one is worth its time."""
+        """Whether a process has failed, so that running more is pointless."""
         return self.ended_by is not None
 
     @property
     def status(self) -> Status:
-        """That of the process that ended the trial early, else `ok`."""
+        """Status of the process that ended the trial early, else `ok`."""
         return self.ended_by.status if self.ended_by else Status.OK

@@ -1,4 +1,4 @@
-"""Results without the names of hosts, users and folders; and where their profiles are kept."""
+"""Results without the names of hosts, users and folders, and the location of profiles."""
 
 import hashlib
 import math
@@ -13,25 +13,25 @@ import msgspec
 from comparative_benchmark.backends.operator_profile import FILE, OperatorProfile
 from comparative_benchmark.results.record import Document, EnvironmentName, Result, Run
 
-# What `cbs run --profile -o r.json` and `cbs explain r.json` call the folder: `r.profiles`.
+# Suffix of the profile folder of `cbs run --profile -o r.json` and `cbs explain r.json`.
 SUFFIX = ".profiles"
-# The file name of what `cbs explain` has profiled; longer ones are cut.
+# Longer names of profiles written by `cbs explain` are truncated.
 _LONGEST = 200
 
 
 def folder_for(results: Path, result: Result) -> Path:
-    """Returns where `cbs explain` keeps the profile of a result of that file."""
+    """Returns the path at which `cbs explain` stores the profile of a result."""
     return results.with_suffix(SUFFIX) / _place(result)
 
 
 def find(folder: Path, result: Result) -> Path | None:
-    """Returns the operators of a result; None where no profile of it tells them.
+    """Returns the path of a result's operator profile; None if there is no usable one.
 
-    What `cbs explain` took goes before what `cbs run --profile` left.
+    Profiles from `cbs explain` take precedence over those from `cbs run --profile`.
 
     Args:
-      folder: that holds the results file.
-      result: of that file.
+      folder: folder of the results file.
+      result: a result of that file.
     """
     for path in _candidates(folder, result):
         if path.is_file():
@@ -40,20 +40,20 @@ def find(folder: Path, result: Result) -> Path | None:
 
 
 def load(folder: Path, result: Result) -> OperatorProfile | None:
-    """Returns the operators of a result; None where no profile of it tells them.
+    """Returns the operator profile of a result; None if there is no usable one.
 
     Raises:
-      OSError, ValueError: the file cannot be read, or is none.
+      OSError, ValueError: the file cannot be read or is not a profile.
     """
     path = find(folder, result)
     return None if path is None else read(path)
 
 
 def read(path: Path) -> OperatorProfile:
-    """Returns the profile of a file.
+    """Reads a profile.
 
     Raises:
-      OSError, ValueError: it cannot be read, or is none.
+      OSError, ValueError: the file cannot be read or is not a profile.
     """
     found = msgspec.json.decode(path.read_bytes(), type=OperatorProfile)
     numbers = [(each.us, each.calls, each.flops, each.bytes) for each in found.operators]
@@ -68,35 +68,35 @@ def _candidates(folder: Path, result: Result) -> Iterator[Path]:
         return
     parts = Path(result.profile.directory).parts
     starts = [place for place, part in enumerate(parts) if part.endswith(SUFFIX)]
-    # A file that someone else wrote names folders of profiles, and nothing outside of them.
+    # Results files are untrusted input: accept only paths inside profile folders.
     if starts and ".." not in parts:
         yield folder.joinpath(*parts[starts[-1] :], FILE)
         yield Path(result.profile.directory) / FILE
 
 
 def _place(result: Result) -> Path:
-    """Returns the folder of a result's profile: names of a file may be anything."""
+    """Returns the profile folder of a result; sanitises names, which are untrusted."""
     names = (result.run_id, f"explain-{'-'.join(result.key)}")
     return Path(*(re.sub(r"[^\w+-]+", "-", name)[:_LONGEST] for name in names))
 
 
 _ELSEWHERE = "..."
-# The folders of an absolute path; not what follows a host, a word, or another part of a path.
+# The folders of an absolute path, but not text after a host, a word or another path component.
 _FOLDERS = re.compile(r"(?<![\w.:/~<-])~?/(?:[^\s/'\"`:;,<>()\[\]{}|=]+/)+")
 
 
 def without_folders(text: str) -> str:
-    """Returns a text in which `.../NAME` stands for absolute paths."""
+    """Replaces absolute paths in a text by `.../NAME`."""
     return _FOLDERS.sub(f"{_ELSEWHERE}/", text)
 
 
 def host_name(name: str) -> str:
-    """Returns what stands for a host's name: the same for the same one."""
+    """Returns a stable pseudonym for a host name."""
     return f"host-{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:6]}"
 
 
 def published(document: Document) -> Document:
-    """Returns a document without names of hosts and folders; links to files are lost."""
+    """Returns a document without host and folder names; links to files are removed."""
     return attrs.evolve(
         document,
         runs=tuple(_run(run) for run in document.runs),
@@ -137,7 +137,7 @@ def _result(result: Result) -> Result:
     definition, where = result.definition, result.definition.environment
     if isinstance(where, EnvironmentName):
         where = attrs.evolve(where, python=without_folders(where.python))
-    # A model that was brought is known by its digest.
+    # User models are identified by their digest.
     parameters = {
         name: without_folders(value) if isinstance(value, str) else value
         for name, value in definition.model_parameters.items()

@@ -1,13 +1,13 @@
-"""Results as everyone sees them: the worker's side, the file, and every reader.
+"""Records of results, shared by workers, the results file and its readers.
 
-A file holds a `Document`: runs, and results (`Result`), each of which belongs to a run. The file's
-JSON is a superset of the OpenXLA suite's, so a result has the nesting of that one:
+A file holds a `Document`: runs, and results (`Result`), each of which belongs to a run. The JSON is
+a superset of the OpenXLA suite's format, so results are nested in the same way:
 
 {"definition": {...}, "status": ..., "metrics": {"framework_level" | "compiler_level": {...}}}
 
-Every class says what is valid; `codec` decodes, encodes and writes the JSON Schema by msgspec.
-What a field lacks in older files has a default. Times are in milliseconds unless the name says
-otherwise.
+Each class defines its valid values; `codec` decodes, encodes and generates the JSON Schema with
+msgspec. Fields that older files lack have defaults. Times are in milliseconds unless the name gives
+another unit.
 """
 
 import datetime
@@ -29,21 +29,21 @@ from openxla.benchmark.def_types import Scalar
 
 SCHEMA_VERSION = 1
 NOT_MEASURABLE: Literal["not_measurable"] = "not_measurable"
-# What people read in place of `ok` where there is no float64 truth; see `Result.word`.
+# Displayed instead of `ok` if there is no float64 truth; see `Result.word`.
 AGREED = "agreed"
-# What `stop_reason` says of a result without latencies.
+# `stop_reason` of a result without latencies.
 COMPILE_ONLY = "compile_only"
-# And of one that had a fixed number of iterations, in one process.
+# `stop_reason` of a result with a fixed number of iterations in one process.
 FIXED = "fixed"
 
-# What every result has that is ok, unless nothing but compile times was wanted.
+# Metrics that every `ok` result has, unless it is compile-only.
 MEASURED = (
     *("warmup_iterations", "benchmark_iterations", "latencies_ms", "warmup_latencies_ms"),
     *("dispatch_ms", "device_latencies_ms", "cpu_wall_ratio"),
     *(f"{name}_latency_ms" for name in ("min", "max", "mean", "median", "stddev", "mad")),
 )
 
-# Anything larger is not a measurement; infinity is not JSON.
+# Larger values cannot be measurements, and JSON has no infinity.
 _LARGEST = 1e300
 NonNegative = Annotated[float, Meta(ge=0, le=_LARGEST)]
 Positive = Annotated[float, Meta(gt=0, le=_LARGEST)]
@@ -58,17 +58,17 @@ ResultKey = tuple[str, str, str]
 
 
 class Status(enum.Enum):
-    """How a trial ended; each but `ok` comes with a phase and evidence.
+    """How a trial ended; all but `ok` come with a phase and evidence.
 
     Attributes:
-      OK: its output is right before and after timing, and its speed is steady.
-      UNSTEADY: its output is right, and its latencies drift too much for a speed.
-      WRONG_OUTPUT: its output is not that of the float64 run; it has no speed.
-      UNSUPPORTED: the stack cannot run this case here, for a reason that is given.
+      OK: the output is correct before and after timing, and latencies are steady.
+      UNSTEADY: the output is correct, but latencies drift too much to give a speed.
+      WRONG_OUTPUT: the output differs from that of the float64 run; no speed is given.
+      UNSUPPORTED: the stack cannot run this case here; the reason is given.
       FAILED: an error, with the traceback.
-      OUT_OF_MEMORY: it needed more memory than there is, or than `--memory-limit` allows.
-      TIMEOUT: a phase took longer than its deadline.
-      CRASHED: its worker process died, e.g. of a signal.
+      OUT_OF_MEMORY: it needed more memory than the machine has or `--memory-limit` allows.
+      TIMEOUT: a phase exceeded its deadline.
+      CRASHED: the worker process died, e.g. from a signal.
     """
 
     OK = "ok"
@@ -83,10 +83,10 @@ class Status(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Phase:
-    """What one phase of a worker took.
+    """Time and memory of one phase of a worker.
 
     Attributes:
-      host_memory_peak_bytes: of the process until the phase ended.
+      host_memory_peak_bytes: peak memory of the process up to the end of the phase.
     """
 
     ms: NonNegative
@@ -98,15 +98,15 @@ class Block:
     """Consecutive iterations of one process in one round of a race.
 
     Attributes:
-      round: counted over the race; None in files that have no rounds.
-      latencies_ms: start of dispatch to completed outputs, host clock.
-      dispatch_ms: the part of it until the call returned to the host.
-      device_ms: by the device's own clock, of further iterations right after these.
+      round: number of the round within the race; None in files without rounds.
+      latencies_ms: time from dispatch to completed outputs, by the host clock.
+      dispatch_ms: the part of each latency until the call returned to the host.
+      device_ms: times by the device clock, of further iterations right after these.
       cpu_ms, wall_ms: CPU time of the process, and wall time, over the whole block.
-      cpu_wall_ratio: CPU time over wall time; n threads that never wait give n.
-      contended: whether others disturbed it; None where that cannot be told.
-      conditions: what the machine did meanwhile.
-      void: why it counts for nothing; None where it counts.
+      cpu_wall_ratio: CPU time divided by wall time; n threads that never wait give n.
+      contended: whether other processes disturbed the block; None if unknown.
+      conditions: state of the machine during the block.
+      void: why the block is excluded; None if it is valid.
     """
 
     round: int | None = None
@@ -123,16 +123,16 @@ class Block:
 
 @attrs.frozen(kw_only=True)
 class Process:
-    """One worker process of a trial: what it measured.
+    """Measurements of one worker process of a trial.
 
     Attributes:
-      void_blocks: measured while the GPU's clock was down; they count for nothing.
-      stop_reason: why it was measured for no more rounds.
-      timer_ns: smallest step of its clock.
-      steadiness: of the warm-up, with the evidence; None where counts were fixed.
-      host_memory_base_mb: resident before the model came; of a worker that had served others, what
-        they have left is in it. None where the peak is not that of this model alone.
-      effective: threads, denormals, allocator and the like; None in files that do not tell.
+      void_blocks: blocks excluded because the GPU clock was throttled.
+      stop_reason: why no more rounds were measured.
+      timer_ns: resolution of the worker's clock.
+      steadiness: warm-up verdict with its evidence; None if iteration counts were fixed.
+      host_memory_base_mb: resident memory before the model was loaded, including leftovers of
+        earlier models in a shared worker. None if the peak is not due to this model alone.
+      effective: threads, denormals, allocator and similar settings; None if not recorded.
     """
 
     blocks: tuple[Block, ...] = ()
@@ -151,13 +151,13 @@ class Process:
 
     @property
     def latencies_ms(self) -> list[float]:
-        """All samples in order."""
+        """All samples, in order."""
         return [value for block in self.blocks for value in block.latencies_ms]
 
 
 @attrs.frozen(kw_only=True)
 class CompileProcess:
-    """What compiling took in one process; None where the stack cannot tell."""
+    """Compile times and cache use of one process; None if the stack does not report a value."""
 
     cold: bool
     trace_ms: NonNegative | None = None
@@ -171,7 +171,7 @@ class CompileProcess:
 
 @attrs.frozen(kw_only=True)
 class Compile:
-    """Compile times with empty caches (cold), and with those that another process left (warm)."""
+    """Compile times with empty caches (cold), and with caches left by another process (warm)."""
 
     cold_ms: tuple[NonNegative | None, ...]
     warm_ms: tuple[NonNegative | None, ...]
@@ -190,7 +190,7 @@ class IntervalRecord:
 
 @attrs.frozen(kw_only=True)
 class GenerationProcess:
-    """Samples of prefill and decode of one process."""
+    """Prefill and decode samples of one process."""
 
     prefill_ms: tuple[Positive, ...]
     decode_ms: tuple[Positive, ...]
@@ -198,13 +198,13 @@ class GenerationProcess:
 
 @attrs.frozen(kw_only=True)
 class Generation:
-    """A model that generates: first tokens, further tokens, tokens per second.
+    """Metrics of a generating model: first token, further tokens, tokens per second.
 
     Attributes:
-      tokens_per_s: all new tokens of the batch over the latency of the whole generation.
+      tokens_per_s: all new tokens of the batch divided by the latency of the whole generation.
       prefill_ms: time to the first new tokens.
-      decode_ms_per_token: of a step, which gives one token to every sequence.
-      not_measurable: why prefill and decode have no times of their own; None if they have.
+      decode_ms_per_token: time of a decode step, which yields one token per sequence.
+      not_measurable: why prefill and decode have no separate times; None if they have.
     """
 
     batch_size: Annotated[int, Meta(ge=1)]
@@ -223,14 +223,14 @@ class Generation:
 
 @attrs.frozen(kw_only=True)
 class StepTimes:
-    """Parts of a training step, measured apart from the steps in one process.
+    """Times of the parts of a training step, measured separately from whole steps in one process.
 
     Attributes:
-      how: whether a step is made of these `calls`, or these are `programs` beside that of a step.
-      forward_ms: samples of the loss.
-      backward_ms: of the gradients alone, where these can be had apart.
-      forward_backward_ms: of loss and gradients, where they cannot.
-      update_ms: of the optimizer, and of the gradient's norm.
+      how: `calls` if a step consists of these parts, `programs` if the parts are separate programs.
+      forward_ms: samples of the loss computation.
+      backward_ms: samples of the gradients alone, if they can be separated.
+      forward_backward_ms: samples of loss and gradients together, if they cannot.
+      update_ms: samples of the optimizer update, including the gradient norm.
     """
 
     how: Literal["calls", "programs"]
@@ -242,20 +242,20 @@ class StepTimes:
 
 @attrs.frozen(kw_only=True)
 class Training:
-    """Training steps: an iteration is one of them.
+    """Metrics of training; one iteration is one training step.
 
     Attributes:
-      optimizer: that updates the weights.
-      verified_steps: how many steps are verified together.
-      samples_per_s: rows of the batch over the latency of a step; None unless ok.
-      tokens_per_s: of texts, the tokens of the batch, padding among them; None of pictures.
-      forward_ms, backward_ms, forward_backward_ms, update_ms: means over the processes of the
-        medians of `processes`; None where there are none.
-      optimizer_share: the update's part in the sum of what a step is made of.
-      parts_not_measurable: why there are no parts; None if there are.
-      update_error: of an update of the optimizer by itself, from moments as after many steps, as a
-        share of what is allowed; None if it was not run, or above what a file can hold.
-      without_update_check: why it was not run; None if it was, or before there was such a check.
+      optimizer: the optimizer that updates the weights.
+      verified_steps: number of steps that are verified together.
+      samples_per_s: batch size divided by the latency of a step; None unless `ok`.
+      tokens_per_s: for text models, tokens of the batch including padding per second; else None.
+      forward_ms, backward_ms, forward_backward_ms, update_ms: means of the per-process medians of
+        `processes`; None if not measured.
+      optimizer_share: the update's share of the sum of the parts of a step.
+      parts_not_measurable: why there are no times of the parts; None if there are.
+      update_error: error of a single optimizer update from late-training moments, as a fraction of
+        the tolerance; None if not run, or too large to store.
+      without_update_check: why the update was not checked; None if it was, or in older files.
     """
 
     optimizer: Text
@@ -278,7 +278,7 @@ class Training:
 
 @attrs.frozen(kw_only=True)
 class Program:
-    """What a backend tells about the program that it made; see `backends.api.BackendFacts`."""
+    """Facts reported by a backend about its program; see `backends.api.BackendFacts`."""
 
     weights: Literal["arguments", "parameters", "frozen"] | None = None
     outputs: OutputMode | None = None
@@ -295,7 +295,7 @@ class Program:
 
     @property
     def tf32(self) -> bool:
-        """Whether factors of float32 may have been rounded to TF32."""
+        """Whether float32 operands may have been rounded to TF32."""
         return self.notes.get("tf32") is True
 
 
@@ -321,13 +321,14 @@ class ProgramSource:
 
 @attrs.frozen(kw_only=True)
 class RaceNote:
-    """How a trial was interleaved with its rivals.
+    """How a trial was interleaved with its competitors.
 
     Attributes:
-      id: shared by the trials of a race whose rounds may be paired; None where they may not.
+      id: shared by the trials of a race whose rounds may be paired; None if they may not be.
       shared_workers: whether its processes had measured other workloads before.
-      decidable: relative difference to the baseline that nine of ten such races find, as said after
-        the first processes; None if these told nothing, or lay further apart than that.
+      decidable: smallest relative difference to the baseline that nine of ten such races detect, as
+        estimated after the first processes; None if there was no estimate, or the observed
+        difference exceeded it.
     """
 
     interleaved: bool = True
@@ -339,10 +340,10 @@ class RaceNote:
 
 @attrs.frozen(kw_only=True)
 class Contention:
-    """What others took of CPUs and GPU over all blocks together; counts are of single blocks.
+    """CPU and GPU use by other processes, over all blocks together; counts are of single blocks.
 
     Attributes:
-      contended: None where even together the blocks are too short to tell.
+      contended: None if all blocks together are too short for a verdict.
     """
 
     contended_blocks: Count = 0
@@ -356,7 +357,7 @@ class Contention:
 
 @attrs.frozen(kw_only=True)
 class Outliers:
-    """Samples beyond 1.5 (mild) and 3 (severe) quartile ranges of their process; none dropped."""
+    """Samples beyond 1.5 (mild) and 3 (severe) interquartile ranges of their process; all kept."""
 
     mild: Count
     severe: Count
@@ -364,20 +365,21 @@ class Outliers:
 
 @attrs.frozen(kw_only=True)
 class ThroughputProcess:
-    """What a script told of its speed in one process, or in several that ran at once.
+    """Rates that a script reported in one process, or in one of several concurrent processes.
 
     Attributes:
-      replicate: counted over the run; processes of one replicate ran at the same time.
+      replicate: number within the run; processes of one replicate ran concurrently.
       tag: name of the process.
-      status: how it ended; `reason` says why where it is not `ok`.
-      rates: all, in the order in which the script told them.
-      warmup: how many of the first are warm-up, which count for nothing.
-      steadiness: of the others; None where there were too few for the test.
-      losses: first and last.
-      peaks of memory: of the process and all its children; of all devices together.
-      device_use: mean load of the devices, from 0 to 1.
-      foreign_cpu_share: CPU time that others took, of the time that its CPUs had.
-      notes: what did not make sense, or was odd.
+      status: how the process ended; `reason` explains statuses other than `ok`.
+      rates: all reported rates, in order.
+      warmup: number of initial rates that are excluded as warm-up.
+      steadiness: verdict on the other rates; None if there were too few for the test.
+      losses: first and last loss.
+      host_memory_peak_mb: peak memory of the process and its children.
+      device_memory_peak_mb: peak memory of all devices together.
+      device_use: mean utilisation of the devices, from 0 to 1.
+      foreign_cpu_share: fraction of the CPU time of its CPUs that other processes used.
+      notes: invalid or unusual output of the script.
     """
 
     replicate: Count
@@ -402,12 +404,12 @@ class ThroughputProcess:
 
 @attrs.frozen(kw_only=True)
 class OneAlone:
-    """One of several processes alone, on the CPUs that it has beside the others.
+    """One of several processes run alone, on the same CPUs as in the concurrent run.
 
     Attributes:
       rate: mean over replicates.
-      share: of that rate which a process keeps while all run at once, with its interval over
-        replicates: what they take from each other.
+      share: fraction of that rate that a process retains when all run concurrently, with its
+        interval over replicates; measures mutual interference.
     """
 
     rate: Positive
@@ -418,17 +420,17 @@ class OneAlone:
 
 @attrs.frozen(kw_only=True)
 class Throughput:
-    """A script that measured itself and told rates, as milabench's benchmarks do.
+    """A script that measures itself and reports rates, as milabench's benchmarks do.
 
-    The `latencies_ms` of such a result are milliseconds for one unit of work, 1000 / rate, so that
-    ratios and verdicts are those of any other result. No truth is known of a foreign script: there
-    is no verification, and a loss that is not a number makes the output wrong.
+    The `latencies_ms` of such a result are milliseconds per unit of work, 1000 / rate, so ratios
+    and verdicts work as for any other result. Scripts have no known truth and are not verified, but
+    a loss that is not a number makes the output wrong.
 
     Attributes:
-      units: of the rates, e.g. `items/s`.
-      rate: of all processes of a replicate together, mean over replicates; None unless ok.
-      weight: in a score over many benchmarks.
-      alone: None unless it was asked for, and one process ran alone as it should.
+      units: unit of the rates, e.g. `items/s`.
+      rate: combined rate of all processes of a replicate, mean over replicates; None unless `ok`.
+      weight: weight of the benchmark in a score over many benchmarks.
+      alone: None unless it was requested and one process ran alone successfully.
     """
 
     units: Text
@@ -445,34 +447,35 @@ _MaybeNone = NonNegative | UnsetType | None
 
 @attrs.frozen(kw_only=True)
 class Metrics:
-    """All numbers of a result; what a result of its kind does not have is not in the file.
+    """All numbers of a result; metrics that do not apply to a result are omitted from the file.
 
     Attributes:
-      error: how it ended, where the OpenXLA suite's readers look for it; of `ok` results unset.
-      device_latencies_ms: by the device's own clock, of further iterations after those of each
-        block: fewer than `latencies_ms`, and not the same ones.
-      compile_time_ms: of the first, cold process; `phases` likewise.
-      stop_reason: why sampling stopped; `compile_only` where there was none.
-      verification: of the first run; `final_verification`: of the last timed output.
-      second_verification: of a run of the same program on a second input, after the timed part;
-        None where there was none, and unset before the suite had any.
-      without_second: the reason if it was not run, or the outputs that it does not verify.
-      without_fresh_runs: why no run on inputs that the program had not seen was timed; unset if one
-        was, or before there were such runs.
-      without_float64: why the truth is not a float64 run but one in the model's own type; unset if
-        it is.
-      truth_source: who computed the truth; unset if it was published, or before this was recorded.
-      not_ranked: why it is in no ranking and no ratio although it is ok; unset if it may be.
-      truth_check: how the truth was checked by a second implementation; unset if it was not.
-      recipe_sqnr_db: signal-to-quantisation-noise ratio of a plain run that rounds what the recipe
-        rounds, from which the least ratio follows; unset if that is the recipe's constant.
-      truth_not_isolated: why workers could see the files that their outputs were judged by; unset
-        if they could not, or before this was recorded.
-      accuracy: at what its model was trained for; unset where it was not trained.
-      variables: of the workers' environment, those that can change speed or numbers; unset before
-        they were recorded.
-      training: of training steps; of others unset.
-      throughput: of a script that told rates; of others unset.
+      error: why the trial failed, in the field that the OpenXLA suite's readers expect; unset if
+        `ok`.
+      device_latencies_ms: times by the device clock, of further iterations after those of each
+        block: fewer than `latencies_ms`, and not the same iterations.
+      compile_time_ms: compile time of the first, cold process; `phases` likewise.
+      stop_reason: why sampling stopped; `compile_only` if there was no sampling.
+      verification: verification of the first run; `final_verification`: of the last timed output.
+      second_verification: verification of a run of the same program on a second input, after
+        timing; None if there was no such run, unset in older files.
+      without_second: why the second input was not run, or the outputs that its run does not verify.
+      without_fresh_runs: why no run on unseen inputs was timed; unset if one was, or in older
+        files.
+      without_float64: why the truth was computed in the model's own type; unset if in float64.
+      truth_source: who computed the truth; unset if it was published, or in older files.
+      not_ranked: why an `ok` result is excluded from rankings and ratios; unset if it may be
+        ranked.
+      truth_check: cross-check of the truth by a second implementation; unset if there was none.
+      recipe_sqnr_db: signal-to-quantisation-noise ratio of a plain run that rounds like the recipe,
+        from which the required ratio is derived; unset if that is the recipe's constant.
+      truth_not_isolated: why workers could read the files that their outputs were verified against;
+        unset if they could not, or in older files.
+      accuracy: accuracy on the task that the model was trained for; unset if it was not trained.
+      variables: environment variables of the workers that can change speed or numbers; unset in
+        older files.
+      training: metrics of training steps; unset for other workloads.
+      throughput: rates reported by a script; unset for other workloads.
     """
 
     min_latency_ms: _Optional = UNSET
@@ -539,12 +542,12 @@ class Metrics:
 
     @property
     def median_ms(self) -> float | None:
-        """Median of all latencies; None where there are none."""
+        """Median of all latencies; None if there are none."""
         return self.median_latency_ms or None
 
     @property
     def verdict(self) -> Verification | None:
-        """The last verification that there was."""
+        """The last verification that was made."""
         return self.final_verification or self.verification
 
     @property
@@ -554,18 +557,18 @@ class Metrics:
 
     @property
     def judged_on_integers(self) -> bool:
-        """Whether no floating-point number was compared, so that no precision is proved."""
+        """Whether only integers were compared, which proves nothing about precision."""
         return self.verdict is not None and self.verdict.judged == "integers"
 
     @property
     def compile_only(self) -> bool:
-        """Whether nothing but compile times was wanted."""
+        """Whether only compile times were requested."""
         return self.stop_reason == COMPILE_ONLY
 
 
 @attrs.frozen(kw_only=True)
 class Levels:
-    """The metrics of a result under the name of what they are of."""
+    """The metrics of a result, keyed by level."""
 
     framework_level: Metrics | UnsetType = UNSET
     compiler_level: Metrics | UnsetType = UNSET
@@ -577,7 +580,7 @@ class Levels:
 
 @attrs.frozen(kw_only=True)
 class WorkloadRecord:
-    """What models of different frameworks have in common; see `openxla.benchmark.workloads`."""
+    """Identity of a workload across frameworks; see `openxla.benchmark.workloads`."""
 
     id: Text
     digest: Sha256
@@ -592,7 +595,7 @@ class WorkloadRecord:
 
 @attrs.frozen(kw_only=True)
 class EnvironmentName:
-    """The Python environment that a trial ran in, where it was not the suite's own."""
+    """The Python environment of a trial, if it was not the suite's own."""
 
     name: Text
     python: str = ""
@@ -600,15 +603,15 @@ class EnvironmentName:
 
 @attrs.frozen(kw_only=True)
 class Definition:
-    """What was run.
+    """The case, competitor and device of a result.
 
     Attributes:
-      framework: the enumeration's name, e.g. `ModelFrameworkType.JAX`.
-      precision: what was computed in: the data type, or what a compiler quantises to.
-      compiler: with its options, e.g. `inductor+freezing`.
-      input_source: directory of the arrays that the user gave as inputs.
-      outputs: how outputs were to be held, by `--outputs`; None for the stack's own way. What was
-        done is in `Program.outputs`.
+      framework: name of the enumeration member, e.g. `ModelFrameworkType.JAX`.
+      precision: precision of the computation: the data type, or what a compiler quantises to.
+      compiler: the compiler with its options, e.g. `inductor+freezing`.
+      input_source: directory of the arrays that the user provided as inputs.
+      outputs: handling of outputs requested with `--outputs`; None for the stack's default.
+        `Program.outputs` records the actual handling.
     """
 
     benchmark_name: Text
@@ -633,7 +636,7 @@ class Definition:
 
     @property
     def competitor(self) -> str:
-        """As `str(Competitor)` has it: `backend:compiler`, with `@name` of an environment."""
+        """The competitor as formatted by `str(Competitor)`: `backend:compiler[@environment]`."""
         where = f"@{self.environment.name}" if self.environment else ""
         return f"{self.backend}:{self.compiler}{where}"
 
@@ -645,7 +648,7 @@ class Definition:
 
 @attrs.frozen(kw_only=True)
 class ProfileRecord:
-    """What the profiler of a stack gave; see `run.profiling.Profile`."""
+    """Files written by a stack's profiler."""
 
     directory: str = ""
     files: tuple[str, ...] = ()
@@ -655,10 +658,10 @@ class ProfileRecord:
 
 @attrs.frozen(kw_only=True)
 class Result:
-    """One trial: a case by one competitor on one device, and how it came out.
+    """Result of one trial: a case run by one competitor on one device.
 
     Attributes:
-      absence: the modules that are not installed, if it was not tried for that.
+      absence: missing modules because of which the trial was not run.
     """
 
     run_id: Text
@@ -699,22 +702,22 @@ class Result:
 
     @property
     def level(self) -> Level:
-        """What was measured."""
+        """The level that was measured."""
         return "framework_level" if self.metrics.framework_level else "compiler_level"
 
     @property
     def measured(self) -> Metrics:
-        """The metrics, whatever their level."""
+        """The metrics, at whichever level they were recorded."""
         found = self.metrics.framework_level or self.metrics.compiler_level
         assert isinstance(found, Metrics)
         return found
 
     @property
     def word(self) -> str:
-        """How it ended, in a word for people: its status, or `AGREED`.
+        """Displayed status: the status, or `AGREED`.
 
-        Agreed is what is ok, and was judged by a plain run in the program's own type: that the two
-        agree is all that is known.
+        An `ok` result is `AGREED` if it was verified against a plain run in the program's own type:
+        the two are known to agree, but not to be accurate.
         """
         if self.status is Status.OK and self.measured.without_float64 is not UNSET:
             return AGREED
@@ -722,12 +725,12 @@ class Result:
 
     @property
     def ranked(self) -> bool:
-        """Whether its speed may be compared with other results."""
+        """Whether the speed may be compared with other results."""
         return self.status is Status.OK and self.measured.not_ranked is UNSET
 
     @property
     def key(self) -> ResultKey:
-        """What tells it from others, as `Trial.key` does."""
+        """Key that distinguishes results, equal to `Trial.key`."""
         return (self.definition.benchmark_name, self.definition.competitor, self.definition.device)
 
 
@@ -741,10 +744,10 @@ class Package:
 
 @attrs.frozen(kw_only=True)
 class Host:
-    """A machine, as `analysis.machine.host.describe` tells of it.
+    """A machine, as described by `analysis.machine.host.describe`.
 
     Attributes:
-      threads_from: the rule that gave `threads`; None in files that do not tell.
+      threads_from: the rule that determined `threads`; None if not recorded.
     """
 
     cpu_model: str | None
@@ -766,7 +769,7 @@ class Host:
 
 @attrs.frozen(kw_only=True)
 class OtherEnvironment:
-    """What is installed in an environment that trials ran in (`--env`)."""
+    """Packages installed in an environment of trials (`--env`)."""
 
     python: str = ""
     python_version: str = ""
@@ -775,7 +778,7 @@ class OtherEnvironment:
 
 @attrs.frozen(kw_only=True)
 class ExecutionEnvironment:
-    """Where a run took place."""
+    """Machine and software of a run."""
 
     python_environment: tuple[Package, ...]
     host: Host
@@ -785,7 +788,7 @@ class ExecutionEnvironment:
 
 @attrs.frozen(kw_only=True)
 class Trigger:
-    """When a run began, and by which command."""
+    """Start time and command of a run."""
 
     timestamp: Annotated[
         str,
@@ -798,13 +801,13 @@ class Trigger:
 
     @property
     def time(self) -> datetime.datetime:
-        """With its zone."""
+        """Start time with its time zone."""
         return datetime.datetime.fromisoformat(self.timestamp)
 
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """One command that measured."""
+    """One invocation of a measuring command."""
 
     run_id: Text
     trigger: Trigger
@@ -815,7 +818,8 @@ class Run:
 class Document:
     """A results file: any number of runs and their results.
 
-    `trigger` and `execution_environment` are of the latest run: the OpenXLA suite knew one a file.
+    `trigger` and `execution_environment` are those of the latest run, because the OpenXLA suite had
+    one run per file.
     """
 
     schema_version: Literal[1]

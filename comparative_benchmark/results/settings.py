@@ -1,7 +1,7 @@
-"""Under which settings a result was measured, and where those of two results differ.
+"""The settings of a result, and the differences between two results.
 
-Settings are the variables of the workers' environment that change speed or numbers, and what the
-processes computed with: threads, denormals, allocator, BLAS, CPUs, how outputs are held.
+Settings are the environment variables of workers that change speed or numbers, and the effective
+settings of the processes: threads, denormals, allocator, BLAS, CPUs, handling of outputs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from comparative_benchmark.results.record import Metrics
 
 
 def setting_differences(old: Metrics, new: Metrics) -> Iterator[str]:
-    """Says which settings differ, of those that both results tell."""
+    """Yields descriptions of differing settings, among those that both results record."""
     for before, after in zip(settings(old), settings(new), strict=True):
         if before is None or after is None:
             continue
@@ -24,9 +24,9 @@ def setting_differences(old: Metrics, new: Metrics) -> Iterator[str]:
 
 
 def settings(metrics: Metrics) -> tuple[Mapping[str, str] | None, ...]:
-    """Returns variables, what the processes computed with, and how outputs are held, by name.
+    """Returns environment variables, effective settings and handling of outputs, by name.
 
-    None for what the result does not tell.
+    Each is None if the result does not record it.
     """
     outputs = metrics.program.outputs
     return (
@@ -37,11 +37,11 @@ def settings(metrics: Metrics) -> tuple[Mapping[str, str] | None, ...]:
 
 
 def _effective(metrics: Metrics) -> Mapping[str, str] | None:
-    """Returns the settings of all processes together; None where none tells."""
+    """Returns the combined settings of all processes; None if no process recorded them."""
     told = [_named(p.effective) for p in metrics.processes or () if p.effective is not None]
     if not told:
         return None
-    # Processes that differ have several values.
+    # Join the values of processes that differ.
     return {name: " or ".join(sorted({one[name] for one in told})) for name in told[0]}
 
 

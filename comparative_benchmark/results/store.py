@@ -1,4 +1,4 @@
-"""The results file: schema-versioned JSON, written atomically under a lock, added to."""
+"""The results file: schema-versioned JSON, appended to atomically under a lock."""
 
 import contextlib
 import datetime
@@ -28,28 +28,27 @@ from openxla.benchmark.files import new_file
 
 _LOCK_TIMEOUT_S = 60.0
 
-# Results come last, each on a line of its own, so that those of one more workload are a copy and a
-# few lines: reading and writing the JSON of all others would take more time than a long run's
-# trials.
+# Results come last, one per line, so appending a result copies the file and adds lines. Parsing and
+# encoding all earlier results would take longer than the trials of a long run.
 _END = b"\n]}\n"
 
 
 class ResultsFile:
-    """Results on disk. Each `append` is durable when it returns."""
+    """Results on disk; each `append` is durable on return."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        # Runs that this object registered.
+        # Runs registered by this object.
         self._runs: list[dict[str, Any]] = []
         self._lock = FileLock(self.path.parent / f".{self.path.name}.lock")
 
     def start_run(
         self, *, execution_environment: ExecutionEnvironment, command: Sequence[str]
     ) -> str:
-        """Registers a run and returns its identifier; creates the file if there is none.
+        """Registers a run and returns its identifier; creates the file if it does not exist.
 
         Raises:
-          ResultsFileError: the file cannot be written, or is not one of ours; it is untouched.
+          ResultsFileError: the file cannot be written or is not a results file; it is unchanged.
         """
         now = datetime.datetime.now(datetime.UTC)
         run = Run(
@@ -63,7 +62,7 @@ class ResultsFile:
 
     @contextlib.contextmanager
     def resumed_alone(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Waits until no other run resumes this file: two would measure the same trials."""
+        """Waits until no other run resumes this file; both would measure the same trials."""
         lock = FileLock(self.path.parent / f".{self.path.name}.resumed.lock")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +71,7 @@ class ResultsFile:
             except Timeout:
                 say(f"waiting for another run that resumes {self.path}")
                 lock.acquire()
-        except (OSError, NotImplementedError):  # the file system has no locks, or is read-only
+        except (OSError, NotImplementedError):  # no locks on this file system, or read-only
             yield
             return
         try:
@@ -81,28 +80,28 @@ class ResultsFile:
             lock.release()
 
     def append(self, *results: Result) -> None:
-        """Adds results, all of them or none.
+        """Appends results atomically: all or none.
 
         Raises:
-          ResultsFileError: the file cannot be written any more.
+          ResultsFileError: the file can no longer be written.
         """
         encoded = [codec.encode(result) for result in results]
         for line in encoded:
-            # What could not be read again must not stand beside what can.
+            # Never write a result that could not be read back.
             codec.validated(line, Result, f"a result for {self.path}")
         lines = b",\n".join(encoded)
         with self._locked():
             self._refuse_other_kinds()
             if not _append_lines(self.path, lines, [run["run_id"] for run in self._runs]):
-                # Another writer made it, or it was moved: read and write all of it.
+                # Another writer created the file, or it was moved: rewrite it as a whole.
                 added = codec.plain(results)
                 self._change(lambda document: document["benchmarks"].extend(added))
 
     def results(self) -> tuple[Result, ...]:
-        """Returns all results; none if there is no file yet.
+        """Returns all results; empty if the file does not exist yet.
 
         Raises:
-          ResultsFileError: the file is not one of ours.
+          ResultsFileError: the file is not a results file.
         """
         self._refuse_other_kinds()
         return self.document().benchmarks if self.path.exists() else ()
@@ -111,7 +110,7 @@ class ResultsFile:
         """Returns the whole content of the file.
 
         Raises:
-          ResultsFileError: the file cannot be read, or is not one of ours.
+          ResultsFileError: the file cannot be read or is not a results file.
         """
         return codec.read_document(self.path)
 
@@ -123,11 +122,11 @@ class ResultsFile:
         self._refuse_other_kinds()
         document = self._read_plain() if self.path.exists() else _empty()
         known = {run["run_id"] for run in document["runs"]}
-        # The file may be new, or another one, since the run was registered.
+        # The file may have been created or replaced since the run was registered.
         document["runs"] += [run for run in self._runs if run["run_id"] not in known]
         change(document)
         latest = document["runs"][-1]
-        # Where the OpenXLA suite's readers look; it knew one run a file.
+        # The OpenXLA suite's readers expect these fields here; it had one run per file.
         document["trigger"] = latest["trigger"]
         document["execution_environment"] = latest["execution_environment"]
         with new_file(self.path) as temporary:
@@ -139,7 +138,7 @@ class ResultsFile:
             raise ResultsFileError(f"{self.path} is not a regular file")
 
     def _read_plain(self) -> dict[str, Any]:
-        """Returns a valid file as it is, with what later versions may have added to it."""
+        """Returns a valid file unchanged, including fields added by later versions."""
         content = self.path.read_bytes()
         codec.decode_document(content, str(self.path))
         document: dict[str, Any] = json.loads(content)
@@ -149,7 +148,7 @@ class ResultsFile:
     def _locked(self) -> Iterator[None]:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # The lock waits where a file cannot be made, as if another process held it.
+            # If the folder is read-only, the lock would wait as if another process held it.
             tempfile.TemporaryFile(dir=self.path.parent).close()
             with self._lock.acquire(timeout=_LOCK_TIMEOUT_S):
                 yield
@@ -162,10 +161,10 @@ class ResultsFile:
 
 
 def _append_lines(path: Path, lines: bytes, run_ids: Sequence[str]) -> bool:
-    """Adds results to a file of this writer.
+    """Appends results to a file written by this class.
 
     Returns:
-      False, having done nothing, if another writer wrote it or it lacks one of the runs.
+      False, without changes, if another writer wrote the file or it lacks one of the runs.
     """
     try:
         old = path.open("rb")
@@ -173,13 +172,13 @@ def _append_lines(path: Path, lines: bytes, run_ids: Sequence[str]) -> bool:
         return False
     with old:
         size = old.seek(0, os.SEEK_END)
-        # The bracket, or the brace of the last result, and the end.
+        # The closing bracket or brace of the last entry, and the end marker.
         old.seek(max(0, size - len(_END) - 1))
         before, tail = old.read(1), old.read()
         if tail != _END or before not in (b"[", b"}"):
             return False
         old.seek(0)
-        # The first line holds all but the results.
+        # The first line holds everything except the results.
         head = old.readline()
         if not all(run_id.encode() in head for run_id in run_ids):
             return False
@@ -196,7 +195,7 @@ def _encode(value: Mapping[str, Any]) -> bytes:
 
 
 def _encode_document(document: Mapping[str, Any]) -> bytes:
-    """Returns the document, its results last."""
+    """Encodes the document with its results last."""
     head = {key: value for key, value in document.items() if key != "benchmarks"}
     lines = b",".join(b"\n" + _encode(record) for record in document["benchmarks"])
     return _encode(head)[:-1] + b', "benchmarks": [' + lines + _END
@@ -213,9 +212,9 @@ def _empty() -> dict[str, Any]:
 
 
 def write_atomically(path: Path, document: Mapping[str, Any]) -> None:
-    """Writes JSON beside the file, syncs, renames: a reader sees the old content or the new one.
+    """Writes JSON to a temporary file, syncs and renames it; readers see the old or new content.
 
     Raises:
-      OSError: the folder or the file cannot be written; an old file is as it was.
+      OSError: the folder or the file cannot be written; an existing file is unchanged.
     """
     files.write_atomically(path, _encode(dict(document)) + b"\n")

@@ -1,4 +1,4 @@
-"""Simple summaries of samples."""
+"""Summary statistics of samples."""
 
 import math
 import statistics
@@ -12,14 +12,14 @@ _SAMPLES_BEYOND = 5
 
 
 def summarize(samples: Sequence[float], suffix: str) -> dict[str, float | None]:
-    """Returns min, max, mean, median, stddev and median absolute deviation of samples.
+    """Returns min, max, mean, median, standard deviation and median absolute deviation.
 
-    Keys are `<statistic>_<suffix>`. The standard deviation is that of a sample (n - 1), None for
-    one sample. p90, p95 and p99 are given where n supports them.
+    Keys are `<statistic>_<suffix>`. The standard deviation uses n - 1 and is None for one sample.
+    p90, p95 and p99 are included if n is large enough.
     """
     if not samples:
         return {}
-    # Sorted once: a race of a small program has hundreds of thousands.
+    # Sort once: a race of a small program has hundreds of thousands of samples.
     ordered = sorted(samples)
     median, mean = statistics.median(ordered), statistics.fmean(ordered)
     summary: dict[str, float | None] = {
@@ -38,16 +38,16 @@ def summarize(samples: Sequence[float], suffix: str) -> dict[str, float | None]:
 
 
 def _stddev(samples: Sequence[float], mean: float) -> float:
-    # Two passes and an exact sum: `statistics.stdev` goes through fractions, three times as long.
+    # Two passes with an exact sum; `statistics.stdev` uses fractions and takes three times as long.
     return math.sqrt(math.fsum((value - mean) ** 2 for value in samples) / (len(samples) - 1))
 
 
 def outlier_counts(processes: Iterable[Sequence[float]]) -> Outliers:
-    """Returns how many samples are mild and severe outliers of their own process, by Tukey.
+    """Returns how many samples are mild and severe outliers of their own process, by Tukey's rule.
 
-    Each process has fences of its own: the processes of a trial may differ by more than the
-    quartile range of one, and pooled samples would then show outliers where there are none, or
-    hide some. Counted, never dropped; see `tukey_outliers`.
+    Each process has separate fences: processes of a trial may differ by more than the interquartile
+    range of one, so pooled samples could show false outliers or hide real ones. Outliers are
+    counted, never dropped; see `tukey_outliers`.
     """
     counts = [tukey_outliers(samples) for samples in processes]
     return Outliers(

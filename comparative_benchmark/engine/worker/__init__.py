@@ -1,1 +1,1 @@
-"""What runs in the other process: one measurement, phase by phase. Knows no framework by name."""
+"""The worker process: one measurement, phase by phase. Names no framework."""

@@ -1,8 +1,8 @@
 """The worker process: `python -m comparative_benchmark.engine.worker COMMANDS ANSWERS`.
 
 Reads commands from one pipe and writes answers to another; both are given as descriptor numbers.
-Whatever models and frameworks print goes to stdout and stderr, which the session points at a log
-file. The worker leaves when the command pipe closes, that is, also when its parent dies.
+Output of models and frameworks goes to stdout and stderr, which the session redirects to a log
+file. The worker exits when the command pipe closes, which includes the death of its parent.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 
 
 def main(arguments: list[str]) -> int:
-    """Serves commands until `exit` or the end of the pipe."""
+    """Executes commands until `exit` or the end of the pipe."""
     commands, answers = map(int, arguments)
     for descriptor in (commands, answers):
-        # Compilers that a framework starts must not keep our pipes open.
+        # Compilers started by a framework must not keep our pipes open.
         os.set_inheritable(descriptor, False)
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
             "truth_not_isolated": not_hidden,
         }
     )
-    # Imported after the greeting: a broken installation becomes an answer, not a silence.
+    # Import after the greeting, so that a broken installation is reported as an answer.
     from comparative_benchmark.engine.worker import isolation
     from comparative_benchmark.engine.worker.executor import Executor
 
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _read(descriptor: int) -> Iterator[Message]:
-    """Yields commands; a thread reads them, so that a parent's death ends even a long call."""
+    """Yields commands; reads them in a thread, so that the parent's death ends even a long call."""
     received: queue.SimpleQueue[Message] = queue.SimpleQueue()
 
     def listen() -> None:
@@ -82,40 +82,40 @@ def _read(descriptor: int) -> Iterator[Message]:
 
 
 def _pin() -> None:
-    """Stays on the CPUs that the session names; children inherit that."""
+    """Pins this process and its children to the CPUs given by the session."""
     if cpus := os.environ.get("CBS_CPUS"):
         os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
 
 
 def _hide() -> str | None:
-    """Hides the folders that the session names; returns the reason if this failed."""
+    """Hides the folders given by the session; returns the reason if this failed."""
     folders = os.environ.pop("CBS_HIDDEN", None)
     return isolation.hide(json.loads(folders)) if folders else None
 
 
 def _volunteer_for_out_of_memory_killer() -> None:
-    """Asks the kernel to kill this process first when memory runs out, and not the parent."""
+    """Asks the kernel to kill this process before the parent if memory runs out."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def _die_with_parent() -> None:
-    """Asks the kernel to kill this process when its parent dies: a stopped one cannot leave."""
+    """Asks the kernel to kill this process when its parent dies, even if it is stopped."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _adopt_orphans() -> None:
-    """Becomes the parent of daemons that descendants start.
+    """Makes this process the parent of daemons started by descendants.
 
-    When this process ends they are handed to its parent, which ends them.
+    When this process ends, they pass to its parent, which kills them.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 if __name__ == "__main__":
-    # Leave without running destructors: some frameworks hang or crash in theirs.
+    # Exit without running destructors, because those of some frameworks hang or crash.
     code = main(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""The check that verified and timed iterations ran compiled programs."""
+"""Checks that verified and timed iterations ran compiled programs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,10 +9,10 @@ from comparative_benchmark.engine.worker.sampling import Block
 
 
 class CompiledRuns:
-    """Compares runs with the first verified one, which sets the calls per iteration.
+    """Compares runs with the first verified run, which defines the number of calls per iteration.
 
     Args:
-      counter: of the backend; None if there is nothing to fall back to.
+      counter: counter of the backend; None if the backend has no uncompiled fallback.
     """
 
     def __init__(self, counter: CompiledCalls | None) -> None:
@@ -21,10 +21,10 @@ class CompiledRuns:
 
     @contextmanager
     def first(self) -> Iterator[None]:
-        """Checks the run that is verified first, and records its calls.
+        """Checks the first verified run and records its number of calls.
 
         Raises:
-          UnsupportedError: it called no compiled program.
+          UnsupportedError: the run called no compiled program.
         """
         before = self._counter.calls if self._counter else 0
         with self.verified("the first run"):
@@ -37,11 +37,11 @@ class CompiledRuns:
         """Checks a run whose outputs are verified.
 
         Args:
-          run: its name in the message.
-          calls: the least number of calls; as many as an iteration has by default.
+          run: name of the run for the message.
+          calls: minimum number of calls; that of an iteration by default.
 
         Raises:
-          UnsupportedError: it called fewer compiled programs.
+          UnsupportedError: the run called fewer compiled programs.
         """
         counter, expected = self._counter, calls or self._calls_per_iteration
         before = counter.calls if counter else 0
@@ -55,11 +55,12 @@ class CompiledRuns:
         """Checks timed iterations.
 
         Args:
-          block: the iterations, with their calls.
-          calls: the least number in each; as many as the first verified run has by default.
+          block: the iterations with their numbers of calls.
+          calls: minimum number per iteration; that of the first verified run by default.
 
         Raises:
-          UnsupportedError: an iteration called fewer compiled programs, or each one compiled.
+          UnsupportedError: an iteration called fewer compiled programs, or every iteration
+            compiled.
         """
         counter, expected = self._counter, calls or self._calls_per_iteration
         if counter is None:

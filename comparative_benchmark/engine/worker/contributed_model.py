@@ -1,6 +1,7 @@
-"""What the worker asks of a model: it may be anyone's, so what it gives is checked.
+"""Checks on the code and values of a model, which may come from any author.
 
-What a model has, and what of it is optional: `openxla.benchmark.models.model_interfaces`.
+The required and optional members of a model are defined in
+`openxla.benchmark.models.model_interfaces`.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ from openxla.benchmark.models.trees import IN_TREE, Tree
 
 
 def checked_array(value: Any, source: str) -> Array:
-    """Returns the value as an array of numbers, or raises TypeError naming where it is from."""
+    """Returns the value as a numeric array, or raises a TypeError that names its source."""
     array = np.asarray(value)
     if array.dtype == object or array.dtype.kind in "USmM":
         raise TypeError(f"{source} gave a {type(value).__name__}, which is not an array of numbers")
@@ -34,7 +35,7 @@ def checked_array(value: Any, source: str) -> Array:
 
 
 def check_arity(model: Any, inputs: Sequence[Any]) -> None:
-    """Raises TypeError when `forward` cannot take that many inputs."""
+    """Raises TypeError if `forward` cannot take that number of inputs."""
     if error := mismatch(model.forward, inputs):
         raise TypeError(
             f"preprocess gives {len(inputs)} inputs, which forward cannot take: {error}"
@@ -42,9 +43,9 @@ def check_arity(model: Any, inputs: Sequence[Any]) -> None:
 
 
 def mismatch(function: Callable[..., Any], arguments: Sequence[Any]) -> str | None:
-    """Returns why a function cannot be called with so many arguments; None if it can.
+    """Returns why a function cannot be called with these arguments; None if it can.
 
-    None as well where that cannot be known: some callables hide their signature.
+    Also None if the signature is unknown, because some callables hide it.
     """
     signature: inspect.Signature | None = None
     with contextlib.suppress(ValueError, TypeError):
@@ -60,12 +61,12 @@ def mismatch(function: Callable[..., Any], arguments: Sequence[Any]) -> str | No
 
 @attrs.frozen(kw_only=True)
 class _Code:
-    """Where a model of a foreign suite is.
+    """Location of a model of a foreign suite.
 
     Attributes:
-      package: that its modules are in.
-      folder: of its module.
-      top: of all its modules.
+      package: package of its modules.
+      folder: folder of the model's module.
+      top: common folder of all its modules.
     """
 
     package: str
@@ -76,10 +77,10 @@ class _Code:
 def why_unsupported(
     error: BaseException, module_path: str, parameters: Mapping[str, Any]
 ) -> str | None:
-    """Returns what a model of a foreign suite needs and does not find here; None if nothing.
+    """Returns a missing requirement of a foreign suite's model; None if there is none.
 
     Such a model is not at fault if a package is missing or has another version, or if it needs the
-    network. The suite's own models and a single model of the user must run.
+    network. The suite's own models and single user models must run, so this does not apply to them.
     """
     code = _code_of(module_path, parameters)
     frames = [frame for one in chain(error, implicit=False) for frame in _files(one)]

@@ -1,4 +1,4 @@
-"""The worker's side of a trial: one method for each command, no pipes and no processes."""
+"""The worker's side of a trial: one method per command, independent of pipes and processes."""
 
 import gc
 import importlib
@@ -49,11 +49,11 @@ from comparative_benchmark.engine.worker.protocol import Message
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.def_types import DefinitionError
 
-# A busy machine may delay some of them. Long runs need fewer.
+# A busy machine may delay some of them; slow models need fewer runs.
 _MOST_FRESH_RUNS = 20
 _FEWEST_FRESH_RUNS = 5
 _FRESH_RUNS_MS = 2000.0
-# How the stacks say that memory ran out, when they do not raise MemoryError.
+# Out-of-memory messages of stacks that do not raise MemoryError.
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|can.t allocate memory|cannot allocate memory|RESOURCE_EXHAUSTED|bad_alloc"
     r"|Unable to allocate",
@@ -62,10 +62,10 @@ _OUT_OF_MEMORY = re.compile(
 
 
 class Executor:
-    """Obeys `prepare`, `load`, `compile`, `measure`, `outputs` and so on; answers each.
+    """Executes commands such as `prepare`, `load`, `compile`, `measure` and `outputs`.
 
-    A worker that serves several models, one after the other, gets `release` between them; `call`
-    runs any other function of ours in a worker.
+    A worker that serves several models receives `release` between them; `call` runs any other
+    function of the suite in a worker.
     """
 
     def __init__(self, announce: Callable[[Message], None]) -> None:
@@ -74,15 +74,15 @@ class Executor:
         self._backend: Backend | None = None
         self._last_outputs: Any = None
         self._denormals_before: Denormals | None = None
-        # Resident before the model came, where the peak is that of this model.
+        # Resident memory before the model was loaded, if the peak is due to this model alone.
         self._base_bytes: int | None = None
         self._released = 0
-        # Module and parameters of the model that is loaded.
+        # Module and parameters of the loaded model.
         self._made_of: tuple[str, dict[str, Any]] = ("", {})
         self._compiled_runs = CompiledRuns(None)
 
     def handle(self, command: Message) -> Message:
-        """Runs a command; whatever it raises becomes an `error` message with its traceback."""
+        """Executes a command; returns an `error` message with the traceback if it raises."""
         name = command["command"]
         try:
             answer = getattr(self, f"_{name}")(**command["arguments"])
@@ -93,13 +93,14 @@ class Executor:
     def _prepare(
         self, *, packages: Mapping[str, str] = MappingProxyType({}), **told: Any
     ) -> Message:
-        """Makes inputs, truth and reference of a workload, see `preparing.prepare`.
+        """Generates inputs, truth and reference of a workload, see `preparing.prepare`.
 
         Args:
-          packages: whose versions are told, by module (see `BackendInfo.packages`).
-          told: the arguments of `preparing.prepare`.
+          packages: package names, by module, whose versions are reported (see
+            `BackendInfo.packages`).
+          told: arguments of `preparing.prepare`.
         """
-        # Those that measure are many, and start sooner without what this needs.
+        # Import here, so that measuring workers start sooner.
         from comparative_benchmark.engine.worker.preparing import prepare
 
         self._phases = PhaseClock(self._announce)
@@ -107,7 +108,7 @@ class Executor:
         return {**prepared, "versions": _versions(packages), **self._report()}
 
     def _prepare_further(self, **told: Any) -> Message:
-        """Makes a further input of a workload, see `preparing.prepare_further`."""
+        """Generates a further input of a workload, see `preparing.prepare_further`."""
         from comparative_benchmark.engine.worker.preparing import prepare_further
 
         self._phases = PhaseClock(self._announce)
@@ -138,11 +139,11 @@ class Executor:
             if not backend_class.takes_definition and not exported:
                 importlib.import_module(module_path)
             if not self._released:
-                # Modules stay until the end: no later collection need look at them again.
+                # Modules live until the end, so collections need not visit them again.
                 gc.freeze()
         self._base_bytes = resident_memory_bytes() if peak_is_its_own else None
         self._backend = backend_class(BackendContext.read(context, self._phases))
-        self._backend.output_mode()  # raises where outputs cannot be held as asked for
+        self._backend.output_mode()  # raises if the requested handling of outputs is impossible
         values = [arrays.load(Path(path)) for path in inputs]
         model: Any = ModelDefinition(module_path=module_path, parameters=parameters)
         if not exported:
@@ -158,7 +159,7 @@ class Executor:
         }
 
     def _compile(self) -> Message:
-        """Compiles, and runs once; tells of files that another process may start from."""
+        """Compiles and runs once; returns exported files that another process may start from."""
         backend = self._require_backend()
         backend.compile()
         backend.poison_outputs()
@@ -181,15 +182,15 @@ class Executor:
         """Runs a block of iterations.
 
         Args:
-          iterations: how many are measured.
-          device_times: run some more for the device's own clock.
-          refresh: run one unmeasured iteration before them, see `sampling.measure_block`.
-          warm_up: accept iterations that compile, or that run uncompiled code.
+          iterations: number of measured iterations.
+          device_times: whether to run more iterations for device times.
+          refresh: whether to run one unmeasured iteration first, see `sampling.measure_block`.
+          warm_up: whether to accept iterations that compile or run uncompiled code.
         """
         with self._phases("execute"):
             backend = self._require_backend()
             context = backend.context
-            self._last_outputs = None  # freed before the clock starts
+            self._last_outputs = None  # freed before timing starts
             block = sampling.measure_block(
                 backend,
                 iterations,
@@ -202,7 +203,7 @@ class Executor:
             if device_times:
                 block = sampling.with_device_times(backend, block)
         self._last_outputs = block.outputs
-        # Not each of thousands of samples by itself, as `asdict` would go through them.
+        # `asdict` would visit each of thousands of samples.
         inner = attrs.filters.exclude("outputs", "compiled_calls", "compilations")
         told = attrs.asdict(block, recurse=False, filter=inner)
         return {"block": {**told, "conditions": attrs.asdict(block.conditions)}}
@@ -218,7 +219,7 @@ class Executor:
         facts = backend.facts()
         facts.outputs = facts.outputs or backend.output_mode()
         if self._released and not backend.peak_is_of_the_model:
-            facts.device_memory_peak_bytes = None  # of those that were here before as well
+            facts.device_memory_peak_bytes = None  # includes earlier models
         effective = effective_settings(
             backend.host_settings(), denormals_before=self._denormals_before
         )
@@ -230,9 +231,9 @@ class Executor:
         }
 
     def _run_on(self, *, inputs: list[str], directory: str) -> Message:
-        """Runs what is timed on other inputs of the same shapes, which stay; saves the outputs.
+        """Runs the program on other inputs of the same shapes, keeps them, and saves the outputs.
 
-        `files` of the answer is None where the backend's inputs cannot be replaced.
+        `files` of the answer is None if the backend cannot replace its inputs.
         """
         backend = self._require_backend()
         with self._phases.whole("run_on"):
@@ -248,17 +249,18 @@ class Executor:
         return {"files": arrays.save_all(Path(directory), "output", checked), **self._report()}
 
     def _fresh_runs(self, *, inputs: list[str], enough_ms: float, restored: list[str]) -> Message:
-        """Times single runs on inputs that the program has not seen, until one is short enough.
+        """Times single runs on inputs new to the program, until one is short enough.
 
         Args:
-          inputs: files; each run gets them rotated by another place along their last axes.
-          enough_ms: a run of at most this ends the series.
-          restored: files of the inputs that are left in place.
+          inputs: input files; each run gets them rotated by a different offset along their last
+            axes.
+          enough_ms: a run of at most this duration ends the series.
+          restored: files of the inputs to restore at the end.
 
         Returns:
-          `runs_ms`: of each run with its outputs fetched, less the time of fetching them again;
-          `seen_ms`: of a run on the same inputs after each run that was too long; `without`: the
-          reason if nothing was run, else None.
+          `runs_ms`: time of each run including fetching its outputs, less the time to fetch them
+            again; `seen_ms`: after each run that was too long, time of a run on the same inputs;
+            `without`: the reason if nothing was run, else None.
         """
         backend = self._require_backend()
         runs_ms: list[float] = []
@@ -279,14 +281,14 @@ class Executor:
                     seen_ms.append(sampling.seen_run_ms(backend))
                     if is_long:
                         break
-            except Exception as error:  # a model may refuse inputs in another order
+            except Exception as error:  # a model may reject rotated inputs
                 without = _told(error)
             backend.replace_inputs([arrays.load(Path(path)) for path in restored])
         reason = None if runs_ms else without
         return {"runs_ms": runs_ms, "seen_ms": seen_ms, "without": reason, **self._report()}
 
     def _run_with(self, *, inputs: list[str], directory: str) -> Message:
-        """Runs the model on further inputs, by a second backend if need be; saves the outputs."""
+        """Runs the model on further inputs, with a second backend if needed; saves the outputs."""
         backend = self._require_backend()
         values = [arrays.load(Path(path)) for path in inputs]
         with self._phases.whole("verification_compile"):
@@ -298,7 +300,7 @@ class Executor:
         return {"files": arrays.save_all(Path(directory), "output", checked), **self._report()}
 
     def _run_second_backend(self, first: Backend, values: Sequence[Array]) -> list[Any]:
-        """Returns the outputs of a program that is made as the first backend's was."""
+        """Returns the outputs of a second program, built like that of the first backend."""
         work_dir = Path(tempfile.mkdtemp(dir=first.context.work_dir))
         second = type(first)(attrs.evolve(first.context, work_dir=work_dir))
         second.load(self._model(type(first), *self._made_of, values), values)
@@ -308,7 +310,7 @@ class Executor:
         return second.fetch(outputs)
 
     def _generation(self, *, directory: str, iterations: int) -> Message:
-        """Runs prefill and decode apart: once for their outputs, which it saves, then timed."""
+        """Runs prefill and decode separately: once to save their outputs, then timed."""
         backend = self._require_backend()
         with self._phases.whole("generation_compile"):
             parts = backend.generation_parts()
@@ -318,14 +320,14 @@ class Executor:
         return {"files": saved, "times": times, **self._report()}
 
     def _step_parts(self, *, iterations: int) -> Message:
-        """Runs the parts of a training step apart, and times them."""
+        """Times the parts of a training step separately."""
         with self._phases.whole("step_parts"), self._require_backend().step_parts() as parts:
             times = timed_parts.measure_step(parts, iterations)
-        self._last_outputs = None  # of steps that are gone
+        self._last_outputs = None  # outputs of released steps
         return {"times": times, **self._report()}
 
     def _updated(self, *, directory: str) -> Message:
-        """Runs a single update of the optimizer; saves the first elements of each weight."""
+        """Runs a single optimizer update; saves the first elements of each weight."""
         from openxla.benchmark.training import update_check
 
         with self._phases.whole("update_check"):
@@ -336,14 +338,14 @@ class Executor:
         return {"names": list(weights), "files": saved, **self._report()}
 
     def _compiled_shares(self) -> Message:
-        """Measures the shares of compiled code in a few more iterations."""
+        """Measures the fractions of compiled code in a few further iterations."""
         with self._phases.whole("compiled_shares"):
             shares = dict(self._require_backend().compiled_shares())
         self._last_outputs = None
         return {"shares": shares, **self._report()}
 
     def _profile(self, *, directory: str, iterations: int) -> Message:
-        """Runs iterations under the stack's profiler; answers with the names of its files."""
+        """Runs iterations under the stack's profiler; returns the names of its files."""
         target = Path(directory)
         files = self._require_backend().profile(target, iterations)
         for path in files:
@@ -354,21 +356,21 @@ class Executor:
         return {"files": [path.name for path in files]}
 
     def _release(self) -> Message:
-        """Lets go of a model, so that this process can serve another one."""
+        """Releases the model, so that this process can serve another one."""
         if self._backend is not None:
             self._backend.release()
         self._backend = self._last_outputs = None
         self._phases = PhaseClock(self._announce)
         gc.collect()
         if not self._released:
-            # With what the framework has loaded when it was first used.
+            # Includes what the framework has loaded on first use.
             gc.freeze()
         self._released += 1
         give_back_memory()
         return self._report()
 
     def _call(self, *, function: str, arguments: dict[str, Any]) -> Message:
-        """Calls a function, `module:name`; answers with what it returns, a JSON value."""
+        """Calls a function, `module:name`, and returns its result as a JSON value."""
         self._phases = PhaseClock(self._announce)
         return {"value": load_object(function)(**arguments), **self._report()}
 
@@ -379,7 +381,7 @@ class Executor:
         parameters: dict[str, Any],
         values: Sequence[Array],
     ) -> Any:
-        """Returns what a backend of that class loads: a model that takes these inputs."""
+        """Returns the model, checked to take these inputs, or its definition if needed."""
         definition = ModelDefinition(module_path=module_path, parameters=parameters)
         if backend_class.takes_definition:
             return definition
@@ -421,18 +423,18 @@ class Executor:
 
 
 def _rotated(value: Array, places: int) -> Array:
-    """Returns an array of the same values, another one for each number of places."""
+    """Returns an array with the same values, in a different order for each number of places."""
     if not (value.ndim and value.size):
         return value
     turned = np.roll(value, places, -1)
-    # After a whole turn the rows move on as well.
+    # After a full rotation of the last axis, rotate the rows as well.
     return np.roll(turned, places // value.shape[-1], 0) if value.ndim > 1 else turned
 
 
 def _told(error: Exception) -> str:
-    """Returns an error in words; with its first cause where a lazy import tells another name."""
+    """Returns an error message, with the first cause if a lazy import hides it."""
     if isinstance(error, DefinitionError):
-        return str(error)[:4000]  # a sentence to the user already
+        return str(error)[:4000]  # already a message to the user
     *_, first = chain(error, implicit=False)
     text = f"{type(error).__name__}: {error}".strip()[:4000]
     if first is error or not isinstance(error, ImportError):
@@ -453,5 +455,5 @@ def _kind_of(error: Exception) -> str:
 
 
 def _versions(packages: Mapping[str, str]) -> dict[str, str]:
-    """Returns the versions of those packages whose module this process has imported."""
+    """Returns the versions of the packages whose modules this process has imported."""
     return installed_versions(name for module, name in packages.items() if module in sys.modules)

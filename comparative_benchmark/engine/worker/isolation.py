@@ -1,9 +1,9 @@
-"""Hides folders from this process for good, without root: see user_namespaces(7).
+"""Hides folders from this process permanently, without root: see user_namespaces(7).
 
-A worker runs code of a model or a plug-in, which could copy the truth, or replace it. So the
-worker enters a mount namespace, and covers the folders with an empty file system. A second
-namespace inside the first one locks the covers: the worker cannot remove them. It cannot reach the
-files through `/proc` of other processes either, because these belong to another user namespace.
+A worker runs code of models and plug-ins, which could copy or replace the truth. Therefore it
+enters a mount namespace and covers the folders with an empty file system. A second, nested
+namespace locks the covers, so that the worker cannot remove them. It cannot reach the files through
+`/proc` of other processes either, because those belong to another user namespace.
 """
 
 import ctypes
@@ -19,12 +19,12 @@ from openxla.benchmark import root
 _OURS = tuple(
     f"{place}{os.sep}" for place in (Path(__file__).parents[2], Path(root.__file__).parent)
 )
-# Where the standard library forks, it ends the copy itself: a trace would but slow it down.
+# The standard library ends these forks itself; tracing would only slow them down.
 _ENDS_ITSELF = "multiprocessing.popen_fork"
 
 
 def end_where_we_go_on() -> None:
-    """Has each copy that is made from now on end when the model returns to a line of ours."""
+    """Makes future forks of this process exit when control returns to our code."""
     os.register_at_fork(after_in_child=_in_copy)
 
 
@@ -54,17 +54,17 @@ _GUARDED = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
 
 
 def hide(folders: Mapping[str, Sequence[str]]) -> str | None:
-    """Covers folders, for this process and those that it starts.
+    """Hides folders from this process and its children.
 
-    To be called before there are threads.
+    Call this before starting threads.
 
     Args:
-      folders: absolute paths, each with patterns of files and folders below it that stay visible.
+      folders: absolute paths, each with patterns of files and folders below it that remain visible.
 
     Returns:
       The reason if the folders are still visible; None if they are hidden.
     """
-    # An attempt that fails half-way could leave a process without rights. So a copy tries first.
+    # A partial attempt could leave a process without permissions, so try it in a fork first.
     reason = _in_a_copy(lambda: _cover(folders))
     if reason is None:
         _cover(folders)
@@ -77,14 +77,14 @@ def _cover(folders: Mapping[str, Sequence[str]]) -> None:
     for folder, patterns in folders.items():
         if Path(folder).is_dir():
             _cover_folder(Path(folder).resolve(), patterns)
-    # This process may still stand in a folder that is covered now.
+    # The working directory may be in a covered folder.
     os.chdir(Path.cwd())
     _enter_namespaces()
 
 
 def _cover_folder(folder: Path, patterns: Sequence[str]) -> None:
     shown = sorted({path for pattern in patterns for path in folder.glob(pattern)})
-    # A descriptor reaches what is below the cover.
+    # The descriptor gives access to the files under the cover.
     descriptor = os.open(folder, os.O_PATH)
     _mount("tmpfs", str(folder), kind="tmpfs", flags=_GUARDED, data="mode=755")
     for path in shown:
@@ -101,7 +101,7 @@ def _cover_folder(folder: Path, patterns: Sequence[str]) -> None:
 
 
 def _flags_of(path: Path) -> int:
-    """Returns the flags of a mount that a less privileged namespace must keep."""
+    """Returns the mount flags that a less privileged namespace must keep."""
     found = os.statvfs(path).f_flag
     relative = _MS_RELATIME if found & _ST_RELATIME else 0
     return relative | found & (_GUARDED | os.ST_NOATIME | os.ST_NODIRATIME)
@@ -113,7 +113,7 @@ def _enter_namespaces() -> None:
     process = Path(f"/proc/{os.getpid()}")
 
     def write_maps() -> None:
-        # From outside, because only there root may map all users.
+        # Only from outside the namespace may root map all users.
         os.read(entered, 1)
         if os.geteuid() != 0:
             (process / "setgroups").write_text("deny", encoding="ascii")
@@ -137,7 +137,7 @@ def _enter_namespaces() -> None:
 
 
 def _same(name: str) -> str:
-    """Returns a map of users or groups in which each keeps its number."""
+    """Returns a map of users or groups in which each keeps its ID."""
     if os.geteuid() != 0:
         own = os.geteuid() if name == "uid_map" else os.getegid()
         return f"{own} {own} 1"
@@ -148,12 +148,12 @@ def _same(name: str) -> str:
 def _in_a_copy(
     function: Callable[[], object], meanwhile: Callable[[], object] = lambda: None
 ) -> str | None:
-    """Calls a function in a fork of this process; returns the error, None for success."""
+    """Calls a function in a fork of this process; returns the error, or None on success."""
     answer, tell = os.pipe()
     if (copy := os.fork()) == 0:
         try:
             function()
-        except BaseException as error:  # this copy must end here
+        except BaseException as error:  # the fork must end here
             os.write(tell, (str(error) or repr(error)).encode()[:1000])
         finally:
             os._exit(0)

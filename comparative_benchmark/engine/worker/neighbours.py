@@ -1,8 +1,8 @@
-"""Float64 outputs of nearly the same model, which show how far rounding alone may move an output.
+"""Float64 outputs of nearby models, which show how far rounding alone can move an output.
 
-An index, a rounded pixel or a comparison may flip when a number next to a tie is rounded another
-way. A single number, or a handful, may be small only because large terms cancel. Neither the truth
-nor one reference run shows that; a few runs on slightly different weights and inputs do.
+An index, a rounded pixel or a comparison may flip if a value next to a tie is rounded differently.
+One or a few numbers may be small only because large terms cancel. Neither the truth nor a single
+reference run reveals this; a few runs on slightly different weights and inputs do.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ from comparative_benchmark.backends.api import Array, Reference
 from openxla.benchmark.user_models.programs.program_model import rounded
 
 COUNT = 8
-# So few numbers leave the error of a single reference run to chance.
+# With so few numbers, the error of a single reference run is left to chance.
 FEW = 8
-# How far weights and inputs move, in spacings of their type: computing in that type rounds by half.
+# Perturbation of weights and inputs, in spacings of their type: rounding moves by half of one.
 SPACINGS = 2.0
 
 
@@ -35,19 +35,19 @@ def save(
 ) -> str | None:
     """Writes `output_<n>.npy`, stacked along a new first axis, for each output that needs it.
 
-    Nothing is written where a changed model cannot be run: outputs are then judged without.
-
-    Returns:
-      why a changed model could not be run; None if it could, or no output needs it.
+    Writes nothing if a perturbed model cannot be run; outputs are then verified without neighbours.
 
     Args:
-      folder: where the files go; made here if there are any.
-      reference: `module:function` that computes truth and reference; its module may offer
+      folder: folder for the files; created if there are any.
+      reference: `module:function` that computes truth and reference; its module may define
         `changed_weights(model, random, spacings)`, a context in which the weights differ.
       compute: that function.
-      model: what is computed.
-      inputs: of the run.
-      truth: its float64 outputs.
+      model: the model.
+      inputs: inputs of the run.
+      truth: float64 outputs of the run.
+
+    Returns:
+      Why a perturbed model could not be run; None if it could, or no output needs it.
     """
     wanted = [index for index, value in enumerate(truth) if _needs(np.asarray(value))]
     if not wanted:

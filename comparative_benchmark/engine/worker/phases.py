@@ -1,4 +1,4 @@
-"""Phases of a trial, as the worker sees them: time and peak memory of each."""
+"""Phases of a trial in the worker: time and peak memory of each."""
 
 import ctypes
 import time
@@ -10,12 +10,12 @@ import attrs
 
 from comparative_benchmark.engine.worker.protocol import Message
 
-# What a backend goes through.
+# Phases of a backend.
 PHASES = ("import", "load", "h2d", "trace", "lower", "compile", "first_run", "execute", "d2h")
 
-# What a session knows besides: its start, the making of artifacts, what generation takes to be
-# verified and to be measured in parts, the parts of a training step, the share of compiled code,
-# and the time in a command that no phase has claimed yet.
+# Phases known only to sessions: start, generation of artifacts, verification and timing of
+# generation, parts of a training step, fraction of compiled code, and time in a command before the
+# first phase.
 SESSION_PHASES = (
     *("start", "prepare", "preprocess", "reference", "second_reference"),
     *("measure", "outputs", "run_on", "fresh_runs", "profile"),
@@ -24,20 +24,20 @@ SESSION_PHASES = (
 )
 
 
-# Taken before a model is imported: one that puts its own into `time` is not timed by it.
+# Bound before a model is imported, so that models cannot replace the clock in `time`.
 _CLOCK = time.perf_counter_ns
 
 
 @attrs.define
 class PhaseRecord:
-    """Time spent in a phase, and the process's peak memory when it was last left."""
+    """Time spent in a phase, and the peak memory of the process when the phase was last left."""
 
     ms: float = 0.0
     host_memory_peak_bytes: int | None = None
 
 
 class PhaseClock:
-    """Times phases and announces each, so that the session knows where a worker died."""
+    """Times phases and announces each, so that the session knows in which phase a worker died."""
 
     def __init__(self, announce: Callable[[Message], None]) -> None:
         self.records: dict[str, PhaseRecord] = {}
@@ -47,14 +47,14 @@ class PhaseClock:
 
     @property
     def current(self) -> str | None:
-        """The innermost phase that is open."""
+        """The innermost open phase."""
         return self._stack[-1] if self._stack else None
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        """Times a phase; entering the same one again adds to it.
+        """Times a phase; repeated entries add up.
 
-        After an exception the phase stays `current`, so that the error can be told with it.
+        After an exception the phase stays `current`, so that it can be reported with the error.
         """
         if self._is_whole:
             yield
@@ -72,14 +72,14 @@ class PhaseClock:
             self._announce({"type": "phase", "phase": self._stack[-1]})
 
     def abandon(self) -> None:
-        """Leaves the phases that an exception has ended."""
+        """Leaves the phases that were ended by an exception."""
         self._stack.clear()
 
     @contextmanager
     def whole(self, name: str) -> Iterator[None]:
-        """Times a phase of which all that is entered meanwhile is a part, and no phase itself.
+        """Times a phase and attributes all nested phases to it.
 
-        For what a backend does a second time: it must not add to the phases of the first.
+        Used for repeated work of a backend, which must not add to the phases of the first time.
         """
         with self(name):
             self._is_whole = True
@@ -90,7 +90,7 @@ class PhaseClock:
 
 
 def peak_memory_bytes() -> int | None:
-    """Returns the peak resident memory of this process, or None where the system does not tell.
+    """Returns the peak resident memory of this process, or None if unavailable.
 
     `VmHWM` of /proc/self/status: unlike `ru_maxrss`, it is not inherited across fork and exec.
     """
@@ -98,9 +98,9 @@ def peak_memory_bytes() -> int | None:
 
 
 def forget_peak_memory() -> bool:
-    """Makes what is resident now the peak (Linux, proc(5): `clear_refs`); tells whether it could.
+    """Resets the peak to the current resident memory (Linux, proc(5): `clear_refs`).
 
-    Some containers do not allow it.
+    Returns whether this succeeded; some containers do not allow it.
     """
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
@@ -110,12 +110,12 @@ def forget_peak_memory() -> bool:
 
 
 def resident_memory_bytes() -> int | None:
-    """Returns what is resident now, or None where the system does not tell."""
+    """Returns the current resident memory, or None if unavailable."""
     return _status_bytes("VmRSS:")
 
 
 def give_back_memory() -> None:
-    """Returns freed memory to the system, which glibc else keeps for the next model."""
+    """Returns freed memory to the system; otherwise glibc keeps it for the next model."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 

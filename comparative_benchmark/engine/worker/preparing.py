@@ -1,6 +1,6 @@
-"""What is made of a workload before anything is measured: inputs, truth, reference, cost.
+"""Generates the artifacts of a workload before measurement: inputs, truth, reference, cost.
 
-A worker that does this does nothing else; one that measures need not import it.
+A worker that does this does nothing else; measuring workers need not import it.
 """
 
 import importlib
@@ -59,22 +59,22 @@ def prepare(
     generates: bool = False,
     second: bool = True,
 ) -> Message:
-    """Makes inputs, truth and reference of a workload, and of its second input.
+    """Generates inputs, truth and reference of a workload, also for its second input.
 
-    The answer's `without_second` says why there is no second one, its `remark` what the truth
-    is worth where it is not exact; both None if there is nothing to be said. `takes_further` is
-    whether `prepare_further` may make other inputs.
+    In the answer, `without_second` is the reason if there is no second input, `remark` the reason
+    if the truth is not exact; both may be None. `takes_further` is whether `prepare_further` may
+    generate other inputs.
 
     Args:
-      phases: times them.
-      module_path: the module that offers `create_model`.
-      parameters: its arguments.
-      reference: `module:function` that computes both.
-      directory: where they go.
+      phases: clock for the phases.
+      module_path: module that defines `create_model`.
+      parameters: arguments of `create_model`.
+      reference: `module:function` that computes truth and reference.
+      directory: folder for the artifacts.
       input_data: name of the raw input that the model preprocesses.
-      input_files: arrays to be taken as inputs instead.
+      input_files: array files to use as inputs instead.
       generates: whether the model continues prompts; the reference then follows the truth.
-      second: whether the second input is wanted.
+      second: whether to generate the second input.
     """
     target = Path(directory)
     with phases("import"):
@@ -91,8 +91,8 @@ def prepare(
         files = judged_by.save(inputs, target)
         without_neighbours = judged_by.without_neighbours
         cost = count_cost(reference, model, inputs)
-        # Tests prove it for the suite's own models.
-        # An exported program says itself what its truth is worth.
+        # Only for user models: tests prove it for the suite's models, and exported programs
+        # describe their own truth.
         is_brought = hasattr(model, "try_out") and not hasattr(model, "truth_and_reference")
         remark = remark_on_truth(reference, model, inputs) if is_brought else None
     without_second = None if second else "none was wanted"
@@ -106,9 +106,9 @@ def prepare(
         "remark": remark,
         "without_second": without_second,
         "without_neighbours": without_neighbours,
-        # Foreign code decides itself which inputs it reads.
+        # Foreign code determines its own inputs.
         "takes_further": second and not isinstance(model, ForeignModel),
-        # Foreign code may not be able to compute in float64, and says why.
+        # Foreign code may be unable to compute in float64, and gives the reason.
         "without_float64": getattr(model, "without_float64", None),
         "truth_check": attrs.asdict(check) if check else None,
     }
@@ -124,17 +124,17 @@ def prepare_further(
     attempt: int,
     generates: bool = False,
 ) -> Message:
-    """Makes a further input from the first one, with its truth and reference.
+    """Generates a further input from the first one, with its truth and reference.
 
     The answer's `without_second` is the reason if this failed, else None.
 
     Args:
-      phases: times it.
-      module_path: see `prepare`, as for the others that are not named here.
-      parameters: likewise.
-      reference: likewise.
-      directory: that `prepare` has filled.
-      attempt: by which rule, see `second_input.further_inputs`.
+      phases: clock for the phases.
+      module_path: see `prepare`.
+      parameters: see `prepare`.
+      reference: see `prepare`.
+      directory: folder filled by `prepare`.
+      attempt: number of the rule, see `second_input.further_inputs`.
       generates: see `prepare`.
     """
     target = Path(directory)
@@ -165,17 +165,17 @@ def quantised_run(
 ) -> Message:
     """Saves the outputs of a plain run with the rounding of a recipe.
 
-    The answer's `files` is None if the module of the reference has no `quantised`, or if this kind
-    of model cannot be run by it.
+    The answer's `files` is None if the module of the reference has no `quantised`, or if that
+    function does not support this kind of model.
 
     Args:
-      phases: times it.
+      phases: clock for the phases.
       module_path: see `prepare`.
-      parameters: likewise.
-      reference: likewise.
+      parameters: see `prepare`.
+      reference: see `prepare`.
       rounding: fields of a `Rounding`.
-      inputs: files.
-      directory: where the outputs go.
+      inputs: input files.
+      directory: folder for the outputs.
     """
     with phases("load"):
         module = importlib.import_module(reference.partition(":")[0])
@@ -202,22 +202,22 @@ def _judged_by(reference: str, compute: Reference, model: Any, *, generates: boo
 
 
 def _may_lack_float64(model: Any) -> bool:
-    """Returns whether a model may be judged by plain runs: users' models, but not foreign code.
+    """Returns whether a model may be verified by plain runs: user models, but not foreign code.
 
-    Models with an architecture are written to be widened; foreign code judges itself.
+    Models with an architecture support float64; foreign code defines its own truth.
     """
     return not isinstance(model, ArchitectureModel | ForeignModel)
 
 
 def make_inputs(model: Any, input_data: str, files: Sequence[str]) -> list[Array]:
-    """Returns the arrays of files if there are any, else what the model makes of its raw input."""
+    """Loads the given array files, or else preprocesses the model's raw input."""
     if files:
         return [arrays.load(Path(path)) for path in files]
     if hasattr(model, "generate_inputs"):
         raw = model.generate_inputs(input_data)
-    else:  # a model that inherits nothing of ours
+    else:  # a model without a base class of ours
         raw = testdata.vary(model.generate_default_inputs(), input_data)
-    # The OpenXLA suite's models take several raw inputs one by one, ours as a tuple.
+    # The OpenXLA suite's models take several raw inputs separately, ours take a tuple.
     are_apart = isinstance(raw, tuple) and mismatch(model.preprocess, [raw]) is not None
     made = model.preprocess(*raw) if are_apart else model.preprocess(raw)
     return [checked_array(value, "preprocess") for value in as_tuple(made)]
@@ -225,16 +225,15 @@ def make_inputs(model: Any, input_data: str, files: Sequence[str]) -> list[Array
 
 @attrs.define(kw_only=True)
 class JudgedBy:
-    """Makes what the outputs of a model are judged by.
+    """Generates the artifacts that the outputs of a model are verified against.
 
     Attributes:
-      compute: gives truth and reference; `reference` is its `module:function`.
-      model: what is computed.
-      generates: whether it continues prompts; the reference then goes on with the truth's tokens.
-      in_own_type: gives the outputs of a plain run, for a model that is not written to be widened:
-        where its float64 run fails, it is judged by two of these.
-      nearby: runs the model likewise on weights and inputs that are rounded; None to round inputs
-        alone.
+      compute: computes truth and reference; `reference` is its `module:function`.
+      model: the model.
+      generates: whether it continues prompts; the reference then follows the truth's tokens.
+      in_own_type: computes outputs of a plain run, for a model that may not support float64: if its
+        float64 run fails, two of these replace truth and reference.
+      nearby: the same on rounded weights and inputs; None to round only the inputs.
       without_neighbours: why the last inputs have no neighbours; None if they have, or need none.
     """
 
@@ -247,7 +246,7 @@ class JudgedBy:
     without_neighbours: str | None = attrs.field(default=None, init=False)
 
     def save(self, inputs: Sequence[Array], target: Path, prefix: str = "") -> dict[str, Any]:
-        """Writes inputs, truth and reference to folders of these names; tells what is in each."""
+        """Writes inputs, truth and reference to folders of these names; returns their files."""
         truth, same_type = self._due(inputs)
         if self.generates:
             same_type = self._along_truth(inputs, truth)
@@ -272,9 +271,9 @@ class JudgedBy:
     def save_second(
         self, target: Path, make: Callable[[], Sequence[Array]], prefix: str = SECOND
     ) -> str | None:
-        """Writes the same of a second input; returns why there is none, None if there is.
+        """Writes the artifacts of a second input; returns why there is none, or None.
 
-        A model that cannot be run on one is judged by its first input alone.
+        A model that cannot run on a second input is verified on its first input only.
         """
         try:
             self.save([checked_array(value, "second_inputs") for value in make()], target, prefix)
@@ -285,7 +284,7 @@ class JudgedBy:
 
     def _due(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
         """Returns truth and reference."""
-        # An exported program says itself how it is judged, whatever framework takes it.
+        # An exported program defines its own verification, whatever framework runs it.
         own = getattr(self.model, "truth_and_reference", None)
         if own is not None:
             found: tuple[list[Any], list[Any]] = own(inputs)
@@ -305,11 +304,11 @@ class JudgedBy:
         return in_place_of_truth(plain), self.in_own_type(self.model, rounded(inputs))
 
     def _along_truth(self, inputs: Sequence[Array], truth: Sequence[Any]) -> list[Any]:
-        """Returns the outputs of the reference run that goes on with the truth's tokens.
+        """Returns the outputs of the reference run that follows the truth's tokens.
 
         Raises:
-          RuntimeError: the float64 run that is fed with its own tokens takes others: the model does
-            not go on with what it is fed, and nothing could be judged by it.
+          RuntimeError: the float64 run chooses other tokens when fed with its own: the model
+            ignores its input, so it cannot be verified that way.
         """
         forced = self.model.verification_inputs(inputs, truth)
         again, same_type = self._due(forced)
@@ -321,11 +320,11 @@ class JudgedBy:
 
 
 def count_cost(reference: str, model: Any, inputs: Sequence[Array]) -> WorkloadCost:
-    """Returns what the model has to do, as `cost` beside a reference counts it, or why not.
+    """Returns the cost counted by `cost` in the reference's module, or why it is unknown.
 
-    A model that cannot be counted has its truth all the same.
+    Models whose cost cannot be counted still get their truth.
     """
-    if isinstance(model, TrainingModel):  # `forward` is several steps, and updates real weights
+    if isinstance(model, TrainingModel):  # `forward` runs several steps and updates real weights
         return WorkloadCost.unknown("what a training step has to do is not counted")
     if reason := getattr(model, "not_countable", None):
         return WorkloadCost.unknown(reason)
@@ -340,19 +339,19 @@ def count_cost(reference: str, model: Any, inputs: Sequence[Array]) -> WorkloadC
 
 
 def remark_on_truth(reference: str, model: Any, inputs: Sequence[Array]) -> str | None:
-    """Returns why a model's float64 run is not exact, as `remark` beside a reference tells it.
+    """Returns why a float64 run is not exact, from `remark` in the reference's module.
 
-    None where it is, or where nobody can tell.
+    None if it is exact, or if this is unknown.
     """
     module = importlib.import_module(reference.partition(":")[0])
     remark: Callable[..., str | None] | None = getattr(module, "remark", None)
     try:
         return remark(model, inputs) if remark is not None else None
-    except Exception:  # a model that looks at values cannot be run without them
+    except Exception:  # models that depend on values cannot run without them
         return None
 
 
 def try_out(model: Any, inputs: Sequence[Array]) -> None:
-    """Has a model that somebody brings say what it cannot do, if it has a word for it."""
+    """Calls a user model's `try_out`, if defined, which raises if the model is unsupported."""
     if (own := getattr(model, "try_out", None)) is not None:
         own(*inputs)

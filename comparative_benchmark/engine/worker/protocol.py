@@ -1,7 +1,7 @@
-r"""Messages between session and worker: JSON, one a line, each preceded by its length.
+r"""Messages between session and worker: JSON, one per line, each preceded by its length.
 
-A line is `<length> <json>\n`. The length lets the reader tell a whole message from one that was cut
-short when its writer died, and from stray bytes that a library wrote to the wrong descriptor.
+A line is `<length> <json>\n`. The length distinguishes a complete message from one truncated by the
+death of its writer, and from stray bytes that a library wrote to the wrong descriptor.
 """
 
 import json
@@ -13,21 +13,21 @@ MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 
 
 class ProtocolError(ValueError):
-    """Bytes on the pipe are no message."""
+    """Bytes on the pipe are not a message."""
 
 
 def encode(message: Message) -> bytes:
-    """Returns a message as bytes; numbers must be finite.
+    """Encodes a message as bytes; numbers must be finite.
 
     Raises:
-      ValueError: the message holds something that JSON cannot.
+      ValueError: the message contains values that JSON cannot represent.
     """
     body = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
     return b"%d %s\n" % (len(body), body)
 
 
 class Decoder:
-    """Turns a stream of bytes into messages."""
+    """Decodes a stream of bytes into messages."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -36,7 +36,7 @@ class Decoder:
         """Adds bytes and returns the messages that are now complete.
 
         Raises:
-          ProtocolError: the stream is not one of messages.
+          ProtocolError: the stream does not consist of messages.
         """
         self._buffer += data
         messages = []
@@ -47,7 +47,7 @@ class Decoder:
         return messages
 
     def _complete_length(self) -> int | None:
-        """Returns where the first message ends, or None if it is not complete."""
+        """Returns the end of the first message, or None if it is incomplete."""
         head, blank, _ = bytes(self._buffer[:20]).partition(b" ")
         if not blank:
             if len(head) >= 20 or not (head == b"" or head.isdigit()):

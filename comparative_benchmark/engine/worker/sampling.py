@@ -1,4 +1,4 @@
-"""The timed loop. Everything in it is paid by every sample, so there is little in it."""
+"""The timed loop, kept minimal because everything in it adds to each sample."""
 
 import gc
 import itertools
@@ -12,12 +12,12 @@ import attrs
 from comparative_benchmark.analysis.machine import conditions
 from comparative_benchmark.backends.api import Backend
 
-# Enough for a median; a block of thousands of short iterations is not run twice.
+# Enough for a median, without running a block of thousands of short iterations twice.
 DEVICE_ITERATIONS = 20
-# Taken before a model is imported: one that puts its own into `time` is not timed by it.
+# Bound before a model is imported, so that models cannot replace the clock in `time`.
 _CLOCK, _CPU_CLOCK = time.perf_counter_ns, time.process_time_ns
 _SLEEP = time.sleep
-# Longer than threads of a program spin while they wait for work.
+# Longer than threads of a program spin while waiting for work.
 _PAUSE_S = 0.005
 
 
@@ -26,15 +26,15 @@ class Block:
     """Samples of consecutive iterations, and the outputs of the last one.
 
     Attributes:
-      latencies_ms: start of dispatch to completed outputs, host clock.
-      dispatch_ms: the part of it until the call returned to the host.
-      device_ms: of further iterations right after these, by the device's own clock; fewer than the
-        others, and none without such a clock (see `with_device_times`).
+      latencies_ms: time from dispatch to completed outputs, by the host clock.
+      dispatch_ms: the part of each latency until the call returned to the host.
+      device_ms: times by the device clock, of further iterations right after these; fewer than the
+        others, and empty without such a clock (see `with_device_times`).
       cpu_ms, wall_ms: CPU time of the process, and wall time, over the whole block.
-      conditions: what the machine did meanwhile.
+      conditions: state of the machine during the block.
       compiled_calls, compilations: calls of compiled programs, and programs compiled, in each
         iteration; empty if the backend does not count them.
-      outputs: the backend's handle on the outputs of the last timed iteration.
+      outputs: the backend's handle of the outputs of the last timed iteration.
     """
 
     latencies_ms: list[float]
@@ -49,33 +49,33 @@ class Block:
 
 
 class Timed(Protocol):
-    """What can be timed: a backend, or a part of what it runs."""
+    """Something that can be timed: a backend or a part of its program."""
 
     def dispatch(self) -> Any:
-        """Starts one execution and returns a handle on its outputs."""
+        """Starts one execution and returns a handle of its outputs."""
 
     def synchronize(self, outputs: Any) -> None:
-        """Waits for outputs."""
+        """Waits until the outputs are complete."""
 
 
 def measure_block(
     backend: Timed, iterations: int, *, threads: int = 1, gpu: bool = False, refresh: bool = False
 ) -> Block:
-    """Runs a number of iterations, garbage collector off, and returns the samples.
+    """Runs iterations with the garbage collector disabled and returns the samples.
 
-    The clock is `time.perf_counter_ns` (CLOCK_MONOTONIC). Lists are made before the loop, so that
-    the loop itself allocates nothing but numbers. It is the same for every backend.
+    The clock is `time.perf_counter_ns` (CLOCK_MONOTONIC). Lists are created before the loop, so
+    that the loop itself allocates only numbers. The loop is the same for all backends.
 
     Args:
-      backend: what is run.
-      iterations: how many are timed.
-      threads: that it computes with.
-      gpu: whether its conditions are those of a GPU, too.
-      refresh: whether an iteration that is not timed goes before them. It fills the caches again
-        that others, and the reading of the machine's conditions, have used meanwhile.
+      backend: the backend or part to run.
+      iterations: number of timed iterations.
+      threads: number of threads of the computation.
+      gpu: whether to record the conditions of the GPU.
+      refresh: whether to run an untimed iteration first. It refills caches that were used meanwhile
+        by others and by reading the machine's conditions.
     """
     dispatch, synchronize, clock = backend.dispatch, backend.synchronize, _CLOCK
-    rewind = getattr(backend, "rewind", None)  # parts of a backend have none
+    rewind = getattr(backend, "rewind", None)  # parts of a backend lack this method
     counter = getattr(backend, "compiled_calls", None)
     calls, compilations = ([0] * (iterations + 1) if counter else [] for _ in range(2))
     started, dispatched, finished = ([0] * iterations for _ in range(3))
@@ -88,8 +88,8 @@ def measure_block(
             calls[0], compilations[0] = counter.calls, counter.compilations
         cpu, wall = _CPU_CLOCK(), clock()
         for index in range(iterations):
-            # Those of the iteration before: freeing them is no part of this one. A program that
-            # writes to the same memory each time would not pay for it either.
+            # Free the previous outputs before timing: this is not part of the iteration, and
+            # programs that always write to the same memory would not pay for it.
             outputs = None
             if rewind is not None:
                 rewind()
@@ -118,11 +118,11 @@ def measure_block(
 
 
 def with_device_times(backend: Backend, block: Block) -> Block:
-    """Returns a block with times of the device's own clock; the same block where there is none.
+    """Returns a block with device times; the same block if there is no device clock.
 
-    They are those of further iterations, as many as the block has, up to `DEVICE_ITERATIONS`: time
-    stamps cost the host a little, which only some backends would pay. The handle is still that of
-    the last timed iteration.
+    They are measured on as many further iterations as the block has, up to `DEVICE_ITERATIONS`,
+    because time stamps cost the host a little, and only on some backends. The handle remains that
+    of the last timed iteration.
     """
     timer = backend.device_timer()
     if timer is None:
@@ -139,15 +139,15 @@ def with_device_times(backend: Backend, block: Block) -> Block:
             outputs = backend.dispatch()
             timer.stop()
             backend.synchronize(outputs)
-            # Beside the kept ones there need be room for one set of outputs, as in the timed loop.
+            # Only one set of outputs exists besides the kept one, as in the timed loop.
             del outputs
     return attrs.evolve(block, device_ms=timer.elapsed_ms(), outputs=kept)
 
 
 def fresh_run_ms(backend: Backend) -> float:
-    """Returns the time of one run whose outputs are fetched, less the time of fetching them again.
+    """Returns the time of one run including fetching its outputs, less that of fetching them again.
 
-    Work that a backend leaves until its outputs are fetched counts; copying them does not.
+    This counts work that a backend defers until its outputs are fetched, but not copying them.
     """
     if (rewind := getattr(backend, "rewind", None)) is not None:
         rewind()
@@ -163,10 +163,10 @@ def fresh_run_ms(backend: Backend) -> float:
 
 
 def seen_run_ms(backend: Backend) -> float:
-    """Returns the time of one run on the inputs of the last one, after a pause.
+    """Returns the time of one run on the last inputs, after a pause.
 
-    The outputs are not fetched, as in timed iterations. In the pause, threads go to sleep as they
-    do while new inputs are made.
+    The outputs are not fetched, as in timed iterations. During the pause threads go to sleep, as
+    they do while new inputs are generated.
     """
     if (rewind := getattr(backend, "rewind", None)) is not None:
         rewind()
@@ -192,9 +192,9 @@ def _collector_off() -> Iterator[None]:
 
 
 def timer_resolution_ns(readings: int = 1000) -> int:
-    """Returns the smallest step that two readings of the clock in a row were apart.
+    """Returns the smallest step between two consecutive readings of the clock.
 
-    What is shorter the clock cannot see; reading it costs about as much.
+    The clock cannot resolve shorter times; reading it takes about as long.
     """
     clock = _CLOCK
     times = [clock() for _ in range(readings)]

@@ -1,4 +1,4 @@
-"""The worker's side of timing parts: prefill and decode, and the parts of a training step."""
+"""Times parts in the worker: prefill and decode, and the parts of a training step."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from openxla.benchmark.artifacts import arrays
 
 @attrs.frozen
 class _Part:
-    """One of the two, as `sampling.measure_block` takes it."""
+    """Prefill or decode, in the form that `sampling.measure_block` expects."""
 
     dispatch: Callable[[], Any]
     synchronize: Callable[[Any], None]
@@ -25,10 +25,10 @@ class _Part:
 
 
 def run_through(parts: GenerationParts, directory: Path) -> list[dict[str, Any]]:
-    """Generates once, part by part, and saves tokens and logits as a whole generation gives them.
+    """Generates once, part by part, and saves tokens and logits like a whole generation.
 
     Returns:
-      File name, shape and element type of each.
+      File name, shape and element type of each file.
     """
     handle = parts.prefill()
     chosen = [parts.fetch(handle)]
@@ -43,11 +43,11 @@ def run_through(parts: GenerationParts, directory: Path) -> list[dict[str, Any]]
 def measure_generation(
     parts: GenerationParts, backend: Backend, iterations: int
 ) -> dict[str, list[float]]:
-    """Times so many prefills, and as many times all steps of decode; each once more beforehand.
+    """Times prefill and the sequence of all decode steps, after one untimed run of each.
 
     Returns:
-      `prefill_ms`, one for each prefill; `decode_ms`, one for each step, which gives a token to
-      every sequence of the batch.
+      `prefill_ms`, one value per prefill; `decode_ms`, one value per step, which yields one token
+        for every sequence of the batch.
 
     Raises:
       UnsupportedError: a part of a compiled model ran uncompiled.
@@ -64,7 +64,7 @@ def measure_generation(
 
     block(parts.prefill, 1, warm_up=True)
     prefill_ms = block(parts.prefill, iterations)
-    if not parts.steps:  # a single new token is that of the prefill
+    if not parts.steps:  # the only new token comes from the prefill
         return {"prefill_ms": prefill_ms, "decode_ms": []}
     block(parts.decode, parts.steps, warm_up=True)
     return {
@@ -76,15 +76,15 @@ def measure_generation(
 if TYPE_CHECKING:
     from comparative_benchmark.backends.training import StepParts
 
-# Caches, and lazily made state of the optimizer.
+# Fills caches and initialises the optimizer's lazy state.
 _WARM_UP = 2
 
 
 def measure_step(parts: "StepParts", iterations: int) -> dict[str, Any]:
-    """Times each part so many times.
+    """Times each part of a training step `iterations` times.
 
     Returns:
-      `how`, see `StepParts`; and `<part>_ms` of each, one for each iteration.
+      `how`, see `StepParts`; and `<part>_ms` of each part, one value per iteration.
     """
     taken: dict[str, list[float]] = {f"{name}_ms": [] for name, _ in parts.parts}
     for index in range(_WARM_UP + iterations):

@@ -1,1 +1,1 @@
-"""Comparisons of results, and what casts doubt on them."""
+"""Comparisons of results, and reasons to doubt them."""

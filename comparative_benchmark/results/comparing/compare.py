@@ -1,7 +1,7 @@
 """Compares results: two files case by case, or the competitors of one file with a baseline.
 
-A case is a workload by one competitor on one device. What cannot be compared says why; only
-verified, finished trials have a ratio, and nothing that goes wrong here becomes a verdict.
+A case is a workload run by one competitor on one device. Cases that cannot be compared have a
+reason; only verified, finished trials have a ratio, and errors never become a verdict.
 """
 
 import itertools
@@ -45,23 +45,23 @@ Answer = TypeVar("Answer")
 def map_jobs(
     function: Callable[[Job], Answer], jobs: Sequence[Job], *, processes: int
 ) -> list[Answer]:
-    """Returns what a function answers to each job, in their order.
+    """Applies a function to each job and returns the results in order.
 
     Args:
-      function: of a module, as processes find it.
-      jobs: what travels to a process.
-      processes: that share the work; with 1 it is done in this one.
+      function: function defined at module level, so that processes can import it.
+      jobs: arguments, which must be picklable.
+      processes: number of processes; 1 means this process.
     """
     if processes <= 1:
         return list(map(function, jobs))
-    # Not by fork: the program may have threads.
+    # Do not fork, because the program may have threads.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
         return list(pool.map(function, jobs, chunksize=max(1, len(jobs) // 64)))
 
 
 def process_count(count: int, *, least: int) -> int:
-    """Returns how many processes to take: one for each CPU, or 1 for few of something."""
+    """Returns the number of processes to use: one per CPU, or 1 if there are few items."""
     return len(os.sched_getaffinity(0)) if count >= least else 1
 
 
@@ -76,7 +76,7 @@ __all__ = [
 ]
 
 DEFAULT_BASELINE = "pt_inductor:eager"
-# Starting processes takes about as long as comparing so many pairs.
+# Starting processes takes about as long as comparing this number of pairs.
 _WORTH_PROCESSES = 500
 _FATES = {Status.WRONG_OUTPUT: Fate.WRONG, Status.UNSUPPORTED: Fate.UNSUPPORTED}
 
@@ -90,23 +90,25 @@ def compare_documents(
     changed_models: bool = False,
     usual_change: Callable[[Case], float] = lambda _: 0.0,
 ) -> list[Comparison]:
-    """Returns every case of either document, the candidate's against the baseline's.
+    """Compares each case of either document, the candidate with the baseline.
 
-    A case is known by workload digest, competitor, device, framework and what was measured; where
-    that finds none, by benchmark name or by architecture and batch size, to say what differs. Of a
-    case that a file holds more than once, the latest counts. Ratios are unpaired, unless both are
-    of one race: the machine may have changed between the files, which no statistics can tell.
+    Cases are matched by workload digest, competitor, device, framework and measured quantity;
+    failing that, by benchmark name or by architecture and batch size, to report what differs. If a
+    file contains a case several times, the latest counts. Ratios are unpaired unless both sides ran
+    in the same race: the machine may have changed between the files, which statistics cannot
+    detect.
 
     Args:
       baseline: the document to compare with.
-      candidate: the document in question.
-      threshold: differences of latencies below it are noise.
-      count_unchanged: let a latency that differs be `faster` or `slower` even where the compiled
-        program and the packages are the same, or where programs that are the same differ by as much
-        between these files (docs/design/0005-unchanged-programs.md), as everything moved together,
-        or as others disturbed one of the sides.
-      changed_models: compare what has one name although it is another workload, and say so.
-      usual_change: relative difference that a case shows from run to run, by its history.
+      candidate: the document to judge.
+      threshold: smaller differences in latency count as noise.
+      count_unchanged: whether a difference may be `faster` or `slower` although the machine may
+        have caused it: the compiled program and the packages are the same, unchanged programs
+        differ as much between these files (docs/design/0005-unchanged-programs.md), all cases moved
+        together, or other processes disturbed one side.
+      changed_models: whether to compare cases of the same name with different workloads, with a
+        note.
+      usual_change: returns the relative difference of a case from run to run, by its history.
     """
     pairs = list(matched(latest(cases_of(baseline)), latest(cases_of(candidate))))
     jobs = {
@@ -147,12 +149,11 @@ def compare_to_baseline(
     *,
     threshold: float = NOISE_THRESHOLD,
 ) -> list[Comparison]:
-    """Returns each competitor of a workload against the baseline competitor of that workload.
+    """Compares each competitor of a workload with the baseline competitor.
 
-    Paired by process and round where both are of one race, else unpaired. Verdicts hold among all
+    Paired by process and round if both ran in the same race, else unpaired. Verdicts hold among all
     pairs of a workload's competitors, see `Family`. A workload that the baseline ran in several
-    frameworks is compared within the same framework; where that has no baseline, with the only
-    other one.
+    frameworks is compared within the same framework, or with the only result of the baseline.
     """
     found: list[Comparison] = []
     groups: defaultdict[Hashable, list[Case]] = defaultdict(list)
@@ -170,9 +171,9 @@ def compare_to_baseline(
 def against_baseline(
     group: Sequence[Case], baseline: str, *, threshold: float = NOISE_THRESHOLD
 ) -> list[Comparison | None]:
-    """Returns each case of a workload against its baseline, see `compare_to_baseline`.
+    """Compares each case of a workload with its baseline, see `compare_to_baseline`.
 
-    None stands for the baseline's own cases.
+    The result is None for the baseline's own cases.
     """
     bases = [case for case in group if case.competitor == baseline]
     family = Family(group, threshold=threshold)
@@ -187,23 +188,23 @@ def against_baseline(
             reason = f"no result for {baseline}" if not same else f"several results for {baseline}"
             found.append(without_ratio(case, Fate.MISSING, reason))
         else:
-            # What is wrong or unsupported is so without a baseline, too.
+            # Wrong or unsupported cases need no baseline.
             fate = _FATES.get(case.status, Fate.MISSING)
             found.append(without_ratio(case, fate, case.why))
     return found
 
 
 def _judged_by_program(item: Comparison, old: Case, new: Case) -> Comparison:
-    """Withholds the verdict on a program that is the same on both sides.
+    """Withholds the verdict if the program is the same on both sides.
 
-    Such a program cannot be faster or slower through the compiler. Where its packages or settings
-    differ the verdict stays, with a hint to them. Rounds of one race stay, too: drift cancels out
-    there, so a difference is none of the machine's.
+    The compiler cannot make such a program faster or slower. If packages or settings differ, the
+    verdict stays, with a note. Verdicts from rounds of one race also stay: drift cancels out there,
+    so the machine cannot cause a difference.
     """
     if not _is_of_two_times(item) or not same_program(old, new):
         return item
     if differ := surroundings(old, new):
-        if program_digest(new.metrics) is None:  # then the packages are the program
+        if program_digest(new.metrics) is None:  # then the packages define the program
             return item
         return attrs.evolve(
             item, reason=f"{item.reason}; the compiled program is the same, but {differ}"
@@ -225,16 +226,15 @@ def _judged_by_machine(
     move: float,
     usual_change: Callable[[Case], float],
 ) -> Comparison:
-    """Withholds a verdict on a difference that the machine may have made.
+    """Withholds a verdict on a difference that the machine may have caused.
 
-    An interval is of what happened within the files; what the machine does between them is not in
-    it.
+    Intervals cover the variance within the files, but not changes of the machine between them.
 
     Args:
-      item: the comparison of the two sides.
+      item: comparison of the two sides.
       sides: baseline and candidate.
-      floor: relative difference that unchanged programs show between the files.
-      move: log ratio by which everything moved, see `common_move`.
+      floor: relative difference of unchanged programs between the files.
+      move: log ratio by which all cases moved, see `common_move`.
       usual_change: see `compare_documents`.
     """
     if not _is_of_two_times(item) or item.log_ratio is None:
@@ -244,7 +244,7 @@ def _judged_by_machine(
 
 
 def _is_of_two_times(item: Comparison) -> bool:
-    """Tells whether a verdict is on latencies that were measured at different times."""
+    """Returns whether a verdict compares latencies that were measured at different times."""
     return item.is_decided and not item.paired and item.quantity == LATENCY
 
 
@@ -255,7 +255,7 @@ def _machines_reason(
     move: float,
     usual_change: Callable[[Case], float],
 ) -> str:
-    """Says why a difference may be the machine's; empty if nothing speaks for it."""
+    """Returns why the machine may have caused a difference; empty without evidence."""
     difference = math.expm1(abs(log))
     if difference <= floor:
         return (
@@ -275,9 +275,9 @@ def _machines_reason(
 
 
 def _floor(compared_cases: Iterable[tuple[Any, ...]]) -> float:
-    """Returns by how much unchanged programs differ between two files, as a share; 0 if none.
+    """Returns the relative difference of unchanged programs between two files; 0 if unknown.
 
-    Only what these two files show: what the machine did at another time does not measure them.
+    Uses only these two files, because the machine's noise at other times does not apply to them.
     """
     logs = [
         abs(math.log(item.ratio.estimate))
@@ -295,10 +295,10 @@ def _floor(compared_cases: Iterable[tuple[Any, ...]]) -> float:
 
 
 def usual_baseline(cases: Sequence[Case]) -> str | None:
-    """Returns the baseline of a table of results; None if there is nothing to compare.
+    """Returns the baseline for a table of results; None if there is nothing to compare.
 
-    The baseline that the command of the latest run named comes first, then eager PyTorch, then the
-    first competitor. Fixed counts give one process each, which supports no verdict.
+    This is the baseline named by the command of the latest run, else eager PyTorch, else the first
+    competitor. Runs with fixed counts have none, because one process each supports no verdict.
     """
     names = list(dict.fromkeys(case.competitor for case in cases))
     raced = any(len(case.metrics.processes or ()) > 1 for case in cases)

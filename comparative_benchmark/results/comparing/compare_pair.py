@@ -1,4 +1,4 @@
-"""One case of two results: their ratio and its verdict, or the reason why there is none."""
+"""Compares two results of one case: their ratio and verdict, or why there is no ratio."""
 
 import math
 import statistics
@@ -25,12 +25,12 @@ from comparative_benchmark.results.case import COLD_COMPILE, Case
 from comparative_benchmark.results.comparing.comparison import Comparison, Fate
 from comparative_benchmark.results.record import Block, Metrics, Status
 
-# A trial of which a larger share of the blocks was contended supports no verdict.
+# Trials with a larger share of contended blocks do not support a verdict.
 _MOST_CONTENDED = 0.5
 
 
 def samples_of(metrics: Metrics) -> list[list[float]]:
-    """Returns the samples of each process in ms, of the quantity that was measured."""
+    """Returns the samples of each process in ms, of the measured quantity."""
     return compile_samples(metrics) if metrics.compile_only else process_samples(metrics)
 
 
@@ -41,7 +41,7 @@ def process_samples(metrics: Metrics) -> list[list[float]]:
         if all(processes):
             return processes
     elif metrics.latencies_ms:
-        # Files of before processes were told apart.
+        # Older files do not separate processes.
         return [list(metrics.latencies_ms)]
     raise SampleError("no samples")
 
@@ -57,7 +57,7 @@ def compile_samples(metrics: Metrics) -> list[list[float]]:
 
 
 def compiles_nothing(metrics: Metrics) -> bool:
-    """Tells whether a compile-only result says that there was nothing to compile, as in eager."""
+    """Returns whether a compile-only result had nothing to compile, as in eager execution."""
     times = metrics.compile.cold_ms if metrics.compile else (0.0,)
     return all(value is None for value in times)
 
@@ -74,16 +74,16 @@ def paired_rounds(old: Metrics, new: Metrics) -> list[list[tuple[float, float]]]
         rounds = [(candidate[key], baseline[key]) for key in candidate if key in baseline]
         if rounds:
             replicates.append(rounds)
-    # Where interruptions have set most replicates apart, all processes unpaired say more.
+    # If few replicates can be paired after interruptions, unpaired processes give more information.
     fewest = min(MIN_PROCESSES, len(old.processes), len(new.processes))
     return replicates if replicates and len(replicates) >= fewest else None
 
 
 def disturbance(baseline: Metrics, candidate: Metrics) -> str:
-    """Says which side had others on its CPUs in more than half of its blocks; empty if none.
+    """Returns a message if most blocks of one side were contended, else "".
 
-    Others slow programs down unequally, whatever the order of the blocks: one that uses all CPUs
-    loses more than one that uses a single CPU.
+    Contention slows programs down unequally, whatever the order of the blocks: a program that uses
+    all CPUs loses more than one that uses a single CPU.
     """
     for side, metrics in (("baseline", baseline), ("candidate", candidate)):
         blocks = _blocks(metrics)
@@ -94,20 +94,20 @@ def disturbance(baseline: Metrics, candidate: Metrics) -> str:
 
 
 def mean_mhz(metrics: Metrics) -> float | None:
-    """Returns the mean clock while the blocks ran; None where the system did not tell."""
+    """Returns the mean clock rate during the blocks in MHz; None if it was not recorded."""
     clocks = [block.conditions.mean_mhz for block in _blocks(metrics) if block.conditions]
     known = [clock for clock in clocks if is_positive(clock)]
     return sum(known) / len(known) if known else None
 
 
 def quotient(new: float | None, old: float | None) -> float | None:
-    """Returns new / old; None where one of them is missing or not positive."""
+    """Returns new / old; None if either is missing or not positive."""
     return new / old if is_positive(new) and is_positive(old) else None
 
 
 def is_positive(value: Any) -> TypeGuard[float]:
-    """Tells whether a value is a number above zero that is safe to divide by."""
-    # Between these limits every quotient is a finite number.
+    """Returns whether a value is a number above zero that is safe to divide by."""
+    # Between these limits every quotient is finite.
     return isinstance(value, (int, float)) and 1e-100 < value < 1e100
 
 
@@ -120,24 +120,24 @@ def _round_medians(blocks: Iterable[Block]) -> dict[int, float]:
     for block in blocks:
         if block.round is not None:
             rounds[block.round] += block.latencies_ms
-    # Ten times as fast as numpy for so few, and there are many.
+    # Ten times as fast as numpy for so few values, and called often.
     return {key: float(statistics.median(values)) for key, values in rounds.items()}
 
 
-# Compilers read files, start threads and allocate, and one compilation is one sample: their times
-# are noisier than latencies, which are medians of many.
+# Compilers read files, start threads and allocate, and each compilation is a single sample. Their
+# times are noisier than latencies, which are medians of many.
 COMPILE_THRESHOLD = 0.05
 
 
 def compared(old: Case, new: Case, *, threshold: float, changed_models: bool = False) -> Comparison:
-    """Returns the comparison of a case with its baseline; never raises for what they hold.
+    """Compares a case with its baseline; never raises because of their content.
 
     Args:
       old: the baseline.
       new: the candidate.
-      threshold: below which a difference of latencies is noise; of compile times it is
-        `COMPILE_THRESHOLD`, unless this one is larger.
-      changed_models: compare another workload of the same name, too, and say so.
+      threshold: smaller differences in latency count as noise. For compile times,
+        `COMPILE_THRESHOLD` applies unless this is larger.
+      changed_models: whether to compare different workloads of the same name, with a note.
     """
     if new.status is Status.WRONG_OUTPUT:
         return without_ratio(new, Fate.WRONG, new.why)
@@ -168,7 +168,7 @@ def compared(old: Case, new: Case, *, threshold: float, changed_models: bool = F
         log_ratio, paired = _ratio(old, new, before, after)
     except SampleError as error:
         return without_ratio(new, Fate.INCOMPARABLE, str(error))
-    # Latencies that a float can hold may have a ratio that it cannot.
+    # The ratio of two finite latencies may overflow.
     ratio = log_ratio.interval()
     outcome, reason = verdict(
         ratio, threshold=max(threshold, COMPILE_THRESHOLD) if compiling else threshold
@@ -192,7 +192,7 @@ def compared(old: Case, new: Case, *, threshold: float, changed_models: bool = F
         base=old.key,
         paired=paired,
         p_value=log_ratio.p_value,
-        # A compile-only result has a better figure than the quotient of two single times.
+        # A compile-only result has a better estimate than the quotient of two single times.
         compile_ratio=None
         if compiling
         else quotient(new.metrics.compile_time_ms, old.metrics.compile_time_ms),
@@ -201,13 +201,13 @@ def compared(old: Case, new: Case, *, threshold: float, changed_models: bool = F
 
 
 def _memory_ratio(new: Metrics, old: Metrics) -> float | None:
-    """Returns the ratio of the device's peaks; of the host's where the device has none."""
+    """Returns the ratio of the device's peaks, or of the host's if the device has none."""
     on_device = quotient(new.device_memory_peak_mb, old.device_memory_peak_mb)
     return on_device or quotient(new.host_memory_peak_mb, old.host_memory_peak_mb)
 
 
 def without_ratio(case: Case | None, fate: Fate, reason: str) -> Comparison:
-    """Returns the comparison of a case that has no ratio; `?` for what there is no case of."""
+    """Returns a comparison without a ratio; identity fields are `?` if there is no case."""
     identity: dict[str, Any] = _identity(case) if case else dict.fromkeys(_IDENTITY, "?")
     return Comparison(**identity, fate=fate, verdict=Verdict.INCOMPARABLE, reason=reason)
 
@@ -222,7 +222,7 @@ def _identity(case: Case) -> dict[str, Any]:
 def _ratio(
     old: Case, new: Case, before: list[list[float]], after: list[list[float]]
 ) -> tuple[LogRatio, bool]:
-    """Returns the ratio, and whether it is of paired rounds."""
+    """Returns the ratio, and whether it is based on paired rounds."""
     rounds = None
     if new.quantity != COLD_COMPILE:
         rounds = paired_rounds(old.metrics, new.metrics)
@@ -232,7 +232,7 @@ def _ratio(
 
 
 def _dependence(ratio: LogRatio) -> str:
-    """Says that the interval of a close ratio is too narrow; empty if nothing shows it."""
+    """Returns a message if the interval of a close ratio is too narrow, else ""."""
     close = abs(ratio.estimate) <= math.log(CLOSE)
     if close and not ratio.own and resembles(ratio.shared):
         return "consecutive processes are correlated, so the interval is too narrow"
@@ -240,10 +240,10 @@ def _dependence(ratio: LogRatio) -> str:
 
 
 def _in_fewer_bits(old: Case, new: Case) -> str:
-    """Says so where a stack is compared with itself, quantised; else empty.
+    """Returns a label if a stack is compared with its quantised self, else "".
 
-    That is the question that a recipe is measured for. Beside another stack its speed would be
-    that of another arithmetic.
+    Recipes are measured for this comparison. Compared with another stack, the arithmetic would
+    differ as well.
     """
     before, after = old.result.definition, new.result.definition
     same = before.backend == after.backend and before.framework == after.framework
@@ -253,13 +253,13 @@ def _in_fewer_bits(old: Case, new: Case) -> str:
 
 
 def _is_changed(old: Case, new: Case) -> bool:
-    """Tells whether a case is one of the same name with another content."""
+    """Returns whether two cases have the same name but different content."""
     names = {case.result.definition.benchmark_name for case in (old, new)}
     return len(names) == 1 and old.workload != new.workload
 
 
 def _differences(old: Case, new: Case, *, has_changed: bool) -> str:
-    """Says what differs that a ratio must not hide; empty if nothing does."""
+    """Returns a difference that makes a ratio meaningless; empty if there is none."""
     if old.data_type != new.data_type and not _in_fewer_bits(old, new):
         return f"different data types: {old.data_type} and {new.data_type}"
     if old.workload != new.workload and not has_changed:

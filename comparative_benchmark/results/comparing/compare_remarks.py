@@ -1,4 +1,4 @@
-"""What is to be known beside a comparison of two files: noise floor, verdicts withheld, drift."""
+"""Remarks on a comparison of two files: noise floor, withheld verdicts, drift."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -23,7 +23,7 @@ from openxla.benchmark.artifacts.workload_store import TruthSource
 
 
 def mixture_remarks(cases: Iterable[Case]) -> list[str]:
-    """Returns sentences on what the competitors of a table hold, or were asked, differently."""
+    """Returns remarks on differences between the competitors of a table that affect fairness."""
     cases = list(cases)
     good = [case for case in cases if case.status is Status.OK]
     found = []
@@ -39,7 +39,7 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
             f"Outputs written to preallocated memory: {bound}; the others allocate outputs in each "
             "iteration."
         )
-    # Stacks that count what their cache lacked write it before they return.
+    # Stacks that count cache misses write the cache as part of compilation.
     compiled = [case for case in good if case.metrics.compile_time_ms]
     writing = [case for case in compiled if any(p.cache_misses for p in _cold(case))]
     if writing and len(writing) < len(compiled):
@@ -74,11 +74,11 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
 
 
 def _changing(cases: Iterable[Case]) -> Iterator[str]:
-    """Yields a sentence on each trial of fixed counts whose later iterations differ."""
+    """Yields a sentence on each fixed-count trial whose later iterations differ."""
     for case in cases:
         if case.metrics.stop_reason != FIXED or case.metrics.throughput:
             continue
-        # A file of others may hold several such processes, or none.
+        # Files from other tools may contain several such processes, or none.
         samples = [process.latencies_ms for process in case.metrics.processes or ()]
         if change := next(filter(None, map(later_change, samples)), None):
             first, second = change
@@ -90,7 +90,7 @@ def _changing(cases: Iterable[Case]) -> Iterator[str]:
 
 
 def _remarks_on_truths(cases: Iterable[Case]) -> Iterator[str]:
-    """Yields sentences on truths for which implementations gave different results."""
+    """Yields sentences on truths for which implementations disagreed."""
     for case in cases:
         check = case.metrics.truth_check
         if check is UNSET:
@@ -116,14 +116,14 @@ def _names(cases: Iterable[Case]) -> str:
     return ", ".join(sorted({f"{case.competitor} ({case.framework})" for case in cases}))
 
 
-# A ratio of perplexities no further from 1 is that of another order of sums.
+# Perplexity ratios this close to 1 result from a different order of summation.
 _NOTHING = 1e-4
 
 
 def change_text(found: Accuracy) -> str:
-    """Returns what differs from the float64 model, in `-` and `+` right classes, or as a ratio.
+    """Returns the difference from the float64 model, as lost and gained classes or as a ratio.
 
-    Empty where a result does not tell, or has no value.
+    Empty if the result has no accuracy data.
     """
     if found.lost is not None:
         changed = "" if found.changed is None else f"{found.changed} "
@@ -134,10 +134,10 @@ def change_text(found: Accuracy) -> str:
 
 
 def remarks_on(cases: Sequence[Case]) -> list[str]:
-    """Returns how sure accuracies are, and which programs differ from the float64 model.
+    """Returns intervals of accuracies, and the programs that differ from the float64 model.
 
-    Differing are those that say another class of some example, or whose perplexity is another for
-    sure. Who loses more than its task allows is named as such.
+    A program differs if it predicts another class for any example, or if its perplexity differs
+    significantly. Programs that lose more than their task allows are marked.
     """
     about: dict[str, str] = {}
     lines = []
@@ -154,7 +154,7 @@ def remarks_on(cases: Sequence[Case]) -> list[str]:
 
 
 def changes(pairs: Iterable[tuple[Case, Case]]) -> list[str]:
-    """Returns a line for each pair of results whose accuracy is another than before."""
+    """Returns a line for each pair of results whose accuracies differ."""
     lines = []
     for old, new in pairs:
         before, after = old.metrics.accuracy, new.metrics.accuracy
@@ -168,7 +168,7 @@ def changes(pairs: Iterable[tuple[Case, Case]]) -> list[str]:
 
 
 def _about(found: Accuracy) -> str:
-    """Says what an accuracy is of, and how wide an interval so many examples give."""
+    """Returns a description of an accuracy: task, number of examples and interval."""
     ends = [str(attrs.evolve(found, value=value)) for value in (found.low, found.high)]
     count = f"{found.examples} {'examples' if found.metric == 'top-1' else 'tokens'}"
     return (
@@ -198,27 +198,27 @@ def _too_much(found: Accuracy) -> str:
     return f"loses more than its task allows ({bound:g} {unit})"
 
 
-# Runs that began within an hour of each other saw about the same machine.
+# Runs that started within an hour of each other saw similar machine conditions.
 _APART_S = 3600.0
 _CONDITIONS = (
     *("hostname", "system", "governor", "usable_cpus", "pinned_cpus", "memory_bytes"),
     "python",
 )
-# Half a CPU that was busy before the run, and clocks 2 % apart, can be seen in latencies.
+# Half a CPU of load before the run, or a clock difference of 2 %, is visible in latencies.
 _LOAD_APART, _CLOCK_APART = 0.5, 0.02
 
 
 @attrs.frozen(kw_only=True)
 class Remarks:
-    """What is to be known beside the comparisons.
+    """Remarks on a comparison of two files.
 
     Attributes:
-      noise_floor: of the programs that both files hold unchanged; None without such.
-      saved_noise_floor: what `cbs doctor --noise-floor` kept of that machine; None if nothing.
-      withheld: how many verdicts are `unclear` because the machine may have made the difference.
-      drift: why the machine may not have been the same for both files; None if nothing says so.
-      mixtures: what the compared programs hold, or were asked, differently.
-      accuracies: which programs do their task better or worse than before.
+      noise_floor: noise floor of programs unchanged between the files; None if there are none.
+      saved_noise_floor: noise floor of that machine saved by `cbs doctor --noise-floor`, if any.
+      withheld: number of verdicts withheld because the machine may have caused the difference.
+      drift: why the machine may have changed between the files; None without evidence.
+      mixtures: differences between the compared programs that affect fairness.
+      accuracies: programs whose accuracy has changed.
     """
 
     noise_floor: NoiseFloor | None
@@ -230,7 +230,7 @@ class Remarks:
 
     @property
     def lines(self) -> list[str]:
-        """Sentences for a person, drift last."""
+        """The remarks as sentences, drift last."""
         found = []
         for floor, name in (
             (self.noise_floor, "noise floor"),
@@ -247,7 +247,7 @@ class Remarks:
 
 
 def remarks(baseline: Document, candidate: Document, comparisons: Sequence[Comparison]) -> Remarks:
-    """Returns what is to be known beside the comparisons of two documents."""
+    """Returns remarks on the comparisons of two documents."""
     before, after = (latest(cases_of(document)) for document in (baseline, candidate))
     pairs = [(old, new) for old, new in matched(before, after) if old and new]
     try:
@@ -266,7 +266,7 @@ def remarks(baseline: Document, candidate: Document, comparisons: Sequence[Compa
 
 
 def _drift(pairs: Sequence[tuple[Case, Case]]) -> str | None:
-    """Says what of time and conditions differs between the runs of compared cases."""
+    """Returns differences in time and conditions between the runs of compared cases."""
     gaps = [
         abs((new.started - old.started).total_seconds())
         for old, new in pairs

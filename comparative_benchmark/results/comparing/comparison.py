@@ -1,4 +1,4 @@
-"""What a comparison comes to: one case, and the summary of all, with the exit code."""
+"""Comparison records: one case, and the summary of all cases with the exit code."""
 
 import enum
 from collections import defaultdict
@@ -29,25 +29,26 @@ class Fate(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Comparison:
-    """One case against its baseline.
+    """A case compared with its baseline.
 
     Attributes:
-      workload: digest; `label` for people.
-      competitor: `backend:compiler`, with `@name` of its environment; `framework` and `device` it
-        ran with.
-      quantity: what was measured: `latency`, or `cold compile` of compile-only results.
-      baseline_ms, candidate_ms: that quantity with 95 % intervals; None where there are none.
-      ratio: candidate / baseline with the 98 % interval that the verdict rests on.
-      paired: whether the ratio is from interleaved rounds of one race.
-      log_ratio: the same with what each process adds to its error; `base` tells ratios apart that
-        have other baseline processes.
-      p_value: of the test behind the verdict; None for fewer processes than one takes.
-      compile_ratio, memory_ratio: candidate / baseline; None where one side has no figure.
-      arithmetic: of a stack against itself in fewer bits, e.g. `int8wo against fp32`: the ratio is
-        what the recipe gives, and has no part in any mean or ranking of equals; else empty.
-      withheld: the verdict that the ratio alone would have, where the verdict is `unclear` since
-        the machine may have made the difference (see `compare_documents`), it may be chance among
-        all pairs of a workload's competitors, or others disturbed the race; else None.
+      workload: digest of the workload; `label` is its display name.
+      competitor: `backend:compiler`, with `@name` of its environment; `framework` and `device`
+        complete the identity.
+      quantity: the measured quantity: `latency`, or `cold compile` for compile-only results.
+      baseline_ms, candidate_ms: the quantity with 95 % intervals; None without a ratio.
+      ratio: candidate / baseline with the 98 % interval that the verdict is based on.
+      paired: whether the ratio is based on interleaved rounds of one race.
+      log_ratio: log ratio with the contribution of each process to its error; `base` distinguishes
+        ratios with different baseline processes.
+      p_value: p-value of the test behind the verdict; None if there are too few processes.
+      compile_ratio, memory_ratio: candidate / baseline; None if either value is missing.
+      arithmetic: set if a stack is compared with its quantised self, e.g. `int8wo vs fp32`: the
+        ratio is then the effect of the recipe, and is excluded from means and rankings; else empty.
+      withheld: the verdict based on the ratio alone, if the final verdict is `unclear` because the
+        machine may have caused the difference (see `compare_documents`), because it may be chance
+        among all pairs of a workload's competitors, or because other processes disturbed the race;
+        else None.
       disturbed: whether other processes used the CPUs in most blocks of either side; the verdict is
         then `unclear`.
     """
@@ -76,11 +77,11 @@ class Comparison:
 
     @property
     def word(self) -> str:
-        """The verdict as tables show it, e.g. `faster` or `unclear (disturbed)`."""
+        """The verdict as shown in tables, e.g. `faster` or `unclear (disturbed)`."""
         return f"{self.verdict.value} (disturbed)" if self.disturbed else self.verdict.value
 
     def withhold(self, reason: str) -> "Comparison":
-        """Returns the comparison as `unclear` for a reason; its verdict becomes `withheld`."""
+        """Returns the comparison as `unclear` with a reason; moves its verdict to `withheld`."""
         return attrs.evolve(self, verdict=Verdict.UNCLEAR, reason=reason, withheld=self.verdict)
 
     @property
@@ -90,23 +91,24 @@ class Comparison:
 
     @property
     def name(self) -> str:
-        """What a person calls the case."""
+        """Display name of the case."""
         return f"{self.label} {self.competitor} ({self.framework}, {self.device})"
 
 
 @attrs.frozen(kw_only=True)
 class Summary:
-    """What all comparisons come to.
+    """Summary of all comparisons.
 
     Attributes:
-      geomean: of the latency ratios of all compared cases, unclipped; None if there are none.
-      compile_geomean: the same of cold compile times; `compiled` of the passed cases are in it.
+      geomean: geometric mean of the latency ratios of all compared cases, unclipped; None without
+        ratios.
+      compile_geomean: the same for cold compile times, over `compiled` of the passed cases.
       geomean_interval, compile_geomean_interval: their 98 % intervals.
-      cases: how many there should be; `passed` of them could be compared.
-      faster, slower: names of those with that verdict.
-      regressions: names of those that are slower beyond chance among all that were compared.
-      disturbed: names of those without a verdict because other processes disturbed the race.
-      missing, wrong, incomparable: names of those without a ratio, each with its reason.
+      cases: expected number of cases; `passed` of them could be compared.
+      faster, slower: names of cases with that verdict.
+      regressions: names of cases that are significantly slower among all compared cases.
+      disturbed: names of cases without a verdict because other processes disturbed the race.
+      missing, wrong, incomparable: names of cases without a ratio, each with its reason.
     """
 
     geomean: float | None
@@ -126,17 +128,17 @@ class Summary:
 
     @property
     def pass_rate(self) -> float | None:
-        """Share of the cases that could be compared."""
+        """Fraction of the cases that could be compared."""
         return self.passed / self.cases if self.cases else None
 
 
 def summarize_comparisons(comparisons: Sequence[Comparison]) -> Summary:
-    """Returns the geometric mean over the common set, never without counts and what is left out.
+    """Returns the geometric mean over common cases, with counts and the cases left out.
 
-    Ratios have no other mean that does not depend on the choice of the baseline (Fleming &
-    Wallace 1986); it hides the absolute times, which is why tables print them beside it. Latencies
-    and compile times have a mean each. A case that neither side supports is not counted, and
-    neither is a stack against itself in fewer bits.
+    The geometric mean is the only mean of ratios that does not depend on the choice of the baseline
+    (Fleming & Wallace 1986). It hides absolute times, so tables print them as well. Latencies and
+    compile times have separate means. Cases that neither side supports are not counted, nor are
+    stacks compared with their quantised selves.
     """
     counted = [
         item for item in comparisons if item.fate is not Fate.UNSUPPORTED and not item.arithmetic
@@ -168,11 +170,10 @@ def summarize_comparisons(comparisons: Sequence[Comparison]) -> Summary:
 
 
 def exit_code(summary: Summary) -> int:
-    """Returns 2 for a regression or a wrong output, 3 for missing data, 0 if all is fine.
+    """Returns 2 for a regression or a wrong output, 3 for missing data, else 0.
 
-    Of many equal pairs some are `slower` by chance; a regression is one that is not, at 5 % for all
-    comparisons together. Data that cannot be compared is missing, and so is an empty comparison:
-    never green.
+    Among many equal pairs some are `slower` by chance; a regression must be significant at 5 % over
+    all comparisons together. Incomparable data counts as missing, and so does an empty comparison.
     """
     if summary.regressions or summary.wrong:
         return 2
@@ -182,7 +183,7 @@ def exit_code(summary: Summary) -> int:
 
 
 def regressions(items: Iterable[Comparison]) -> list[Comparison]:
-    """Returns those that are slower beyond chance among all of them, see `decisive`."""
+    """Returns the comparisons that are significantly slower among all, see `decisive`."""
     tested = [item for item in items if item.log_ratio is not None]
     ratios = [item.log_ratio for item in tested if item.log_ratio is not None]
     beyond_chance = decisive(ratios, Verdict.SLOWER)

@@ -1,9 +1,9 @@
-"""Every comparison of one workload's competitors, judged as one family of tests.
+"""All comparisons of one workload's competitors, judged as one family of tests.
 
 Readers look for the best line of a table and compare it with all others, whatever the baseline is.
-The best and the worst of nine equal programs differ by chance far more often than two given ones.
-So a verdict has to hold among all pairs. Table, recommendation, page and API take their verdicts
-from here.
+The best and the worst of nine equal programs differ by chance far more often than two given ones,
+so verdicts must hold among all pairs. Tables, recommendations, reports and the API all use these
+verdicts.
 """
 
 import itertools
@@ -26,19 +26,19 @@ from comparative_benchmark.results.record import Result, Status
 class Family:
     """The comparisons of the competitors of one workload.
 
-    Holm's procedure over all pairs: if all competitors are equal, the chance of any false `faster`
-    or `slower` is 2 %, the same as for a single pair. Intervals are not adjusted.
+    Uses Holm's procedure over all pairs: if all competitors are equal, the chance of any false
+    `faster` or `slower` is 2 %, the same as for a single pair. Intervals are not adjusted.
     """
 
     def __init__(self, cases: Sequence[Case], *, threshold: float) -> None:
-        """Takes the results of one workload; those without a ratio have no part in the family."""
+        """Creates the family of one workload's results; those without a ratio are excluded."""
         self._cases = list(cases)
         self._threshold = threshold
         self._pairs: dict[tuple[int, int], Comparison] = {}
         self._certain: dict[frozenset[int], bool] | None = None
 
     def comparison(self, old: Case, new: Case) -> Comparison:
-        """Returns what is known of a case against another one of the family."""
+        """Returns the comparison of a case with another one of the family."""
         item = self._pair(old, new)
         if not item.is_decided or self._is_certain(old, new):
             return item
@@ -48,7 +48,7 @@ class Family:
         )
 
     def lacks_processes(self, old: Case, new: Case) -> bool:
-        """Returns whether a race of two competitors is undecided and has few processes."""
+        """Returns whether two competitors are undecided and have few processes."""
         item = self.comparison(old, new)
         fewest = min(len(case.metrics.processes or ()) for case in (old, new))
         is_open = item.verdict is Verdict.UNCLEAR and not item.disturbed
@@ -62,7 +62,7 @@ class Family:
         return self._certain[_key(old, new)]
 
     def _tested(self) -> dict[frozenset[int], bool]:
-        """Returns which pairs differ beyond chance, of those that have a test."""
+        """Returns which of the testable pairs differ significantly."""
         p_values = {}
         for first, second in itertools.combinations(self._cases, 2):
             p_value = self._p_value(first, second)
@@ -74,7 +74,7 @@ class Family:
     def _p_value(self, first: Case, second: Case) -> float | None:
         """Returns the p-value of a pair; None if neither side can be the baseline of the other."""
         pairs = [(first, second), (second, first)]
-        # A recipe is compared with its stack, and not the other way round.
+        # A recipe is compared with its stack, but not the other way round.
         pairs.sort(key=lambda pair: tuple(map(id, pair)) not in self._pairs)
         known = (self._pair(*pair).p_value for pair in pairs)
         return next((p_value for p_value in known if p_value is not None), None)
@@ -87,7 +87,7 @@ class Family:
 
 
 def lacks_processes(results: Sequence[Result]) -> bool:
-    """Returns whether any two competitors of one workload are undecided for want of processes."""
+    """Returns whether any two competitors of a workload are undecided and have few processes."""
     cases = [Case(result=result) for result in results if result.status is Status.OK]
     family = Family(cases, threshold=NOISE_THRESHOLD)
     return any(family.lacks_processes(*pair) for pair in itertools.combinations(cases, 2))

@@ -1,7 +1,7 @@
-"""The noise floor of a machine, from programs that did not change between two runs.
+"""The noise floor of a machine, estimated from programs that did not change between runs.
 
-Where the compiled program, the packages and the settings are the same, any difference between two
-measurements is noise of the machine: free calibration, from results that are there anyway.
+If the compiled program, packages and settings are the same, any difference between two measurements
+is noise of the machine: a calibration at no cost, from existing results.
 """
 
 import itertools
@@ -31,22 +31,22 @@ from openxla.benchmark.root import root_dir
 
 
 def program_digest(metrics: Metrics) -> str | None:
-    """Returns the SHA-256 of the program that all processes of a result compiled.
+    """Returns the SHA-256 digest of the program that all processes of a result compiled.
 
-    None where the stack gives none, as eager execution, and where processes compiled different
-    programs (autotuning, say): the result is then of a mixture, and the next one of another.
+    None if the stack provides no digest, as in eager execution, or if processes compiled different
+    programs, e.g. due to autotuning: the result is then a mixture, which varies from run to run.
     """
     digest = metrics.program.artifact_sha256
     told = [process.artifact_sha256 for process in metrics.processes or ()]
-    # Older files do not say it of each process.
+    # Older files do not record the digest per process.
     return digest if not any(told) or set(told) == {digest} else None
 
 
 def same_program(old: Case, new: Case) -> bool:
-    """Tells whether workload, competitor, device and compiled program are the same, and known.
+    """Returns whether workload, competitor, device and compiled program are known to be the same.
 
-    Eager PyTorch compiles nothing: there the packages are the program, which is the same if
-    `surroundings` finds no difference. Of other stacks without a digest nothing is known.
+    Eager PyTorch compiles nothing: its packages are the program, which is the same if
+    `surroundings` finds no difference. Other stacks without a digest are unknown.
     """
     digests = [program_digest(case.metrics) for case in (old, new)]
     if old.key != new.key or digests[0] != digests[1]:
@@ -57,11 +57,11 @@ def same_program(old: Case, new: Case) -> bool:
 
 
 def surroundings(old: Case, new: Case) -> str | None:
-    """Says what of the software around a program differs, or cannot be told; None if nothing.
+    """Returns a difference in the software around a program, or why it is unknown; None if equal.
 
-    Packages, settings, interpreter and harness run the program and are part of its speed; of the
-    machine only model and thread count are looked at. Settings that one side does not tell, as
-    older files, count as equal.
+    Packages, settings, interpreter and harness affect the speed of a program; for the machine, only
+    CPU model and thread count are compared. Settings that one side did not record, as in older
+    files, count as equal.
     """
     facts = [_facts(case) for case in (old, new)]
     for name in facts[0] | facts[1]:
@@ -74,10 +74,10 @@ def surroundings(old: Case, new: Case) -> str | None:
 
 
 def unidentified(case: Case) -> str | None:
-    """Says why it cannot be told what ran the program; None if it can.
+    """Returns why the software that ran the program cannot be identified; None if it can.
 
-    A development version does not say which build it is: two builds of a runtime, with a change
-    between them that an engineer wants to measure, may call themselves the same.
+    A development version does not identify a build: two builds of a runtime, before and after a
+    change that an engineer wants to measure, may have the same version.
     """
     if not case.result.versions:
         return "package versions are unknown"
@@ -88,9 +88,9 @@ def unidentified(case: Case) -> str | None:
 
 
 def fingerprint(case: Case) -> str:
-    """Returns a text that is equal where `surroundings` finds no difference, but of the harness.
+    """Returns a text that is equal if `surroundings` finds no difference, ignoring the harness.
 
-    Files that do not tell of settings differ from those that do.
+    Files without recorded settings differ from files with them.
     """
     facts = {**_facts(case), "settings": settings(case.metrics)}
     return json.dumps(facts, sort_keys=True, default=str)
@@ -109,23 +109,23 @@ def _facts(case: Case) -> dict[str, Any]:
 
 
 _SCHEMA = 1
-# The 95 % quantile of fewer pairs is little but their largest.
+# With fewer pairs, the 95 % quantile is hardly more than their maximum.
 FEWEST_FOR_95 = 10
 
 
 class NoiseFloorError(ValueError):
-    """The documents are not of one machine; the message says of which."""
+    """The documents come from several machines; the message names them."""
 
 
 @attrs.frozen(kw_only=True)
 class Noise:
-    """How far measurements of unchanged programs lie apart.
+    """Differences between measurements of unchanged programs.
 
     Attributes:
-      pairs: of two runs of one program; `programs` of them are different ones.
-      median_percent, p95_percent, largest_percent: quantiles of the differences, as percent of
-        the faster run.
-      processes: of a run, the median; None in a file of an earlier version.
+      pairs: number of pairs of runs of the same program; `programs` is the number of programs.
+      median_percent, p95_percent, largest_percent: quantiles of the differences, in percent of the
+        faster run.
+      processes: median number of processes per run; None in older files.
     """
 
     pairs: int = attrs.field(validator=attrs.validators.ge(1))
@@ -138,7 +138,7 @@ class Noise:
     )
 
     def outlook(self, rule: SamplingRule) -> Outlook | None:
-        """Returns what races find where runs lie so far apart; None if that cannot be told."""
+        """Returns what races can detect with this noise; None if unknown."""
         if self.processes is None:
             return None
         return outlook(sd_of_noise_floor(self.median_percent / 100, self.processes), rule)
@@ -149,9 +149,9 @@ class NoiseFloor:
     """Noise of a machine.
 
     Attributes:
-      machine: its CPU model, or its architecture where that is not told; empty without pairs.
-      pooled: over all pairs; None where no program was measured twice.
-      competitors: the same by competitor.
+      machine: CPU model, or architecture if the model is unknown; empty without pairs.
+      pooled: noise over all pairs; None if no program was measured twice.
+      competitors: noise by competitor.
     """
 
     machine: str
@@ -161,22 +161,22 @@ class NoiseFloor:
 
 
 def noise_floor(documents: Iterable[Document]) -> NoiseFloor:
-    """Returns how far any two runs of unchanged programs lie apart.
+    """Returns the noise between any two runs of unchanged programs.
 
-    Pooled are all pairs of runs (of different files, or of different run ids) of one workload,
+    Pools all pairs of runs (from different files, or with different run ids) of one workload,
     competitor and device whose program digest, package versions, settings, interpreter, CPU model
-    and thread count are equal and known. The latency of a run is the mean over processes of the
-    logarithm of the process median, as in `unpaired_ratio`: the floor is one of the ratios
-    that `cbs compare` prints. Pairs of one program are not independent: it says what happened on
-    this machine, not what can happen. It cannot see noise that all runs share, nor does it hold
-    for another time of day, load or CPU. Runs may be of several revisions of the harness: what that
-    changes stands between two files as well.
+    and thread count are known and equal. The latency of a run is the mean over processes of the
+    logarithm of the process median, as in `unpaired_ratio`, so the floor applies to the ratios
+    printed by `cbs compare`. Pairs of one program are not independent: the floor describes what
+    happened on this machine, not what can happen. It does not include noise common to all runs, and
+    does not hold for other times of day, loads or CPUs. Runs may have different harness revisions,
+    as two compared files may.
 
     Args:
-      documents: results documents; records that have no samples are left out.
+      documents: results documents; results without samples are ignored.
 
     Raises:
-      NoiseFloorError: there are pairs of more than one machine.
+      NoiseFloorError: there are pairs from more than one machine.
     """
     runs: defaultdict[tuple[Any, ...], dict[tuple[int, str], _Run]] = defaultdict(dict)
     machines: dict[tuple[Any, ...], Case] = {}
@@ -186,7 +186,7 @@ def noise_floor(documents: Iterable[Document]) -> NoiseFloor:
             if digest is None or run is None or unidentified(case):
                 continue
             program = (case.key, digest, fingerprint(case))
-            # The latest record of a run counts.
+            # The latest result of a run counts.
             runs[program][position, case.result.run_id] = run
             machines[program] = case
     found: defaultdict[str, list[_Program]] = defaultdict(list)
@@ -230,10 +230,10 @@ def noise_floor_path(machine: str) -> Path:
 
 
 def save_noise_floor(floor: NoiseFloor) -> Path:
-    """Writes the noise floor, whole or not at all, and returns where.
+    """Writes the noise floor atomically and returns its path.
 
     Raises:
-      OSError: it cannot be written.
+      OSError: the file cannot be written.
     """
     path = noise_floor_path(floor.machine)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -242,7 +242,7 @@ def save_noise_floor(floor: NoiseFloor) -> Path:
 
 
 def load_noise_floor(machine: str) -> NoiseFloor | None:
-    """Returns the noise floor of a machine; None where there is no file that can be read."""
+    """Returns the noise floor of a machine; None without a readable file."""
     try:
         found = msgspec.json.decode(noise_floor_path(machine).read_bytes(), type=NoiseFloor)
     except (OSError, ValueError, RecursionError):
@@ -251,7 +251,7 @@ def load_noise_floor(machine: str) -> NoiseFloor | None:
 
 
 class _Run(NamedTuple):
-    log_latency: float  # of ms
+    log_latency: float  # log of ms
     processes: int
 
 
@@ -261,7 +261,7 @@ class _Program(NamedTuple):
 
 
 def _run_of(case: Case) -> _Run | None:
-    """Returns the latency of a run; None where there is no sound measurement."""
+    """Returns the latency of a run; None without a valid measurement."""
     if case.status is not Status.OK or case.quantity != LATENCY:
         return None
     try:
@@ -273,7 +273,7 @@ def _run_of(case: Case) -> _Run | None:
 
 
 def _differences(runs: Mapping[tuple[int, str], _Run]) -> list[float]:
-    """Returns |log ratio| of all pairs of runs; a copy of a run in another file is not a pair."""
+    """Returns |log ratio| of all pairs of runs; copies of a run in another file are not pairs."""
     distinct = {(run_id, run.log_latency) for (_, run_id), run in runs.items()}
     values = [latency for _, latency in sorted(distinct)]
     first, second = np.triu_indices(len(values), 1)
@@ -300,20 +300,20 @@ def _digits(percent: float) -> str:
     return f"{percent:.1f}" if percent < 10 else f"{percent:.0f}"
 
 
-# Fewer comparisons, or a single backend, may share another reason than the machine.
+# Fewer comparisons, or a single backend, may have moved for another common reason.
 _FEWEST_MOVED, _FEWEST_BACKENDS = 3, 2
-# Share of the comparisons that may have moved the other way.
+# Maximum share of comparisons that may have moved the other way.
 _MOST_APART = 0.1
-# A ratio beyond the common move by this factor needs another explanation.
+# Ratios beyond the common move by this factor need another explanation.
 _OWN_REASON = 2.0
 _FEWEST_RUNS = 3
 
 
 def common_move(moved: Iterable[tuple[str, float]]) -> float:
-    """Returns the logarithm of the ratio by which everything moved; 0 if not everything did.
+    """Returns the log ratio by which all cases moved together; 0 if they did not.
 
-    Backends have neither compiler nor runtime in common. Where each is slower, or each is faster,
-    beyond the noise threshold, the machine is the likely reason. The median over all comparisons.
+    Backends share neither compiler nor runtime. If all are slower, or all are faster, beyond the
+    noise threshold, the machine is the likely cause. Returns the median over all comparisons.
 
     Args:
       moved: backend and log ratio of each comparison of the two files.
@@ -333,12 +333,12 @@ def common_move(moved: Iterable[tuple[str, float]]) -> float:
 
 
 def is_of_move(log: float, move: float) -> bool:
-    """Tells whether a log ratio lies within twice the common move, on the same side."""
+    """Returns whether a log ratio has the sign of the common move and is at most twice as large."""
     return 0 < log * math.copysign(1.0, move) <= _OWN_REASON * abs(move)
 
 
 def contended_side(old: Case, new: Case) -> str:
-    """Returns which of two cases others disturbed, if they disturbed one; else empty."""
+    """Returns the side that was disturbed by other processes if only one was, else ""."""
     before, after = (_is_contended(case) for case in (old, new))
     if before is None or after is None or before == after:
         return ""
@@ -351,13 +351,13 @@ def _is_contended(case: Case) -> bool | None:
 
 
 def run_to_run(runs: Sequence[tuple[float, Mapping[str, str]]]) -> float:
-    """Returns the relative difference that successive runs of a case show without a reason.
+    """Returns the usual relative difference between successive runs of a case.
 
-    The 95 % quantile of their ratios, of those with the same packages; the largest of fewer than
-    ten, and 0 for fewer than three.
+    This is the 95 % quantile of the ratios of runs with equal packages, the maximum if there are
+    fewer than ten, and 0 if there are fewer than three.
 
     Args:
-      runs: latency in ms and package versions of each, the oldest first.
+      runs: latency in ms and package versions of each run, oldest first.
     """
     changes = [
         abs(math.log(after / before))

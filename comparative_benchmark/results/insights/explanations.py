@@ -1,4 +1,4 @@
-"""Why one competitor is slower than another, from profiles of both."""
+"""Explains why one competitor is slower than another, from profiles of both."""
 
 import re
 from collections import defaultdict
@@ -15,8 +15,8 @@ PRODUCTS = "matrix products"
 RUNTIME = "runtime"
 OTHER = "other"
 
-# Parts of names, by kind. The first kind that matches counts: what takes most of a fused kernel's
-# time comes first.
+# Name patterns by kind. The first match counts, so kinds that dominate the time of fused kernels
+# come first.
 _PARTS = {
     RUNTIME: (r"^runtime\b",),
     "attention": ("attention", "flash", "sdpa"),
@@ -52,9 +52,9 @@ _KINDS = {kind: re.compile("|".join(parts), re.IGNORECASE) for kind, parts in _P
 
 
 def kind_of(operator: Operator) -> str:
-    """Returns the kind of an operator, by what it does or else by its name."""
+    """Returns the kind of an operator, based on its operation, else on its name."""
     for text in filter(None, (operator.does, operator.name)):
-        # Words of a name are apart: `_` would count as a letter.
+        # Split names into words, because `_` counts as a letter.
         words = f"{text} {text.replace('_', ' ')}"
         for kind, pattern in _KINDS.items():
             if pattern.search(words):
@@ -62,17 +62,17 @@ def kind_of(operator: Operator) -> str:
     return OTHER
 
 
-# What the latency holds beside the operators: calls, gaps, waiting, and the profiler's own cost.
+# Time outside operators: calls, gaps, waiting, and overhead of the profiler.
 BETWEEN = "between operators"
 _MOST_OPERATORS = 5
 
 
 @attrs.frozen(kw_only=True)
 class Shown:
-    """An operator as it is shown; times are of an iteration.
+    """An operator as displayed; times are per iteration.
 
     Attributes:
-      of_roof: share of the roof, where flops and bytes and the machine's ceilings are known.
+      of_roof: share of the roof, if flops, bytes and the machine's ceilings are known.
     """
 
     name: str
@@ -84,12 +84,12 @@ class Shown:
 
 @attrs.frozen(kw_only=True)
 class Part:
-    """What one competitor spends on one kind of operators.
+    """Time that a competitor spends on one kind of operators.
 
     Attributes:
-      operators: the longest first; not all of them.
-      of_roof: share of the roof of those operators whose cost is known.
-      lowest_ms, highest_ms: of all profiles that were taken.
+      operators: the longest operators, in descending order; not all of them.
+      of_roof: share of the roof of the operators whose cost is known.
+      lowest_ms, highest_ms: range over all profiles.
     """
 
     ms: float
@@ -105,7 +105,7 @@ class Row:
     """A kind of operators in both competitors.
 
     Attributes:
-      lost_ms: what the slow one takes longer; None where one of them tells no times.
+      lost_ms: additional time of the slower competitor; None if either time is unknown.
     """
 
     kind: str
@@ -115,7 +115,7 @@ class Row:
 
     @property
     def is_beyond_spread(self) -> bool:
-        """Whether the slow one takes longer in each of its profiles than the fast one in any."""
+        """Whether the slower competitor takes longer in each profile than the faster one in any."""
         fastest = self.slow.lowest_ms if self.slow else 0.0
         return fastest > (self.fast.highest_ms if self.fast else 0.0)
 
@@ -125,8 +125,8 @@ class Side:
     """One of the two competitors.
 
     Attributes:
-      latency_ms: the measured one; never from a profile.
-      told_ms: what its operators took while it was profiled; None where that is not told.
+      latency_ms: measured latency, never from a profile.
+      told_ms: total time of its operators in the profile; None if unknown.
     """
 
     competitor: str
@@ -137,13 +137,13 @@ class Side:
 
     @property
     def cover(self) -> float | None:
-        """Returns what part of the latency the profile's operators make up."""
+        """Returns the fraction of the latency that the profile's operators account for."""
         return None if self.told_ms is None else self.told_ms / self.latency_ms
 
 
 @attrs.frozen(kw_only=True)
 class Explanation:
-    """Why one competitor is slower; rows by time lost, the most first.
+    """Why one competitor is slower; rows in descending order of lost time.
 
     The `lost_ms` of all rows add up to the difference of the latencies.
     """
@@ -164,14 +164,14 @@ def explain(
     other: tuple[Result, OperatorProfile],
     ceilings: Ceilings | None = None,
 ) -> Explanation:
-    """Returns why the slower of two results is slower.
+    """Explains why the slower of two results is slower.
 
-    Operators of two stacks have nothing in common but what they do, so they are compared by kind.
+    Operators of two stacks correspond only by what they do, so they are compared by kind.
 
     Args:
-      one: a result of a workload, measured, with its profile.
-      other: another of the same.
-      ceilings: of the device of both; None where they are not known.
+      one: a measured result with its profile.
+      other: another result of the same workload with its profile.
+      ceilings: ceilings of the device; None if unknown.
     """
     fast, slow = sorted((one, other), key=lambda item: _latency(item[0]))
     parts = [_parts(*item, ceilings) for item in (slow, fast)]
@@ -254,7 +254,7 @@ def _ms(operators: Iterable[Operator]) -> float:
 def _share(
     operators: Sequence[Operator], ceilings: Ceilings | None, data_type: str
 ) -> float | None:
-    """Returns the share of the roof of those operators whose cost and time are known."""
+    """Returns the share of the roof of the operators whose cost and time are known."""
     known = [operator for operator in operators if operator.us and operator.flops]
     if ceilings is None or not known:
         return None

@@ -1,4 +1,4 @@
-"""What fewer bits give and cost: recipes against their own stack, by the signal that they keep."""
+"""Speed and accuracy of recipes, compared with their own stacks."""
 
 import statistics
 from collections import defaultdict
@@ -24,13 +24,13 @@ from comparative_benchmark.results.record import Status
 
 @attrs.frozen(kw_only=True)
 class Trade:
-    """A recipe on one workload: the speed that it gives for the signal that it costs.
+    """A recipe on one workload: its speed-up and its signal-to-noise ratio.
 
     Attributes:
-      stack: the same backend, compiler and framework without the recipe, as `jax_xla:xla (jax)`.
-      own: the result of that stack; None where it was not measured.
-      comparison: with it; None without one.
-      speedup, sqnr_db: None unless both are known: of a right answer in fewer bits.
+      stack: the same backend, compiler and framework without the recipe, e.g. `jax_xla:xla (jax)`.
+      own: result of that stack; None if it was not measured.
+      comparison: comparison with that result; None without it.
+      speedup, sqnr_db: speed-up and signal-to-noise ratio; None unless both are known.
     """
 
     case: Case
@@ -42,12 +42,12 @@ class Trade:
 
     @property
     def recipe(self) -> str:
-        """Its name with its parameters; where a compiler stands for it, what it computes in."""
+        """The recipe with its parameters, or the precision if a compiler implies it."""
         return self.case.data_type
 
     @property
     def why(self) -> str:
-        """Why it has no place in a picture; empty if it has one."""
+        """Why the recipe cannot be plotted; empty if it can."""
         if self.case.status is not Status.OK:
             return self.case.why
         if self.comparison is None:
@@ -62,10 +62,10 @@ class Mean:
     """A recipe over several shapes.
 
     Attributes:
-      recipe: with its parameters.
-      ratio: geometric mean of the times over those of the stack; `speedup` is its inverse.
-      sqnr_db: median.
-      shapes: how many.
+      recipe: recipe with its parameters.
+      ratio: geometric mean of the times relative to the stack; `speedup` is its inverse.
+      sqnr_db: median signal-to-noise ratio.
+      shapes: number of shapes.
     """
 
     recipe: str
@@ -79,12 +79,11 @@ class Mean:
 
 @attrs.frozen(kw_only=True)
 class Panel:
-    """Recipes on one model, or on one operator in one type over shapes; on one machine.
+    """Recipes on one machine, for one model, or for one operator and data type over shapes.
 
     Attributes:
-      trades: of all shapes.
-      means: over the shapes that all recipes have in common; empty where there is one shape, or
-        none in common.
+      trades: recipes on all shapes.
+      means: means over the shapes common to all recipes; empty if there are fewer than two.
     """
 
     name: str
@@ -96,7 +95,7 @@ class Panel:
 
 
 def is_recipe(case: Case) -> bool:
-    """Tells whether a result is of fewer bits, or fewer weights, than its workload has."""
+    """Returns whether a result has a lower precision than its workload, in values or weights."""
     definition = case.result.definition
     if not (definition.precision or definition.data_type):
         return False
@@ -104,7 +103,7 @@ def is_recipe(case: Case) -> bool:
 
 
 def panels(cases: Iterable[Case], *, threshold: float = NOISE_THRESHOLD) -> list[Panel]:
-    """Returns a panel for each model or operator that results with recipes are of."""
+    """Returns a panel for each model or operator with recipes."""
     places: defaultdict[Hashable, list[Case]] = defaultdict(list)
     for case in cases:
         places[case.workload, case.device, case.machine, case.quantity].append(case)
@@ -118,15 +117,15 @@ def panels(cases: Iterable[Case], *, threshold: float = NOISE_THRESHOLD) -> list
 
 
 def fronts(items: Iterable[Trade | Mean]) -> dict[str, list[Trade | Mean]]:
-    """Returns by stack its frontier: what no other of its recipes beats in speed and in signal.
+    """Returns the Pareto frontier of each stack: recipes not beaten in both speed and signal.
 
-    Across stacks there is none: each speed is over that of its own stack.
+    There is no frontier across stacks, because each speed-up is relative to its own stack.
 
     Args:
-      items: of one shape, or means; those without a speed-up are passed over.
+      items: recipes on one shape, or means; those without a speed-up are ignored.
 
     Returns:
-      By falling signal and rising speed.
+      For each stack, recipes with decreasing signal and increasing speed.
     """
     stacks: defaultdict[str, list[Trade | Mean]] = defaultdict(list)
     for item in items:
@@ -172,8 +171,8 @@ def _trade(case: Case, group: Sequence[Case], family: Family) -> Trade:
 def _own_stack(case: Case, group: Sequence[Case]) -> tuple[str, Case | None]:
     """Returns the name and the result of the same stack without the recipe.
 
-    A recipe is an option of a compiler. Where a compiler of its own stands for it, as LiteRT's
-    `dynamic-range` does, its stack is the backend's only one that keeps the type.
+    A recipe is an option of a compiler. If a separate compiler implements it, such as LiteRT's
+    `dynamic-range`, the stack is the only one of the backend that keeps the data type.
     """
     definition = case.result.definition
     others = [

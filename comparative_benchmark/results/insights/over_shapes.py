@@ -1,4 +1,4 @@
-"""Operators over shapes: which speed-ups belong into one picture, and where each of them stands."""
+"""Speed-ups of operators over shapes, arranged for plots."""
 
 import math
 from collections import defaultdict
@@ -18,10 +18,10 @@ _LETTERS = "mkn"
 
 @attrs.frozen
 class Speedup:
-    """How many times as fast as a baseline, with the interval that the verdict rests on.
+    """Speed relative to a baseline, with the interval that the verdict is based on.
 
     Attributes:
-      low, high: 0 and infinity where samples support no limit.
+      low, high: 0 and infinity if the samples support no limit.
     """
 
     estimate: float
@@ -31,11 +31,11 @@ class Speedup:
 
 @attrs.frozen
 class Point:
-    """One shape by one competitor.
+    """One shape run by one competitor.
 
     Attributes:
-      at: where it stands on the axis of its panel.
-      comparison: with the baseline; it has a ratio.
+      at: position on the axis of its panel.
+      comparison: comparison with the baseline, which has a ratio.
     """
 
     case: Case
@@ -46,12 +46,12 @@ class Point:
 
 @attrs.frozen(kw_only=True)
 class Panel:
-    """An operator in a data type on one machine, over shapes.
+    """An operator in one data type on one machine, over shapes.
 
     Attributes:
-      axis: what shapes differ in: a letter, e.g. `k`, or a product, e.g. `m k n`.
+      axis: the dimensions in which shapes differ: a letter, e.g. `k`, or a product, e.g. `m k n`.
       series: points by competitor and framework, along the axis.
-      left_out: what has no speed-up: wrong, unsupported or broken, or without a baseline.
+      left_out: results without a speed-up: wrong, unsupported, failed, or without a baseline.
     """
 
     operator: str
@@ -65,18 +65,18 @@ class Panel:
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """Display name of the panel."""
         return f"{self.operator}, {self.data_type}"
 
 
 def speedup(ratio: Interval) -> Speedup:
-    """Returns the inverse of a ratio of times; so are its limits."""
+    """Returns the inverse of a ratio of times, with inverted limits."""
     low = 1 / ratio.high if ratio.high else 0.0
     return Speedup(1 / ratio.estimate, low, 1 / ratio.low if ratio.low else math.inf)
 
 
 def sizes_of(result: Result) -> dict[str, int] | None:
-    """Returns m, k and n of an operator's result; None for that of another model."""
+    """Returns m, k and n of an operator's result; None for other models."""
     definition = result.definition
     name, _, _ = definition.workload.architecture.partition("/")
     found = {letter: definition.model_parameters.get(letter) for letter in _LETTERS}
@@ -88,9 +88,9 @@ def sizes_of(result: Result) -> dict[str, int] | None:
 
 
 def operator_of(result: Result) -> str | None:
-    """Returns the operator that a result is of; None where it is of another model.
+    """Returns the operator of a result; None for other models.
 
-    One that runs backward as well is another one; its direction stands behind its name.
+    Operators that also run backward count as different operators, with the direction in the name.
     """
     if sizes_of(result) is None:
         return None
@@ -103,7 +103,7 @@ def selection_of(result: Result) -> str | None:
     """Returns the options of `cbs micro run` that select an operator's result; None for others."""
     sizes, operator = sizes_of(result), operator_of(result)
     data_type = str(result.definition.model_parameters.get("data_type"))
-    # What stands in a command must be a word, whatever a file holds.
+    # Results files are untrusted: only plain words may become part of a command.
     if sizes is None or not (operator or "").isidentifier() or not data_type.isalnum():
         return None
     return f"--op {operator} --shapes {'x'.join(map(str, sizes.values()))} --dtype {data_type}"
@@ -113,8 +113,8 @@ def panels(judged: Iterable[tuple[Case, Comparison | None]]) -> list[Panel]:
     """Returns a panel for each operator, type and machine, in the order of the results.
 
     Args:
-      judged: cases with their comparison; the baseline's own have none. Models that are no
-        operators are passed over.
+      judged: cases with their comparison; None for the baseline. Models that are not operators are
+        ignored.
     """
     groups: defaultdict[tuple[str, ...], list[tuple[Case, Comparison | None]]] = defaultdict(list)
     for case, comparison in judged:
@@ -127,9 +127,9 @@ def panels(judged: Iterable[tuple[Case, Comparison | None]]) -> list[Panel]:
 
 
 def line(points: Sequence[Point]) -> list[tuple[int, float]]:
-    """Returns a line through points: where several stand at one place, through their mean.
+    """Returns a line through points; several points at one position are replaced by their mean.
 
-    The mean is geometric. It leads the eye, and is no measurement.
+    The mean is geometric. It guides the eye and is not a measurement.
     """
     logs: defaultdict[int, list[float]] = defaultdict(list)
     for point in points:
@@ -165,7 +165,7 @@ def _panel(key: tuple[str, ...], group: Sequence[tuple[Case, Comparison | None]]
 
 
 def _axis(shapes: Sequence[Mapping[str, int]]) -> str:
-    """Returns the letter that varies; where several do, all that the operator depends on."""
+    """Returns the dimension that varies; if several do, all dimensions of the operator."""
     varying = [letter for letter in _LETTERS if len({sizes[letter] for sizes in shapes}) > 1]
     if len(varying) == 1:
         return varying[0]

@@ -1,4 +1,4 @@
-"""How close each result comes to what the machine can do."""
+"""How close results come to the limits of the machine."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -20,16 +20,16 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Host, Result
 from openxla.benchmark.models.architectures.base import DATA_TYPES
 
-# What LiteRT's precisions multiply in; recipes say it themselves.
+# Data types of the products in LiteRT's precisions; recipes define their own.
 _PRODUCTS = {"int8": "int8", "dynamic-range": "int8", "fp16-weights": "fp32"}
 
 
 @attrs.frozen(kw_only=True)
 class Cost:
-    """What one iteration of a workload has to do, and who counted it.
+    """Work of one iteration of a workload, and its source.
 
     Attributes:
-      bytes: of weights, inputs and outputs, each once.
+      bytes: size of weights, inputs and outputs, each counted once.
     """
 
     flops: float
@@ -39,7 +39,7 @@ class Cost:
 
 @attrs.frozen
 class Place:
-    """Where a result was measured.
+    """Device that a result was measured on.
 
     Attributes:
       gpu: name of the GPU; None for a CPU.
@@ -49,11 +49,11 @@ class Place:
 
 
 class Roofs:
-    """What results have to do, and where they were measured.
+    """Cost and place of results.
 
-    What an iteration has to do was counted once for each workload, when its truth was made; where
-    it was not (older results), the first backend that counted its own program stands in. Not every
-    backend can tell the name of its GPU; in one run on one device all have the same.
+    The cost of an iteration is counted once per workload, when its truth is computed. If it is
+    missing (older results), the cost of the first backend that counted its own program is used. Not
+    every backend reports the name of its GPU, but all results of one run on one device share it.
     """
 
     def __init__(self, results: Sequence[Result]) -> None:
@@ -77,11 +77,11 @@ class Roofs:
         self._gpus = {key: next(iter(names)) for key, names in gpus.items() if len(names) == 1}
 
     def cost(self, result: Result) -> Cost | None:
-        """Returns the cost of the result's workload; None where nobody counted it."""
+        """Returns the cost of the result's workload; None if unknown."""
         return self._costs.get(result.definition.workload.digest)
 
     def place(self, result: Result) -> Place | None:
-        """Returns where a result was measured; None where its GPU is not known."""
+        """Returns where a result was measured; None if its GPU is unknown."""
         device = result.definition.device
         accelerator = accelerator_of(device)
         name = result.measured.program.device_name or self._gpus.get((result.run_id, device))
@@ -90,7 +90,7 @@ class Roofs:
         return Place(None) if accelerator == "cpu" else None
 
     def share(self, result: Result, latency_ms: float, ceilings: Ceilings) -> float | None:
-        """Returns the share of the roof, see `share_of_roof`; None where it cannot be told."""
+        """Returns the share of the roof, see `share_of_roof`; None if unknown."""
         cost = self.cost(result)
         if cost is None:
             return None
@@ -108,11 +108,11 @@ def ceilings_for(
     """Returns the ceilings of the devices of a run, as far as they are known.
 
     Args:
-      results: of a run; ceilings are of no use to those whose cost nobody counted.
-      threads: of each worker.
-      measure: whether to measure the ceilings where they never were, or where a result is above
-        them. It takes a minute or two, so a first look with fixed counts does without.
-      say: told what is going on.
+      results: results of a run; ceilings are loaded only for those with known cost.
+      threads: number of threads per worker.
+      measure: whether to measure ceilings that are missing or exceeded by a result. This takes a
+        minute or two, so quick runs with fixed counts omit it.
+      say: called with progress messages.
     """
     found: list[Ceilings] = []
     for place, device in _judged_places(results).items():
@@ -131,7 +131,7 @@ def ceilings_for(
                     f"{above} results are above the roof: the ceilings measured on "
                     f"{known.date}{busy} are too low"
                 )
-                # Those of a quiet machine would come out the same.
+                # Ceilings of a quiet machine would not change.
                 if measure and known.contended is not False:
                     known = _measure_once(device, place, threads, say, why="again") or known
                 else:
@@ -142,11 +142,11 @@ def ceilings_for(
 
 
 def known_ceilings(results: Sequence[Result], host: Host) -> tuple[Ceilings, ...]:
-    """Returns the ceilings that this machine has of the devices that measured, for a table.
+    """Returns this machine's stored ceilings for the devices of a results file.
 
     Args:
-      results: of a results file.
-      host: machine of the file; of its CPU by number of threads and model.
+      results: results of the file.
+      host: machine of the file, which determines CPU model and number of threads.
     """
     found = [
         load_ceilings(host.threads, host.cpu_model, gpu=place.gpu)
@@ -156,11 +156,11 @@ def known_ceilings(results: Sequence[Result], host: Host) -> tuple[Ceilings, ...
 
 
 def ceilings_of(case: Case, results: Sequence[Result]) -> Ceilings | None:
-    """Returns the ceilings of the device that a case was measured on, if this machine has them.
+    """Returns this machine's stored ceilings for the device of a case, if any.
 
     Args:
-      case: with its run.
-      results: of its file, one of which may tell the name of the GPU.
+      case: the case with its run.
+      results: results of its file, which may contain the name of the GPU.
     """
     place, host = Roofs(results).place(case.result), case.host
     if place is None or host is None or not (place.gpu or host.cpu_model):
@@ -169,10 +169,9 @@ def ceilings_of(case: Case, results: Sequence[Result]) -> Ceilings | None:
 
 
 def shares_of_roof(results: Sequence[Result], ceilings: Sequence[Ceilings]) -> list[str | None]:
-    """Returns the share of the roof of each result as a text.
+    """Returns the share of the roof of each result as text.
 
-    A result is judged by the ceilings of its CPU, or of the GPU of its name; where these are
-    missing it has no share.
+    A result is compared with the ceilings of its CPU or GPU; None if they are missing.
     """
     return [
         None if share is None else f"{share:{'.0%' if share >= 0.1 else '.1%'}}"
@@ -192,11 +191,11 @@ def _shares(results: Sequence[Result], ceilings: Sequence[Ceilings]) -> list[flo
 
 
 def peak_type(result: Result) -> str:
-    """Returns the data type whose product rate a result is judged by.
+    """Returns the data type whose product rate applies to a result.
 
-    That is the type of the factors that were multiplied: the narrow one where a recipe or a
-    compiler quantises both of them, and that of the model where it quantises weights alone. fp32
-    matrices that were multiplied by TensorFloat-32 units have a type of their own.
+    This is the type of the multiplied factors: the narrow type if a recipe or compiler quantises
+    both factors, the model's type if only the weights are quantised. fp32 matrices multiplied by
+    TensorFloat-32 units have the type tf32.
     """
     found, definition = Case(result=result).data_type, result.definition
     wide = definition.data_type or definition.workload.data_type or found
@@ -206,7 +205,7 @@ def peak_type(result: Result) -> str:
 
 
 def _products_of(precision: str) -> str | None:
-    """Returns what a recipe multiplies in; None for the model's type, or for no recipe of ours."""
+    """Returns the product type of a recipe; None for the model's type or an unknown recipe."""
     try:
         return parse(precision).recipe.products
     except RecipeError:
@@ -214,7 +213,7 @@ def _products_of(precision: str) -> str | None:
 
 
 def _bytes_spared(result: Result) -> float:
-    """Returns how many bytes less a recipe's weights take, each of which is read once."""
+    """Returns the bytes saved by a recipe's weights, each of which is read once."""
     applied = result.measured.program.notes.get("recipe")
     if not isinstance(applied, Mapping):
         return 0
@@ -223,7 +222,7 @@ def _bytes_spared(result: Result) -> float:
 
 
 def _judged_places(results: Sequence[Result]) -> dict[Place, str]:
-    """Returns where results were measured that ceilings are of use to, each with its device."""
+    """Returns the places, each with its device, of results that need ceilings."""
     roofs = Roofs(results)
     places: dict[Place, str] = {}
     for result in results:
@@ -238,7 +237,7 @@ def _device_option(device: str, place: Place) -> str:
 
 
 def _completed(known: Ceilings, results: Sequence[Result], say: Callable[[str], None]) -> Ceilings:
-    """Returns ceilings with what results are judged by and older ceilings lack, and keeps them."""
+    """Measures and stores the ceilings that results need and an older file lacks."""
     if not known.unmeasured(map(peak_type, results)):
         return known
     found = complete_ceilings(known, say)
