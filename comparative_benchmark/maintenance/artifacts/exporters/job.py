@@ -1,6 +1,6 @@
 """Jobs for the processes of an exporter, and the entry points of these processes.
 
-The entry points run in a worker (see `harness.executor.Executor`); values are plain JSON.
+The entry points run in a worker (see `engine.worker.executor.Executor`); values are plain JSON.
 """
 
 from collections.abc import Mapping, Sequence
