@@ -156,7 +156,7 @@ class GenerationLoop:
         _write_all(self._given, inputs)
 
     def poison_outputs(self) -> None:
-        """Fills the logits only: tokens are used as indices, and the state is read before masking."""
+        """Fills the logits only: tokens are used as indices, and the state is read, then masked."""
         for buffer in self._logits:
             buffer.write(poison(buffer.shape, buffer.dtype))
 
