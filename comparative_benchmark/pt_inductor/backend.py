@@ -195,7 +195,7 @@ class PtInductor(Backend):
                 self._wait()
 
     def _compile_foreign(self, model: ForeignModel, compile_part: Callable[..., Any]) -> None:
-        """Compiles what foreign code calls with Inductor, in a first iteration of that code.
+        """Compiles foreign code's module with Inductor, by running a first iteration.
 
         The backward pass of a training step is compiled when it is reached, so phases cannot be
         timed separately.
@@ -324,7 +324,7 @@ class PtInductor(Backend):
     def release(self) -> None:
         """Resets Dynamo, which gives up on a function that it has compiled too often."""
         torch.set_grad_enabled(True)
-        torch._dynamo.reset()  # noqa: SLF001  # what its own users are told to call
+        torch._dynamo.reset()  # noqa: SLF001  # documented for users
         torch._inductor.config.freezing = False  # noqa: SLF001
         torch._inductor.config.fallback_random = False  # noqa: SLF001
         if self._cuda_graphs:

@@ -127,7 +127,7 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
             if all(value.dtype == np.float64 for value in truth if value.dtype.kind == "f"):
                 return truth, same_type
         if "ouble" not in str(error):
-            raise error  # noqa: TRY201  # the second run is not part of its story
+            raise error  # noqa: TRY201  # hides the second run's error
         raise TypeError(
             "forward computes in float32 instead of float64, for example because of .float() or "
             f"dtype=torch.float32: {error}"

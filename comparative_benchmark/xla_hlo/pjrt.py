@@ -212,7 +212,7 @@ def _without_jax() -> Iterator[None]:
     if "jax" in sys.modules:
         yield
         return
-    sys.modules["jax"] = None  # type: ignore[assignment]  # so Python says that there is none
+    sys.modules["jax"] = None  # type: ignore[assignment]  # makes `import jax` fail
     try:
         yield
     finally:
