@@ -132,7 +132,7 @@ def verify(
       truth: float64 files.
       reference: files in the model's own type; they define the expected types and shapes.
       parameters: `rmse_factor` and `rmse_floor` replace numbers of `error_limits`, `min_sqnr_db`
-        the comparison with the reference (see `quantized_verification`); `absolute_tolerance` and
+        the comparison with the reference (see `error_limits.MIN_SQNR_DB`); `absolute_tolerance` and
         `relative_tolerance` (together as in `numpy.allclose`) must hold in addition.
       neighbours: by output, float64 outputs of slightly different weights and inputs, stacked along
         a new first axis; for outputs of integers, and for small outputs.
