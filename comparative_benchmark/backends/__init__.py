@@ -1,1 +1,1 @@
-"""What a backend is, and what several backends share."""
+"""The backend interface, and code that several backends share."""

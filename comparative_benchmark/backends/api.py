@@ -1,8 +1,8 @@
-"""What a backend is: a framework or runtime with its compilers, behind one small class.
+"""The backend interface: a framework or runtime with its compilers, behind one small class.
 
-The parent process reads `BackendInfo` only and imports no framework; the class that
-`BackendInfo.implementation` names is imported by a worker. Packages register a `BackendInfo` in the
-entry point group `comparative_benchmark.backends`; the backends of this repository do the same.
+The parent process reads `BackendInfo` only and imports no framework; a worker imports the class
+that `BackendInfo.implementation` names. Packages register a `BackendInfo` in the entry point group
+`comparative_benchmark.backends`, as the backends of this repository do.
 """
 
 import abc
@@ -34,12 +34,12 @@ OutputMode: TypeAlias = Literal["bound", "allocated"]
 
 @attrs.frozen(kw_only=True)
 class OutputRule:
-    """What a backend can do with outputs.
+    """The ways in which a backend can hold outputs.
 
     Attributes:
-      modes: what it can do; first what the stack's own users have. `bound`: every run writes to
+      modes: supported modes, the stack's usual mode first. `bound`: every run writes to
         the same memory. `allocated`: each run gets new memory, inside the timed region.
-      reason: why there is no other mode; empty where there are both.
+      reason: why only one mode is supported; empty if both are.
     """
 
     modes: tuple[OutputMode, ...]
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from openxla.benchmark.training.update_check import Draw
 
 BACKENDS_GROUP = "comparative_benchmark.backends"
-# The least share of compiled code in the time of a row that names a compiler.
+# Minimum share of compiled code in the time of a result that names a compiler.
 LEAST_COMPILED = 0.95
-# Weights that a model draws are the same in every process.
+# A fixed seed gives a model the same weights in every process.
 _SEED = 0
 
 Array = npt.NDArray[np.generic]
@@ -66,36 +66,36 @@ PhaseTimer = Callable[[str], AbstractContextManager[None]]
 
 @contextmanager
 def untimed(_: str) -> Iterator[None]:
-    """A `PhaseTimer` where nobody wants to know."""
+    """A `PhaseTimer` that measures nothing."""
     yield
 
 
 class UnknownBackendError(LookupError):
-    """No such backend, compiler or option; the message gives the choices."""
+    """Unknown backend, compiler or option; the message lists the choices."""
 
 
 class UnsupportedError(Exception):
-    """A backend cannot do this case here; the message is a reason that a user can act on."""
+    """A backend cannot run this case here; the message gives a reason that users can act on."""
 
 
 @attrs.frozen(kw_only=True)
 class CompilerInfo:
-    """One way of a backend to compile.
+    """One compiler, or compile mode, of a backend.
 
     Attributes:
-      name: how users call it.
-      description: what it is, in a few words.
+      name: the name on the command line.
+      description: a few words for listings.
       options: names that may follow it, as in `inductor+freezing`.
-      default: whether it runs when only the backend is named.
-      variant: whether it is the backend's main compiler with another setting: raced like any other,
-        but no column of its own where each backend is tried once.
+      default: whether it runs if only the backend is named.
+      variant: whether it is the backend's main compiler with another setting. Variants are raced
+        like other compilers, but get no column where each backend is tried once.
       accelerator: the accelerator type that it compiles for; None for all.
-      level: what it measures, where that differs from the rest of its backend.
-      precision: what it quantises models to, e.g. `int8`; None where it keeps their data type.
+      level: its measurement level, if different from the rest of its backend.
+      precision: the type that it quantises models to, e.g. `int8`; None if it keeps their type.
       autotunes: options and accelerator types with which it chooses among programs by measuring
-        them: another compile may choose otherwise.
-      trains: whether it takes training steps: forward, backward and the update of the weights.
-      takes_recipes: whether a recipe may be among the options, see `comparative_benchmark.recipes`.
+        them, so that another compilation may choose differently.
+      trains: whether it supports training steps: forward, backward and weight update.
+      takes_recipes: whether the options may include a recipe, see `comparative_benchmark.recipes`.
     """
 
     name: str
@@ -113,39 +113,39 @@ class CompilerInfo:
 
 @attrs.frozen(kw_only=True)
 class BackendInfo:
-    """What the parent needs to know of a backend.
+    """Description of a backend for the parent process.
 
     Attributes:
-      name: how users call it.
+      name: the name on the command line.
       implementation: `module:Class` of the `Backend`.
       level: whether it measures through a framework or runs an exported program; a compiler may
         differ (see `CompilerInfo.level`).
       modules: by framework of the model, the modules that must be installed.
       install: the command that installs them.
-      setup_script: another command, which creates an environment with them; None without one.
-      compilers: the ways to compile.
-      reference: `module:function` that computes truth and reference (see `Reference`), if offered;
-        a plug-in's is used only if no built-in backend judges the framework.
-      files_only: frameworks of which it takes files that users bring, and not the suite's cases.
-      judges: frameworks whose models it computes these of; empty for all of `modules`.
-      environment: variables of the worker; `{work_dir}`, `{cache_dir}`, `{threads}`,
+      setup_script: a command that creates an environment with them; None without one.
+      compilers: the compilers, or compile modes.
+      reference: `module:function` that computes truth and reference (see `Reference`), if offered.
+        A plug-in's function is used only if no built-in backend judges the framework.
+      files_only: frameworks for which it runs users' files, but not the suite's cases.
+      judges: frameworks whose truth and reference it computes; empty for all of `modules`.
+      environment: environment variables of the worker; `{work_dir}`, `{cache_dir}`, `{threads}`,
         `{accelerator}` and `{jax_platforms}` are filled in. Compile caches point into `cache_dir`,
         which is empty for the first process of a trial (cold) and kept for the others (warm).
-      profiling: further variables of a worker that measures nothing and is only profiled: its
-        program may be one whose kernels can be told apart.
-      starts_from: by compiler, the types of published artifacts that it can start from in place of
-        the model; alternatives, of which each is complete in itself. Empty where it cannot.
-        Those of a compiler for one type of accelerator are programs for that type, all others are
-        for CPUs.
-      program_modules: by compiler, the modules that must be installed where it starts from such an
-        artifact; those of the model's framework where the compiler is not named.
-      packages: distributions whose versions results record, by a module of each: where a worker
-        has imported the module.
+      profiling: further variables of a worker that only profiles and measures nothing: they may
+        change the program so that its kernels can be distinguished.
+      starts_from: by compiler, the types of published artifacts that it can start from instead of
+        the model. The types are alternatives; each is complete by itself. Empty if there are none.
+        Artifacts of a compiler for one type of accelerator are programs for that type; all others
+        are for CPUs.
+      program_modules: by compiler, the modules that must be installed to start from such an
+        artifact; a compiler that is not listed needs those of the model's framework.
+      packages: by module, the distribution whose version is recorded in results if a worker has
+        imported the module.
       reproducer: `module:function` that exports a program which runs without the suite (see
         `backends.reproducing`), if offered.
-      extras: those of this project that the backend's own environment holds; none for a backend
-        of another project.
-      recipe_modules: that must be installed as well where a recipe is among the options.
+      extras: extras of this project that the backend's own environment contains; empty for a
+        backend of another project.
+      recipe_modules: modules that must also be installed if the options include a recipe.
     """
 
     name: str
@@ -168,10 +168,10 @@ class BackendInfo:
     recipe_modules: tuple[str, ...] = ()
 
     def compiler(self, name: str) -> CompilerInfo:
-        """Returns the compiler of that name.
+        """Returns the compiler with this name.
 
         Raises:
-          UnknownBackendError: there is none.
+          UnknownBackendError: there is no such compiler.
         """
         for compiler in self.compilers:
             if compiler.name == name:
@@ -181,17 +181,17 @@ class BackendInfo:
 
     @property
     def suite_frameworks(self) -> list[ModelFrameworkType]:
-        """The frameworks whose models of the suite it takes."""
+        """Returns the frameworks whose models in the suite the backend supports."""
         return [framework for framework in self.modules if framework not in self.files_only]
 
     def takes(self, model: Model) -> bool:
-        """Tells whether it takes models of that framework, or of that form."""
+        """Returns whether it supports the model's framework and form."""
         is_file = "program" in model.model_parameters
         frameworks = self.modules if is_file else self.suite_frameworks
         return model.model_impl.framework_type in frameworks
 
     def computes_truth_of(self, framework: ModelFrameworkType) -> bool:
-        """Tells whether it offers truth and reference of a framework's models."""
+        """Returns whether it computes truth and reference for a framework's models."""
         return self.reference is not None and framework in (self.judges or self.modules)
 
     def needed_modules(
@@ -200,7 +200,7 @@ class BackendInfo:
         """Returns the modules that must be installed.
 
         Args:
-          framework: of the model.
+          framework: framework of the model.
           program_compiler: the compiler that starts from a published program; None if it starts
             from the model.
         """
@@ -210,12 +210,12 @@ class BackendInfo:
     def missing_modules(
         self, framework: ModelFrameworkType, *, program_compiler: str | None = None
     ) -> list[str]:
-        """Returns those that are not installed beside this interpreter, without importing any."""
+        """Returns the needed modules that are not installed, without importing any."""
         needed = self.needed_modules(framework, program_compiler=program_compiler)
         return [name for name in needed if not is_installed(name)]
 
     def absence(self, missing: Sequence[str]) -> Absence:
-        """Returns the absence of those modules from the environment of this process."""
+        """Returns an `Absence` of these modules from this process's environment."""
         return Absence(modules=tuple(missing), install=self.install, setup_script=self.setup_script)
 
     def absence_of_recipes(self) -> Absence | None:
@@ -228,20 +228,20 @@ class BackendInfo:
 
 @attrs.frozen(kw_only=True)
 class BackendContext:
-    """What a backend is told when it is made.
+    """The arguments of a `Backend`.
 
     Attributes:
       compiler: name of one of its compilers.
       options: options of that compiler, by name.
-      device: where to run.
-      threads: how many threads to use on the host.
-      work_dir: a fresh directory for whatever the stack writes; removed after the trial.
-      phase: `with context.phase("compile"):` times a phase; entering again adds to it.
-      exported: files of a published program to start from, by their type; `load` then gets a
-        `ModelDefinition` in place of a model. Empty where the backend exports by itself.
-      kept: whether these are no publication but what `Backend.exports` gave in the first process of
-        the same trial.
-      outputs: how outputs are to be held; None for what the stack's own users have.
+      device: device to run on.
+      threads: number of host threads to use.
+      work_dir: a fresh directory for files that the stack writes; removed after the trial.
+      phase: `with context.phase("compile"):` times a phase; repeated phases add up.
+      exported: files of a published program to start from, by type; `load` then gets a
+        `ModelDefinition` instead of a model. Empty if the backend exports the program itself.
+      kept: whether these files are not published, but come from `Backend.exports` in the first
+        process of the same trial.
+      outputs: how to hold outputs; None for the stack's usual mode.
     """
 
     compiler: str
@@ -282,7 +282,7 @@ class BackendContext:
 
 @attrs.frozen(kw_only=True)
 class ModelDefinition:
-    """How to make a model, for a backend that has another process make it.
+    """How to create a model, for backends that create it in another process.
 
     Attributes:
       module_path: the module that offers `create_model`.
@@ -294,30 +294,30 @@ class ModelDefinition:
 
     @classmethod
     def of(cls, model: Model) -> "ModelDefinition":
-        """Returns how to make a model of the catalogue."""
+        """Returns the definition of a model in the catalogue."""
         path = str(model.model_impl.module_path)
         return cls(module_path=path, parameters=dict(model.model_parameters))
 
     def create(self) -> Any:
-        """Makes the model, in its framework.
+        """Creates the model, in its framework.
 
         Raises:
-          AttributeError: the module does not offer it.
+          AttributeError: the module does not offer `create_model`.
         """
-        # A module may draw weights while it is imported, or when a model is made.
+        # Models may draw weights at import or when they are created.
         _seed_generators()
         module = importlib.import_module(self.module_path)
         create = getattr(module, "create_model", None)
         if create is None:
             raise AttributeError(f"{module.__name__} has no function create_model(**parameters)")
-        # A shape is a list in JSON, and the tuple that the definition has to the model.
+        # JSON has lists for shapes; `create_model` expects tuples.
         parameters = self.parameters.items()
         _seed_generators()
         return create(**{k: tuple(v) if isinstance(v, list) else v for k, v in parameters})
 
 
 def _seed_generators() -> None:
-    """Seeds the generators that models draw weights from: each process must draw the same."""
+    """Seeds the generators that models draw weights from, so that all processes draw the same."""
     random.seed(_SEED)
     np.random.seed(_SEED)  # noqa: NPY002  # it is the user's code that draws
     if (torch := sys.modules.get("torch")) is not None:
@@ -330,12 +330,12 @@ def _seed_generators() -> None:
 
 @attrs.define(kw_only=True)
 class BackendFacts:
-    """What a backend can tell about the program that it made; None where it cannot tell.
+    """A backend's facts about its program; None for values that it cannot provide.
 
-    `outputs` says how they are held; where a backend leaves it out, `Backend.output_mode` is taken.
+    `outputs` is how outputs are held; if the backend leaves it out, `Backend.output_mode` is used.
 
-    `graphs` and other details go to `notes`, with plain JSON values. Every backend that can use a
-    GPU notes `tf32` (see `tf32.note`).
+    `graphs` and other details go to `notes`, as plain JSON values. Every backend that supports GPUs
+    notes `tf32` (see `tf32.note`).
     """
 
     weights: Literal["arguments", "parameters", "frozen"] | None = None
@@ -355,17 +355,17 @@ class BackendFacts:
 class Backend(abc.ABC):
     """Brings one model from its definition to device-resident execution.
 
-    The worker calls, in this order: `load`, `compile`, then `dispatch` and `synchronize` again and
-    again, `fetch` where outputs are wanted, and `facts` at the end.
+    The worker calls, in this order: `load`, `compile`, then `dispatch` and `synchronize`
+    repeatedly, `fetch` if it needs the outputs, and `facts` at the end.
 
     Attributes:
-      takes_definition: whether `load` takes a `ModelDefinition` in place of a model. The worker
-        then imports no module of the model, and so no framework that the backend does without.
-      rewind: called before each iteration, outside of what is timed; None where there is nothing to
-        be put back between iterations.
+      takes_definition: whether `load` takes a `ModelDefinition` instead of a model. The worker
+        then imports no module of the model, and so no framework that the backend does not need.
+      rewind: called before each iteration, outside the timed region; None if there is nothing to
+        reset between iterations.
       compiled_calls: counts calls of compiled programs; None if `dispatch` can run nothing else.
-      peak_is_of_the_model: whether the device's peak of memory starts anew with each model that a
-        worker serves; what does not is not told of a second one.
+      peak_is_of_the_model: whether the device's peak memory is reset for each model that a worker
+        serves. If not, it is reported for the first model only.
     """
 
     takes_definition: ClassVar[bool] = False
@@ -381,7 +381,7 @@ class Backend(abc.ABC):
         """Puts weights and inputs on the device; phases `load` and `h2d`.
 
         Args:
-          model: what the module's `create_model` returned, or a `ModelDefinition`.
+          model: the return value of the module's `create_model`, or a `ModelDefinition`.
           inputs: one array for each argument of the model.
 
         Raises:
@@ -390,9 +390,9 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def compile(self) -> None:
-        """Makes the executable; phases `trace`, `lower`, `compile`, as far as the stack tells.
+        """Makes the executable; phases `trace`, `lower`, `compile`, if the stack separates them.
 
-        Whatever cannot be told apart is left out and named in `BackendFacts.not_measurable`.
+        Phases that cannot be separated are left out and named in `BackendFacts.not_measurable`.
         """
 
     @abc.abstractmethod
@@ -409,17 +409,17 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def facts(self) -> BackendFacts:
-        """Returns what is known of the program."""
+        """Returns facts about the program."""
 
     def output_rule(self) -> OutputRule | None:
-        """Returns how outputs can be held here; None where that is not known."""
+        """Returns how this backend can hold outputs; None if unknown."""
         return None
 
     def output_mode(self) -> OutputMode | None:
-        """Returns how outputs are held: as asked for, or as the stack's own users have it.
+        """Returns how outputs are held: as requested, or else in the stack's usual mode.
 
         Raises:
-          UnsupportedError: they cannot be held as asked for.
+          UnsupportedError: the requested mode is not supported.
         """
         rule, asked = self.output_rule(), self.context.outputs
         if asked is None:
@@ -430,63 +430,62 @@ class Backend(abc.ABC):
         return asked
 
     def host_settings(self) -> HostSettings | None:
-        """Returns what the stack computes with on the host, asked of the stack itself.
+        """Returns the stack's effective settings on the host, as the stack itself reports them.
 
-        Called after the program has run; None where nothing is known.
+        Called after the program has run; None if nothing is known.
         """
         return None
 
     def exports(self) -> Mapping[str, Sequence[Path]]:
-        """Returns files of what `compile` exported, by type, to start further processes from.
+        """Returns the files that `compile` exported, by type, for further processes to start from.
 
-        They then get them as `context.exported`, make no model, and have no phases `trace` and
-        `lower`, as a deployment that exports once. Empty where each process has to export.
+        These processes get them as `context.exported`, create no model, and have no phases `trace`
+        and `lower`, like a deployment that exports once. Empty if each process has to export.
         """
         return {}
 
     def release(self) -> None:  # noqa: B027  # most backends leave nothing behind
-        """Lets go of what outlives this object: hooks, caches and settings of the framework.
+        """Releases what outlives this object: hooks, caches and settings of the framework.
 
-        Called last, where the process is to serve another model, which would meet what is left.
+        Called last, if the process is to serve another model, which would otherwise be affected.
         """
 
     def replace_inputs(self, inputs: Sequence[Array]) -> bool:
-        """Puts other inputs of the same shapes and types in the place of those that are resident.
+        """Replaces the resident inputs by others of the same shapes and types.
 
-        `dispatch` runs on them from now on: the same executable, with nothing compiled anew. Where
-        the memory of the inputs can be written, they go into it. Never timed; what was timed is
-        verified on a second input by it (see `models.second_input`).
+        Later calls of `dispatch` run the same executable on them; nothing is compiled again. If the
+        memory of the inputs is writable, they are written into it. Never timed; the worker uses it
+        to verify the timed executable on a second input (see `models.second_input`).
 
         Returns:
-          Whether it was done; a backend that cannot says so, and its results say that no second
-          input was run.
+          Whether the inputs were replaced; if not, results record that no second input was run.
         """
         return False
 
     def poison_outputs(self) -> None:  # noqa: B027  # most programs get new memory in each run
-        """Fills output buffers that every run writes to again with what no run writes.
+        """Overwrites output buffers that all runs share with values that no run writes.
 
-        Called before a run whose outputs are verified: one that writes nothing must not pass by
-        what an earlier run left. Nothing to do where outputs are allocated.
+        Called before a run whose outputs are verified, so that a run that writes nothing cannot
+        pass with the outputs of an earlier one. Does nothing if outputs are allocated.
         """
 
     def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:
         """Runs the loaded model once on further inputs, and returns the outputs on the host.
 
-        Never timed: generation is verified by it, with the tokens to feed as a further input (see
-        `models.generation`). Where the stack compiles by shapes, what it compiled already should
-        serve. None where the backend holds one program and nothing to make another of: the worker
-        then makes a second backend of its class for these inputs.
+        Never timed; used to verify generation, with the tokens to feed as an additional input (see
+        `models.generation`). A stack that compiles for shapes should reuse what it has compiled.
+        None if the backend holds one program and nothing to make another from: the worker then
+        creates a second backend of its class for these inputs.
         """
         return None
 
     def generation_parts(self) -> "GenerationParts":
         """Returns prefill and decode of the loaded model, each compiled as the model was.
 
-        Asked for a `GenerationModel` only, after it was measured.
+        Called for a `GenerationModel` only, after it was measured.
 
         Raises:
-          UnsupportedError: they cannot be called apart here.
+          UnsupportedError: this backend cannot call them separately.
         """
         raise UnsupportedError(
             f"{type(self).__name__} runs a model that generates as one program, whose prefill and "
@@ -494,26 +493,26 @@ class Backend(abc.ABC):
         )
 
     def updated(self, draw: "Draw", steps: int) -> Mapping[str, Array]:
-        """Returns weights after a single update of the optimizer; the run starts again.
+        """Returns the weights after a single optimizer update; the run then starts again.
 
-        Asked for a `TrainingModel` of the suite only, after its steps were verified.
+        Called for a `TrainingModel` of the suite only, after its steps were verified.
 
         Args:
           draw: gives weights, gradients and moments, see `training.update_check`.
-          steps: number of steps that the optimizer assumes before this one.
+          steps: number of earlier steps that the optimizer assumes.
 
         Raises:
-          UnsupportedError: the update cannot be run apart here.
+          UnsupportedError: the update cannot be run separately.
         """
         raise UnsupportedError(f"{type(self).__name__} does not run an update by itself")
 
     def step_parts(self) -> "AbstractContextManager[StepParts]":
         """Returns a context in which parts of the loaded model's training step can be run.
 
-        Asked for a `TrainingModel` only, after all else; the run starts anew afterwards.
+        Called for a `TrainingModel` only, after everything else; the run then starts again.
 
         Raises:
-          UnsupportedError: they cannot be told apart here.
+          UnsupportedError: the parts cannot be separated.
         """
         raise UnsupportedError(f"{type(self).__name__} does not tell parts of a step apart")
 
@@ -523,8 +522,8 @@ class Backend(abc.ABC):
         Called after all verified and timed runs, because it runs further iterations.
 
         Returns:
-          `compiled_share`: compiled code in the time of the compiled model; `share_of_iteration`:
-          calls of the compiled model in an iteration that does more.
+          `compiled_share`: share of compiled code in the time of the compiled model;
+          `share_of_iteration`: share of calls of the compiled model in an iteration that does more.
 
         Raises:
           UnsupportedError: `compiled_share` is below `LEAST_COMPILED`.
@@ -532,21 +531,21 @@ class Backend(abc.ABC):
         return {}
 
     def complete(self, outputs: Any) -> Any:
-        """Returns a handle on what is verified; never timed.
+        """Returns a handle on the outputs to verify; never timed.
 
-        Where an iteration is one step of several, the others are run here.
+        If an iteration is one of several steps, this runs the others.
         """
         return outputs
 
     def device_timer(self) -> "DeviceTimer | None":
-        """Returns a timer that runs on the device itself, where there is one."""
+        """Returns a timer that runs on the device itself; None if there is none."""
         return None
 
     def retain(self, outputs: Any) -> Any:
-        """Returns a handle whose outputs stay as they are while the program runs again.
+        """Returns a handle whose outputs do not change when the program runs again.
 
-        Called where outputs that were timed are to be verified after further runs. A program that
-        writes to the same memory each time copies its outputs here.
+        Called if the outputs of a timed run are to be verified after further runs. A program that
+        always writes to the same memory copies its outputs here.
         """
         return outputs
 
@@ -554,31 +553,31 @@ class Backend(abc.ABC):
         """Runs the program under the stack's own profiler; called last, if at all.
 
         Args:
-          directory: where the files go; exists.
-          iterations: how many executions to profile.
+          directory: existing directory for the files.
+          iterations: number of executions to profile.
 
         Returns:
-          The files that it wrote, all of them right in the directory. `cbs explain` reads one of
-          them, `operators.json` (see `operator_profile`): what this program's time went to.
+          The files that it wrote, all directly in the directory. `cbs explain` reads one of them,
+          `operators.json` (see `operator_profile`): the program's time by operator.
 
         Raises:
-          UnsupportedError: there is no profiler here.
+          UnsupportedError: the stack has no profiler here.
         """
         raise UnsupportedError(f"the backend {type(self).__name__} has no profiler")
 
 
 class GenerationParts(abc.ABC):
-    """Prefill and decode as programs of their own, and the state between them.
+    """Prefill and decode as separate programs, and the state between them.
 
     Attributes:
-      steps: how often `decode` is called after a prefill.
+      steps: number of calls of `decode` after a prefill.
     """
 
     steps: int
 
     @abc.abstractmethod
     def prefill(self) -> Any:
-        """Starts to read the prompts, in place of all that was read before.
+        """Starts to read the prompts, replacing everything read before.
 
         Returns:
           A handle on the first new tokens and the logits that they were chosen by.
@@ -588,12 +587,13 @@ class GenerationParts(abc.ABC):
     def decode(self) -> Any:
         """Starts to read the tokens chosen last; returns a handle on the next.
 
-        After `steps` calls it goes on from the prompt's end: the work is that of any other step.
+        After `steps` calls it continues from the end of the prompt; the work of a step stays the
+        same.
         """
 
     @abc.abstractmethod
     def synchronize(self, handle: Any) -> None:
-        """Waits until tokens and logits of a handle are complete."""
+        """Waits until the tokens and logits of a handle are complete."""
 
     @abc.abstractmethod
     def fetch(self, handle: Any) -> tuple[Array, Array]:
@@ -601,10 +601,10 @@ class GenerationParts(abc.ABC):
 
 
 class DeviceTimer(abc.ABC):
-    """Time stamps taken by the device, e.g. CUDA events."""
+    """Timestamps taken by the device, e.g. CUDA events."""
 
     def reserve(self, executions: int) -> None:  # noqa: B027  # many have nothing to prepare
-        """Makes what so many executions need, so that marking them costs little."""
+        """Prepares for this number of executions, so that marking them costs little."""
 
     @abc.abstractmethod
     def start(self) -> None:
@@ -612,22 +612,22 @@ class DeviceTimer(abc.ABC):
 
     @abc.abstractmethod
     def stop(self) -> None:
-        """Marks its end."""
+        """Marks the end of an execution."""
 
     @abc.abstractmethod
     def elapsed_ms(self) -> list[float]:
         """Returns the time of each marked execution since the last call."""
 
 
-# Computes (truth, reference) of a model on inputs: outputs in float64, and outputs of an
-# op-by-op run in the model's own type. A function `cost(model, inputs)` beside it may count what an
-# iteration has to do (see `WorkloadCost`); without one the cost is unknown.
+# Computes (truth, reference) of a model on inputs: outputs in float64, and outputs of an op-by-op
+# run in the model's own type. The same module may offer `cost(model, inputs)`, which counts the
+# work of an iteration (see `WorkloadCost`); without it the cost is unknown.
 Reference = Callable[[Any, Sequence[Array]], tuple[list[Any], list[Any]]]
 
 
 @attrs.frozen
 class Origin:
-    """The distribution that a backend comes from, and whether that is this one."""
+    """The distribution that a backend comes from, and whether it is this one."""
 
     distribution: str
     built_in: bool
@@ -650,7 +650,7 @@ def backends() -> Mapping[str, BackendInfo]:
 
 
 def origin_of(backend: BackendInfo) -> Origin | None:
-    """Returns where a backend comes from; None if it is not registered."""
+    """Returns the distribution that a backend comes from; None if it is not registered."""
     _, origin = _registered().get(backend.name, (None, None))
     return origin
 
@@ -658,7 +658,7 @@ def origin_of(backend: BackendInfo) -> Origin | None:
 def judges_of(framework: ModelFrameworkType) -> list[BackendInfo]:
     """Returns the backends that may compute the truth of a framework's models, best first.
 
-    Built-in backends alone if there is one: a plug-in must judge neither itself nor its rivals.
+    Built-in backends take precedence: a plug-in must judge neither itself nor its rivals.
     """
     able = [
         (info, origin)
@@ -670,10 +670,10 @@ def judges_of(framework: ModelFrameworkType) -> list[BackendInfo]:
 
 
 def get_backend(name: str) -> BackendInfo:
-    """Returns the backend of that name.
+    """Returns the backend with this name.
 
     Raises:
-      UnknownBackendError: there is none.
+      UnknownBackendError: there is no such backend.
     """
     if name not in backends():
         if reason := why_left_out(BACKENDS_GROUP, name):
@@ -693,7 +693,7 @@ def recorded_packages() -> dict[str, str]:
 
 
 def installed_versions(packages: Iterable[str]) -> dict[str, str]:
-    """Returns the versions of those distributions that are installed, by name."""
+    """Returns the versions of the installed ones among these distributions, by name."""
     found = {}
     for package in packages:
         with suppress(PackageNotFoundError):
@@ -702,7 +702,7 @@ def installed_versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 def is_installed(module: str) -> bool:
-    """Tells whether a module can be found, without importing it."""
+    """Returns whether a module can be found, without importing it."""
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
@@ -710,6 +710,6 @@ def is_installed(module: str) -> bool:
 
 
 def load_object(path: str) -> Any:
-    """Returns the object that `module:name` stands for, importing the module."""
+    """Imports a module and returns the object that `module:name` refers to."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)

@@ -1,9 +1,9 @@
-"""A function called in a process of its own: what it imports and leaves behind is not the worker's.
+"""Calls a function in a child process, so that its imports do not affect the worker.
 
-The child tells its phases while it is in them, so that they are timed here, by one clock, and the
-deadline of each phase holds for the child, too. It writes lines of JSON to a pipe:
-`{"phase": name}` where a phase begins, `{"ms": time}` where it ends, `{"if_killed": text}` where it
-may die of a signal, and at last `{"answer": value}` or `{"error": {...}}`.
+The child reports its phases while they run, so that the parent times them by its own clock and
+applies the deadline of each phase to the child. It writes lines of JSON to a pipe: `{"phase":
+name}` when a phase begins, `{"ms": time}` when it ends, `{"if_killed": text}` before code that a
+signal may kill, and finally `{"answer": value}` or `{"error": {...}}`.
 """
 
 import json
@@ -20,12 +20,12 @@ from typing import Any, TextIO
 from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError, load_object, untimed
 
 _MODULE = __name__
-# By the type of what was raised in there: what is raised here.
+# The exception to raise here, by the name of the child's exception type.
 _ERRORS = {"UnsupportedError": UnsupportedError, "MemoryError": MemoryError}
 
 
 class Channel:
-    """How the child tells the worker what happens."""
+    """The child's connection to the worker."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -36,7 +36,7 @@ class Channel:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """A `PhaseTimer`; a phase that fails has no end."""
+        """A `PhaseTimer`; a phase that fails does not report its end."""
         self.send(phase=name)
         start = time.perf_counter_ns()
         yield
@@ -44,7 +44,7 @@ class Channel:
 
     @contextmanager
     def unsupported_if_killed(self, reason: str) -> Iterator[None]:
-        """Takes the child's death by a signal for a lack of the tool; `{signal}` is its number."""
+        """Reports a kill by a signal as missing support; `{signal}` in `reason` is its number."""
         self.send(if_killed=reason)
         yield
         self.send(if_killed=None)
@@ -53,21 +53,21 @@ class Channel:
 def call(
     function: str, arguments: Mapping[str, Any], phase: PhaseTimer = untimed, *, name: str
 ) -> tuple[Any, dict[str, float]]:
-    """Calls a function in a process of its own, which sees no GPU.
+    """Calls a function in a child process, which sees no GPU.
 
     Args:
       function: `module:name`; it is called with a `Channel` and the arguments.
-      arguments: JSON values, as is what the function returns.
+      arguments: JSON values, as is the function's return value.
       phase: times the phases of the child.
-      name: what messages call the process, e.g. `the export process`.
+      name: name of the process in messages, e.g. `the export process`.
 
     Returns:
-      What the function has returned, and the time of each phase in ms by the child's own clock.
+      The function's return value, and the time of each phase in ms by the child's own clock.
 
     Raises:
-      UnsupportedError: the function has raised it.
-      MemoryError: memory ran out, or the child was killed, as the kernel does then.
-      RuntimeError: the function has raised anything else, or the child has died.
+      UnsupportedError: the function raised it.
+      MemoryError: memory ran out, or the child was killed, as by the kernel's OOM killer.
+      RuntimeError: the function raised anything else, or the child died.
     """
     own_times_ms: dict[str, float] = {}
     said: dict[str, Any] = {}
@@ -75,12 +75,12 @@ def call(
     with os.fdopen(receiving, encoding="utf-8") as lines, ExitStack() as current:
         try:
             process = subprocess.Popen(
-                # Without the current directory on the path, as in `run.session`.
+                # Keep the current directory off the path, as in `run.session`.
                 [
                     *(sys.executable, "-P", "-m", _MODULE),
                     *(str(sending), function, json.dumps(dict(arguments))),
                 ],
-                # A framework takes no memory of a GPU for what it does there.
+                # Keep the child's framework from allocating GPU memory.
                 env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
                 stdin=subprocess.DEVNULL,
                 pass_fds=(sending,),
@@ -97,7 +97,8 @@ def call(
                 elif "ms" in message:
                     own_times_ms[inside] = own_times_ms.get(inside, 0.0) + message["ms"]
                     current.close()
-            # Still in the phase that the child was in when it failed: the error is told with it.
+            # Raise inside the phase in which the child failed, so that the error is reported for
+            # it.
             return _answer(said, process.wait(), name), own_times_ms
 
 
@@ -119,13 +120,13 @@ def _answer(said: Mapping[str, Any], status: int, name: str) -> Any:
 def _signal(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # one for real-time uses
+    except ValueError:  # signals for real-time uses have no name
         return f"signal {number}"
 
 
 def main(descriptor: int, function: str, arguments: str) -> int:
     """Calls the function; returns the exit code."""
-    # Compilers that a framework starts must not keep the pipe open.
+    # Processes that a framework's compiler starts must not keep the pipe open.
     os.set_inheritable(descriptor, False)
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         channel = Channel(stream)

@@ -14,13 +14,13 @@ MODEL, PROGRAM = "compiled model", "compiled program"
 class CompiledCalls:
     """Counts compilations, and calls of compiled programs.
 
-    A compiler that gives up a function later on has still made its program: only calls of programs
-    show that they run.
+    A compiler that later gives up on a function has still made its program: only calls prove that
+    compiled programs run.
 
     Attributes:
-      compiler: its name, as messages show it.
+      compiler: its name in messages.
       compilations: the number of programs made.
-      calls: the number of times that programs were called.
+      calls: the number of calls of these programs.
       span: opens a named span; None unless the share of compiled code is being measured.
     """
 
@@ -30,7 +30,7 @@ class CompiledCalls:
     span: Callable[[str], AbstractContextManager[None]] | None = None
 
     def counted(self, program: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns the program with its calls counted; each costs about 0.1 us more."""
+        """Returns the program with its calls counted, which adds about 0.1 us per call."""
         self.compilations += 1
 
         def call(*arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Facts about this process's host and GPU: CPUs, free memory, and the precision of products."""
+"""Facts about this process's host and GPU: CPUs, free memory, and TF32 products."""
 
 import contextlib
 import os
@@ -20,13 +20,13 @@ def usable_cpus() -> list[int]:
 
 
 def cores(cpus: Iterable[int], root: Path = Path("/")) -> list[list[int]] | None:
-    """Returns CPUs by the core that they are threads of, each list in order.
+    """Groups CPUs by physical core, each list in order.
 
-    None where the system does not tell of each CPU.
+    None if the system does not report the core of each CPU.
 
     Args:
-      cpus: what is asked about; their siblings outside of it are left out.
-      root: where `sys` is.
+      cpus: CPUs to group; their siblings that are not included are left out.
+      root: directory that contains `sys`.
     """
     found: dict[str, list[int]] = {}
     for cpu in sorted(cpus):
@@ -39,7 +39,7 @@ def cores(cpus: Iterable[int], root: Path = Path("/")) -> list[list[int]] | None
 
 
 def spread(cpus: Iterable[int], root: Path = Path("/")) -> list[int]:
-    """Returns CPUs in the order to take them in: one of each core before a second of any."""
+    """Orders CPUs so that one thread of each core comes before the second of any."""
     known = sorted(cpus)
     by_core = cores(known, root) or [[cpu] for cpu in known]
     turns = [(turn, cpu) for core in by_core for turn, cpu in enumerate(core)]
@@ -47,7 +47,7 @@ def spread(cpus: Iterable[int], root: Path = Path("/")) -> list[int]:
 
 
 def free_bytes() -> int:
-    """Returns what is available now: on the machine, and within the container's limit."""
+    """Returns the available memory of the machine, or of the container's limit if lower."""
     free: int = psutil.virtual_memory().available
     with contextlib.suppress(OSError, ValueError):  # no cgroups of version 2, or no limit
         maximum = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
@@ -56,20 +56,21 @@ def free_bytes() -> int:
     return free
 
 
-# By it NVIDIA's libraries follow a user, whatever a program asks of them: 1 allows, 0 forbids.
+# Users override NVIDIA's libraries with it, whatever a program requests: 1 allows TF32, 0 forbids
+# it.
 _OVERRIDE = "NVIDIA_TF32_OVERRIDE"
 
 
 def note(*, on_gpu: bool, types: Iterable[str], allowed: bool | None) -> bool | None:
-    """Returns what a backend notes: whether factors of float32 may be rounded to TF32.
+    """Returns whether factors of float32 products may be rounded to TF32.
 
     Args:
       on_gpu: whether the program runs on a GPU.
-      types: names of the element types of weights and inputs, as NumPy has them.
-      allowed: whether the stack was left free to do so; None where it does not tell.
+      types: NumPy names of the element types of weights and inputs.
+      allowed: whether the stack allows TF32; None if it does not report this.
 
     Returns:
-      None where there is no GPU, nothing of float32, or nobody knows.
+      None without a GPU, without float32, or if unknown.
     """
     if not on_gpu or "float32" not in types:
         return None
@@ -77,19 +78,19 @@ def note(*, on_gpu: bool, types: Iterable[str], allowed: bool | None) -> bool | 
 
 
 def is_float32(types: Iterable[str]) -> bool:
-    """Tells whether float32 is the only floating-point type among names of element types."""
+    """Returns whether float32 is the only floating-point type among these element types."""
     return {name for name in types if "float" in name} == {"float32"}
 
 
 @attrs.frozen(kw_only=True)
 class HostSettings:
-    """Effective settings of a stack on the host; None where it does not tell.
+    """Effective settings of a stack on the host; None for unknown values.
 
     Attributes:
-      threads: that one operator is shared among.
-      inter_op_threads: that independent operators run on.
-      threads_told_by: what was asked for these counts.
-      blas: the library of its products, with the kernels that it chose.
+      threads: number of threads that share one operator.
+      inter_op_threads: number of threads that run independent operators.
+      threads_told_by: source of these counts.
+      blas: the library for matrix products, with the kernels that it chose.
     """
 
     threads: int | None = None
@@ -99,19 +100,19 @@ class HostSettings:
 
 
 def threads_by_name(root: Path = Path("/")) -> Mapping[str, int]:
-    """Returns how many threads of this process have each name; names are cut to 15 characters.
+    """Returns the number of threads of this process by name; names are cut to 15 characters.
 
-    A stack that has no other answer names the threads of its pool.
+    For stacks that report their threads only through the names of their pool.
     """
     found: Counter[str] = Counter()
     for task in (root / "proc/self/task").glob("*/comm"):
         try:
             found[task.read_text(encoding="utf-8", errors="replace").rstrip("\n")] += 1
-        except OSError:  # it has ended
+        except OSError:  # the thread has ended
             continue
     return found
 
 
 def pool_size(name: str, root: Path = Path("/")) -> int | None:
-    """Returns how many threads there are whose names begin so; None without any."""
+    """Returns the number of threads whose names start with `name`; None if there are none."""
     return sum(n for told, n in threads_by_name(root).items() if told.startswith(name)) or None

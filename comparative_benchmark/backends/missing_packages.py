@@ -1,4 +1,4 @@
-"""Packages that a backend, a recipe or foreign code needs: not installed, or another version."""
+"""Missing or incompatible packages that a backend, a recipe or foreign code needs."""
 
 import importlib.util
 import platform
@@ -15,7 +15,7 @@ from openxla.benchmark.root import checkout
 
 
 def chain(error: BaseException, *, implicit: bool) -> list[BaseException]:
-    """Returns an error and what it was raised from; implicitly, too, while what was handled."""
+    """Returns an error and its causes, including implicit ones if `implicit`."""
     found: list[BaseException] = []
     following: BaseException | None = error
     while following is not None and following not in found:
@@ -29,7 +29,7 @@ def setup_script(backend: str) -> str | None:
     return None if checkout() is None else f"./comparative_benchmark/{backend}/setup_venv.sh"
 
 
-# Names on the package index that differ from the names of imports.
+# Package names on the index, where they differ from import names.
 _ON_INDEX = {
     "bs4": "beautifulsoup4",
     "cv2": "opencv-python",
@@ -42,9 +42,9 @@ _ON_INDEX = {
     "torch_geometric": "torch-geometric",
     "yaml": "PyYAML",
 }
-# Any other version than PyTorch's own brings another PyTorch with it.
+# Packages built for one version of PyTorch; any other version replaces PyTorch.
 _OF_PYTORCH = ("torchvision", "torchaudio", "torchtext")
-# A part that these packages lack cannot be installed.
+# A missing part of these packages cannot be installed.
 _OURS = ("openxla", "comparative_benchmark")
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
@@ -56,7 +56,7 @@ class Absence:
     Attributes:
       modules: their import names.
       install: the command that installs them; None for modules of another environment.
-      setup_script: another command, which creates an environment with them; None without one.
+      setup_script: a command that creates an environment with them; None without one.
       recipes_of: the backend whose recipes need them; None if the backend needs them for any model.
       environment, python: name and interpreter of the environment without them; None for the
         environment of this process.
@@ -97,12 +97,12 @@ class Absence:
 
 @attrs.frozen(kw_only=True)
 class Lack:
-    """A package that code needs and does not get.
+    """A package that code needs, but that is missing or has the wrong version.
 
     Attributes:
-      module: what was to be imported, or was looked into.
+      module: the module that the code tried to import or to read a name from.
       is_installed: whether another version of the package is installed.
-      line: the error's own words.
+      line: the error's message.
     """
 
     module: str
@@ -111,12 +111,12 @@ class Lack:
 
     @property
     def package(self) -> str:
-        """The name that code imports it by."""
+        """The package's import name."""
         return self.module.partition(".")[0]
 
     @property
     def on_index(self) -> str:
-        """The name that it is installed by."""
+        """The package's name on the index."""
         return _ON_INDEX.get(self.package, self.package)
 
     @property
@@ -135,12 +135,12 @@ class Lack:
         return f"install it with `pip install {self.on_index}`"
 
     def sentence(self, *, requirements: str | None, importer: str, remedy: str) -> str:
-        """Returns the reason for a person.
+        """Returns the reason as a sentence.
 
         Args:
           requirements: name of the file that lists the package; None for no file.
-          importer: who imports it.
-          remedy: what to do where it is not installed.
+          importer: name of the importing package or code.
+          remedy: what to do if the package is not installed.
         """
         if self.is_installed and self.package in sys.stdlib_module_names:
             return f"needs another version of Python than {platform.python_version()}: {self.line}"
@@ -155,7 +155,7 @@ class Lack:
 
 
 def lack_of(error: BaseException) -> Lack | None:
-    """Returns what an error reports as missing from the installed packages; None if nothing.
+    """Returns the package that an error reports as missing; None if it reports none.
 
     Code may import from a package, or look up a name in a module that it has imported.
     """
@@ -169,7 +169,7 @@ def lack_of(error: BaseException) -> Lack | None:
     if not package or package in _OURS:
         return None
     if isinstance(error, AttributeError):
-        # Names in modules of the code itself are its own affair.
+        # Modules of the code itself are not packages.
         if package not in sys.stdlib_module_names and package not in packages_distributions():
             return None
         is_installed = True

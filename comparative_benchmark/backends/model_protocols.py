@@ -9,25 +9,25 @@ from openxla.benchmark.models.model_interfaces import InferenceModel
 
 
 class ForeignModel(InferenceModel):
-    """A model that runs itself; PyTorch alone.
+    """A model that runs itself; PyTorch only.
 
     Attributes:
-      replayed: whether `outputs_of` runs the iterations that are judged.
+      replayed: whether `outputs_of` runs the iterations that are verified.
     """
 
     replayed: bool = False
 
     @abc.abstractmethod
     def reside(self, inputs: Sequence[Array]) -> tuple[Any, ...]:
-        """Writes inputs into the tensors that the foreign code reads, and returns these."""
+        """Writes inputs into the tensors that the foreign code reads, and returns these tensors."""
 
     @abc.abstractmethod
     def timed(self, *inputs: Any) -> Any:
-        """Runs one iteration on what resides; returns a handle on its outputs."""
+        """Runs one iteration on the resident inputs; returns a handle on its outputs."""
 
     @abc.abstractmethod
     def outputs_of(self, handle: Any) -> tuple[Any, ...]:
-        """Returns the tensors that a run is judged by; never timed."""
+        """Returns the tensors to verify; never timed."""
 
     @abc.abstractmethod
     def compile_in_place(self, compile_part: Callable[[Callable[..., Any]], Any]) -> None:
@@ -37,7 +37,7 @@ class ForeignModel(InferenceModel):
           compile_part: `torch.compile` with a backend.
 
         Raises:
-          UnsupportedError: it calls nothing that can be compiled apart.
+          UnsupportedError: the code calls nothing that can be compiled separately.
         """
 
     @abc.abstractmethod
@@ -46,20 +46,20 @@ class ForeignModel(InferenceModel):
 
     @abc.abstractmethod
     def notes(self) -> dict[str, Any]:
-        """Returns what results tell of how it was run: plain JSON values."""
+        """Returns details of the run for results, as plain JSON values."""
 
 
-# Tokens that were chosen, i32[batch], the logits that they were chosen by, and the cache.
+# Chosen tokens i32[batch], the logits that they were chosen by, and the cache.
 Step = tuple[Any, Any, Any]
 
 
 class FunctionParts(GenerationParts):
-    """Calls two functions, which choose the token as well.
+    """Calls two functions that also choose the tokens.
 
     Args:
       prefill: reads the prompts.
       decode: reads tokens at a position, given the cache.
-      positions: of each step, as `decode` takes them.
+      positions: position of each step, as `decode` takes it.
       wait: waits until tokens and logits are complete.
       to_host: copies an array of the framework to the host.
     """

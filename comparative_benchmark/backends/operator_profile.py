@@ -1,4 +1,4 @@
-"""What a profiled program spent its time in, in one form for all stacks: `operators.json`."""
+"""Time per operator of a profiled program, in one format for all stacks: `operators.json`."""
 
 import gzip
 import json
@@ -20,19 +20,19 @@ _ROWS = 30
 def take_files(
     scratch: Path, directory: Path, wanted: Mapping[str, str], *, stack: str
 ) -> list[Path]:
-    """Moves files of a profile, whose names hold its time and the host's name.
+    """Moves and renames a profiler's files, whose names contain time and host name.
 
     The `*.xplane.pb` holds all that XLA's profiler has recorded; XProf and TensorBoard read it from
-    a folder `plugins/profile/<any name>/`. Neither is needed to write it.
+    a folder `plugins/profile/<any name>/`. Writing it requires neither.
 
     Args:
-      scratch: where the profiler wrote; removed.
-      directory: where they go.
-      wanted: new names, by pattern of the profiler's.
-      stack: what has profiled, with its version.
+      scratch: the profiler's output directory; removed.
+      directory: target directory.
+      wanted: new names, by pattern of the profiler's names.
+      stack: the profiler's stack, with its version.
 
     Raises:
-      RuntimeError: one is not there.
+      RuntimeError: a file is missing.
     """
     files = []
     for pattern, name in wanted.items():
@@ -59,20 +59,20 @@ def read_trace(path: Path) -> list[dict[str, Any]]:
 
 
 def naming_event(kind: str, process: int, row: int, name: str) -> dict[str, Any]:
-    """Returns the event of a trace that names a process or a row: `process_name`, `thread_name`."""
+    """Returns the trace event that names a process or a row: `process_name`, `thread_name`."""
     return {"name": kind, "ph": "M", "pid": process, "tid": row, "args": {"name": name}}
 
 
 def time_table(
     head: str, kinds: tuple[str, str], spans: Iterable[tuple[str, str, float]], iterations: int
 ) -> str:
-    """Returns a table of times by two kinds of names, each with its share, the longest first.
+    """Returns a table of times and shares by two kinds of names, the longest first.
 
     Args:
-      head: what has profiled, with its version.
-      kinds: what the names are, e.g. `operator` and `node`.
+      head: the profiled stack, with its version.
+      kinds: headings of the names, e.g. `operator` and `node`.
       spans: a name of each kind, and a time in us.
-      iterations: how many executions the spans are of.
+      iterations: number of executions that the spans cover.
     """
     times: tuple[dict[str, list[float]], ...] = (defaultdict(list), defaultdict(list))
     for *names, time_us in spans:
@@ -91,16 +91,16 @@ def time_table(
     return "\n".join(lines) + "\n"
 
 
-# Beside the files of the stack's own profiler.
+# Written next to the files of the stack's own profiler.
 FILE = "operators.json"
 
 Name = TypeVar("Name")
-# A name, a row whose spans nest (a thread), start and end in microseconds.
+# Name, row whose spans nest (a thread), start and end in microseconds.
 Span = tuple[Name, Any, float, float]
 
 
 class Cost(TypedDict, total=False):
-    """Flops and bytes of an operator; empty where its shapes are not known."""
+    """Flops and bytes of an operator; empty if its shapes are unknown."""
 
     flops: float
     bytes: float
@@ -108,15 +108,15 @@ class Cost(TypedDict, total=False):
 
 @attrs.frozen(kw_only=True)
 class Operator:
-    """An operator or kernel of a program; times, calls and costs are of one iteration.
+    """An operator or kernel of a program; times, calls and costs are per iteration.
 
     Attributes:
-      name: as the stack calls it.
-      does: what it computes, where the name does not say: an operator's type, or the operations
+      name: its name in the stack.
+      does: what it computes, if the name does not show it: an operator's type, or the operations
         that were fused into it.
-      us: its own time, without what it calls; None where the stack tells no times.
-      flops, bytes: of a matrix product or convolution whose shapes are known.
-      provider: what executed it, where the stack has several.
+      us: its own time, without its callees; None if the stack reports no times.
+      flops, bytes: cost of a matrix product or convolution with known shapes.
+      provider: what executed it, if the stack has several providers.
     """
 
     name: str
@@ -130,17 +130,17 @@ class Operator:
 
 @attrs.frozen(kw_only=True)
 class OperatorProfile:
-    """The operators of a program that was profiled, which is never a measurement of its latency.
+    """The operators of a profiled program; never a measurement of its latency.
 
     Attributes:
-      stack: what has profiled, with its version.
+      stack: the profiled stack, with its version.
       operators: the longest first.
       breaks: why a compiler could not take the model as one graph.
-      fallbacks: what ran elsewhere than the user would think.
-      fusions: what the compiler made one operator of, in a line each.
-      remarks: what this profile cannot tell.
+      fallbacks: operators that ran somewhere a user would not expect.
+      fusions: operators that the compiler fused, one line each.
+      remarks: limits of this profile.
       repeats: operators of further profiles of the same program, taken one after the other.
-      disturbed: what others did on the CPUs while profiles were taken; empty if nothing is known.
+      disturbed: CPU load by others while profiles were taken; empty if unknown.
     """
 
     stack: str
@@ -155,13 +155,13 @@ class OperatorProfile:
 
     @property
     def us(self) -> float | None:
-        """Time of all operators of an iteration; None where the stack tells no times."""
+        """Time of all operators in an iteration; None if the stack reports no times."""
         times = [operator.us for operator in self.operators if operator.us is not None]
         return sum(times) if times else None
 
 
 def combined(profiles: Sequence[OperatorProfile], disturbed: str = "") -> OperatorProfile:
-    """Returns the profile whose operators take the median time, with the others as its repeats."""
+    """Returns the profile with the median operator time, and the others as its repeats."""
     ranked = sorted(profiles, key=lambda profile: profile.us or 0.0)
     middle = ranked.pop((len(ranked) - 1) // 2)
     repeats = tuple(profile.operators for profile in ranked)
@@ -176,17 +176,17 @@ def write(profile: OperatorProfile, directory: Path) -> Path:
 
 
 def own_times(spans: Iterable[Span[Name]]) -> dict[Name, float]:
-    """Returns how long each name was at work, in microseconds, so that the sum is wall time.
+    """Returns the time of each name in microseconds, attributed so that the sum is wall time.
 
-    In each row only the innermost span is at work. Where rows are at work at the same time, each
-    gets an equal part of it: what two threads do at once delays nobody twice.
+    In each row only the innermost span counts. Rows that are active at the same time share that
+    time equally, so that time spent in parallel is counted once.
     """
     events: list[tuple[float, int, int]] = []
     known = list(spans)
     for index, (_, _, start, end) in enumerate(known):
         if end > start:
             events += [(start, 1, index), (end, 0, index)]
-    # At one point in time ends come first; of spans that start together the longer is outside.
+    # At equal times, ends come before starts, and the longer of two starting spans is outside.
     events.sort(key=lambda e: (e[0], e[1], -known[e[2]][3] if e[1] else -known[e[2]][2]))
     rows: defaultdict[Any, list[int]] = defaultdict(list)
     times: defaultdict[Name, float] = defaultdict(float)
@@ -208,12 +208,12 @@ def own_times(spans: Iterable[Span[Name]]) -> dict[Name, float]:
 def operators_of(
     spans: Sequence[Span[Name]], iterations: int, told: Mapping[Name, Operator]
 ) -> tuple[Operator, ...]:
-    """Returns the operators of some spans, with times and calls of an iteration.
+    """Returns the operators of some spans, with times and calls per iteration.
 
     Args:
-      spans: of all iterations.
-      iterations: how many there were.
-      told: what is known of each name, costs of one call; of others the name is all that is.
+      spans: spans of all iterations.
+      iterations: number of iterations.
+      told: details by name, with costs of one call; operators without details keep their name only.
     """
     times, counts = own_times(spans), Counter(name for name, *_ in spans)
     found = []
@@ -237,7 +237,7 @@ def longest_first(operators: Iterable[Operator]) -> tuple[Operator, ...]:
 
 
 def product(m: int, n: int, k: int, *, batch: int = 1, item_bytes: int = 4) -> Cost:
-    """Returns the cost of so many products [m, k] x [k, n]."""
+    """Returns the cost of `batch` products [m, k] x [k, n]."""
     moved = m * k + k * n + m * n
     return Cost(flops=2.0 * batch * m * n * k, bytes=float(batch * moved * item_bytes))
 
@@ -250,12 +250,12 @@ _INSTRUCTION = re.compile(
 )
 _ARRAY = re.compile(r"^(\w+)\[([\d,]*)\]")
 _CALLED = re.compile(r"(?:calls|to_apply|body)=%?([\w.\-]+)")
-# Does not compute: of a fusion, nobody wants to read these.
+# Instructions that do not compute; left out of descriptions of fusions.
 _SILENT = {
     *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast", "iota"),
     *("reshape", "call", "after-all"),
 }
-# What a fusion with one of these spends its time in.
+# A fusion that contains one of these spends its time in it.
 _HEAVY = ("dot", "convolution", "custom-call", "gather", "scatter", "sort", "reduce", "while")
 _SHOWN = 4
 
@@ -269,9 +269,9 @@ class _Instruction:
 
 
 def operators_in(hlo: str) -> dict[str, Operator]:
-    """Returns the instructions of an optimised program by name; costs are of a call.
+    """Returns the instructions of an optimised program by name; costs are per call.
 
-    A fusion does what the instructions of its computation do.
+    A fusion is described by the instructions of its computation.
     """
     computations = _computations(hlo)
     found: dict[str, Operator] = {}
@@ -305,7 +305,7 @@ def profile_of(
     operators = operators_of(spans, iterations, told)
     remarks = () if spans else ("XLA's profiler told no operators of this program",)
     if not spans:
-        # What there is, at least, and what it would cost.
+        # Without spans, list the operators and their costs.
         operators = tuple(told.values())
     return OperatorProfile(
         stack=stack,
@@ -317,7 +317,7 @@ def profile_of(
 
 
 def fusions_in(hlo: str) -> tuple[str, ...]:
-    """Returns how many fusions a program has: kernels that XLA makes, and calls of libraries."""
+    """Returns the number of fusions by kind: kernels that XLA makes, and library calls."""
     kinds = Counter(
         "library" if "kCustom" in instruction.rest else "generated"
         for body in _computations(hlo).values()
@@ -369,7 +369,7 @@ def _operator(
 
 
 def _cost(instruction: _Instruction, around: Mapping[str, _Instruction]) -> Cost:
-    """Returns flops and bytes of a matrix product whose shapes are known; nothing for others."""
+    """Returns flops and bytes of a matrix product with known shapes; empty for others."""
     if instruction.opcode != "dot" or instruction.shape is None:
         return Cost()
     factors = [around[name].shape for name in instruction.operands if name in around]

@@ -1,4 +1,4 @@
-"""Published and exported programs: digests, weights, and the truth that they bring along."""
+"""Published and exported programs: digests, weights, and their stored truth."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from openxla.benchmark.artifacts import archives
 
 
 def of_parts(*parts: str | bytes) -> bytes:
-    """Returns the sha256 of parts, each told from the next by its length."""
+    """Returns the sha256 of parts; lengths are included, so that boundaries matter."""
     digest = hashlib.sha256()
     for part in parts:
         content = part.encode() if isinstance(part, str) else part
@@ -20,13 +20,13 @@ def of_parts(*parts: str | bytes) -> bytes:
 
 
 def of_set(contents: Iterable[bytes]) -> str:
-    """Returns the sha256 of several contents, in whatever order they come."""
+    """Returns the sha256 of several contents, independent of their order."""
     digests = sorted(hashlib.sha256(content).digest() for content in contents)
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def joint(digests: Sequence[str]) -> str:
-    """Returns the digest of several programs, or that of the only one."""
+    """Returns the digest of several programs, or of the only one."""
     if len(digests) == 1:
         return digests[0]
     return hashlib.sha256("".join(digests).encode()).hexdigest()
@@ -36,14 +36,14 @@ STEM = "weight"
 
 
 def unpack(files: Sequence[Path], target: Path) -> list[int | None]:
-    """Unpacks weights, in the order of the parameters that take them, into a new directory.
+    """Unpacks weights into a new directory, in the order of the parameters that take them.
 
     Args:
-      files: of the artifact `xla_weights`.
-      target: where `weight_0.npy` and so on go.
+      files: files of the artifact `xla_weights`.
+      target: directory for `weight_0.npy` and so on.
 
     Returns:
-      For each parameter of the program the input that it takes; None for a weight.
+      For each parameter of the program, the index of its input; None for a weight.
 
     Raises:
       StoreError: the archive is damaged.

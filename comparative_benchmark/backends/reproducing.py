@@ -1,8 +1,8 @@
-"""What a backend's reproducer is told, and what it answers.
+"""The interface of reproducers: programs exported to run without the suite.
 
 `BackendInfo.reproducer` names a function `(ExportTask) -> Exported`, which runs in a worker: it
-exports one program as the backend would for a measurement. Beside its module is `run.py.txt`, the
-template of the script that runs the program without the suite.
+exports one program as the backend would for a measurement. The folder of its module contains
+`run.py.txt`, the template of the script that runs the program without the suite.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,13 +36,13 @@ def run():
 
 @attrs.frozen(kw_only=True)
 class ExportTask:
-    """What is to be exported.
+    """The program to export.
 
     Attributes:
-      context: of the backend whose program it is; its phases are not timed.
-      definition: of the model.
+      context: context of the backend that compiles the program; its phases are not timed.
+      definition: definition of the model.
       inputs: one array for each argument of the model.
-      directory: the reproducer's; exists.
+      directory: the reproducer's existing directory.
     """
 
     context: BackendContext
@@ -51,18 +51,18 @@ class ExportTask:
     directory: Path
 
     def model(self) -> Any:
-        """Makes the model, in its framework."""
+        """Creates the model, in its framework."""
         return self.definition.create()
 
 
 @attrs.frozen(kw_only=True)
 class Command:
-    """A command line that goes with a program.
+    """A command line for an exported program.
 
     Attributes:
-      comment: what it does, and where the tool comes from if no wheel has it.
+      comment: what it does, and where to get the tool if no wheel contains it.
       arguments: program and arguments, to be run in the reproducer's directory.
-      is_packaged: whether the packages of `requirements.txt` bring the tool.
+      is_packaged: whether the packages of `requirements.txt` include the tool.
     """
 
     comment: str
@@ -72,17 +72,17 @@ class Command:
 
 @attrs.frozen(kw_only=True)
 class Exported:
-    """A program that has been exported to a directory.
+    """A program that was exported to a directory.
 
     Attributes:
-      settings: what stands for `${NAME}` in the template of `run.py`: texts as they are, other JSON
-        values as Python writes them.
+      settings: values for `${NAME}` in the template of `run.py`: strings are inserted unchanged,
+        other JSON values as Python literals.
       packages: distributions that `run.py` imports.
-      files: what each file or folder that was written is, by its name.
-      modules: further templates that `run.py` imports; `generate.py`, or beside `run.py.txt`.
+      files: description of each written file or folder, by name.
+      modules: further templates that `run.py` imports: `generate.py` or files next to `run.py.txt`.
       commands: command lines that do what `run.py` does, or part of it.
-      notes: what a reader must know of how this differs from what was measured.
-      program_sha256: of the compiled program or the file, where it is to be the measured one's.
+      notes: differences from what was measured, for the reader.
+      program_sha256: digest of the compiled program or the file, if it must equal the measured one.
     """
 
     settings: Mapping[str, Any]
@@ -95,7 +95,7 @@ class Exported:
 
 
 def program_names(plan: GenerationPlan | None) -> tuple[str, ...]:
-    """Returns the names of a model's programs: one, or two of a model that generates."""
+    """Returns the names of a model's programs: one, or two if the model generates."""
     return ("model",) if plan is None else ("prefill", "decode")
 
 

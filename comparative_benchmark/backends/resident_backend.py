@@ -1,4 +1,4 @@
-"""What backends have in common whose runtime knows no framework and runs to the end in each call.
+"""Base class of backends whose runtime executes exported programs with blocking calls.
 
 A model that generates is two programs, prefill and decode; any other is one.
 """
@@ -26,7 +26,7 @@ SYNCHRONOUS = "synchronous: the host waits inside the call"
 
 
 class ResidentBackend(Backend):
-    """Runs the programs that `compile` of a subclass has bound to buffers that stay."""
+    """Runs programs that a subclass's `compile` has bound to resident buffers."""
 
     def __init__(self, context: BackendContext) -> None:
         super().__init__(context)
@@ -45,7 +45,7 @@ class ResidentBackend(Backend):
         return self._run()
 
     def synchronize(self, outputs: Any) -> None:
-        """The call was synchronous."""
+        """Does nothing: `dispatch` is synchronous."""
 
     def fetch(self, outputs: Any) -> list[Any]:
         """Copies the outputs to the host."""
@@ -58,7 +58,7 @@ class ResidentBackend(Backend):
         return True
 
     def poison_outputs(self) -> None:
-        """Fills the buffers that the outputs go to."""
+        """Fills the output buffers."""
         self._bound.poison_outputs()
 
     def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:
@@ -71,18 +71,18 @@ class ResidentBackend(Backend):
         """Returns the two programs of a model that generates.
 
         Raises:
-          UnsupportedError: it is one program.
+          UnsupportedError: the model is one program.
         """
         if not isinstance(self._bound, GenerationLoop):
             return super().generation_parts()
         return LoopParts(self._bound)
 
     def release(self) -> None:
-        """Lets go of the programs."""
+        """Releases the programs."""
         self._bound = self._run = None
 
     def _take_model(self) -> Any:
-        """Returns the model, and keeps it no longer: its weights would count as the program's."""
+        """Returns and forgets the model: its weights would count as the program's memory."""
         model, self._model = self._model, None
         return model
 
@@ -90,7 +90,7 @@ class ResidentBackend(Backend):
         """Writes the inputs (`h2d`); `dispatch` then runs these programs.
 
         Raises:
-          UnsupportedError: outputs of a model that generates are to be allocated.
+          UnsupportedError: allocated outputs were requested for a model that generates.
         """
         allocates = self.output_mode() == "allocated"
         if allocates and plan is not None:
@@ -109,7 +109,7 @@ class ResidentBackend(Backend):
         """Returns the program's file, for a profiler.
 
         Raises:
-          UnsupportedError: the model generates: its programs run in turns, each from the state
+          UnsupportedError: the model generates: its two programs alternate, each from the state
             that the other left.
         """
         if len(self._paths) != 1:

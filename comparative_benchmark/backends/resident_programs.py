@@ -1,7 +1,7 @@
-"""Compiled programs run on buffers that stay: one program, or the two that generate text.
+"""Compiled programs bound to resident buffers: one program, or the two that generate text.
 
-What is the same for every runtime that runs exported programs. It knows neither framework nor
-runtime; those are behind `Program` and `Buffer`.
+Shared by all runtimes that run exported programs. Independent of frameworks and runtimes, which are
+behind `Program` and `Buffer`.
 """
 
 import math
@@ -37,31 +37,31 @@ class Program(Protocol):
         """Makes a buffer for each output."""
 
     def bind(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[[], object]:
-        """Returns a function that runs the program from these buffers to those, to the end."""
+        """Returns a blocking function that runs the program on these buffers."""
 
     def bind_inputs(self, inputs: Sequence[Any]) -> Callable[[], Any]:
-        """Returns a function that runs it from these buffers to new memory, and returns that."""
+        """Returns a function that runs it on these inputs and returns newly allocated outputs."""
 
     def take(self, allocated: Any, outputs: Sequence[Any]) -> None:
-        """Copies what a run of `bind_inputs` returned to buffers."""
+        """Copies the return value of a run of `bind_inputs` to buffers."""
 
 
-# Of each byte of a poisoned integer: neither small nor a size that anything has.
+# Each byte of a poisoned integer: not a small number, and not a plausible size.
 _PATTERN = b"\x5a"
 
 
 @attrs.frozen(kw_only=True)
 class GenerationPlan:
-    """How the two programs of a model that generates are to be called.
+    """How to call the two programs of a model that generates.
 
-    `prefill` takes the inputs, and gives the first tokens i32[batch], their logits and the state.
-    `decode` takes tokens, their position i64[1] and the state, and gives the next tokens, their
-    logits and what has changed of the state.
+    `prefill` takes the inputs, and returns the first tokens i32[batch], their logits and the state.
+    `decode` takes tokens, their position i64[1] and the state, and returns the next tokens, their
+    logits and the changed parts of the state.
 
     Attributes:
-      steps: how often `decode` is called after `prefill`.
-      first_position: of the first new token.
-      changes: of each part of the state, whether `decode` gives it anew.
+      steps: number of calls of `decode` after `prefill`.
+      first_position: position of the first new token.
+      changes: for each part of the state, whether `decode` returns it.
     """
 
     steps: int
@@ -70,7 +70,7 @@ class GenerationPlan:
 
 
 class SingleProgram:
-    """A program with its inputs written once."""
+    """A program whose inputs are written once."""
 
     def __init__(
         self, program: Program, inputs: Sequence[Array], *, allocates: bool = False
@@ -78,12 +78,12 @@ class SingleProgram:
         """Makes buffers and writes the inputs.
 
         Args:
-          program: what is run.
+          program: the program to run.
           inputs: its inputs.
-          allocates: whether each run gets new memory for its outputs, and not the same buffers.
+          allocates: whether each run gets new memory for its outputs instead of the same buffers.
 
         Raises:
-          ValueError: the inputs are not those that the program takes.
+          ValueError: the inputs do not match the program.
         """
         self._given = program.inputs()
         self.replace_inputs(inputs)
@@ -100,12 +100,12 @@ class SingleProgram:
         _write_all(self._given, inputs)
 
     def poison_outputs(self) -> None:
-        """Fills the outputs with what no run writes."""
+        """Fills the outputs with values that no run writes."""
         for buffer in self._outputs:
             buffer.write(poison(buffer.shape, buffer.dtype))
 
     def fetch(self, ran: Any = None) -> list[Array]:
-        """Returns copies of the outputs on the host; `ran` is what `run` returned."""
+        """Returns copies of the outputs on the host; `ran` is the return value of `run`."""
         if self._take is not None:
             self._take(ran, self._outputs)
         return [_read(buffer) for buffer in self._outputs]
@@ -115,7 +115,7 @@ class GenerationLoop:
     """Prefill once, then one token after the other; the host only passes the state on.
 
     The state has two sets of buffers. Each step reads from one and writes to the other, so nothing
-    is copied between steps; prefill writes to the first. What never changes has one buffer.
+    is copied between steps; prefill writes to the first. Parts that never change have one buffer.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class GenerationLoop:
         """Makes buffers and writes the inputs of `prefill`.
 
         Raises:
-          ValueError: the inputs are not those that the program takes.
+          ValueError: the inputs do not match the program.
         """
         self.plan = plan
         self._given = prefill.inputs()
@@ -156,7 +156,7 @@ class GenerationLoop:
         _write_all(self._given, inputs)
 
     def poison_outputs(self) -> None:
-        """Fills the logits; tokens are read again as indices, and the state by what masks it."""
+        """Fills the logits only: tokens are used as indices, and the state is read, then masked."""
         for buffer in self._logits:
             buffer.write(poison(buffer.shape, buffer.dtype))
 
@@ -172,7 +172,7 @@ class GenerationLoop:
         """Generates from other inputs, and returns the outputs.
 
         Args:
-          inputs: those of `prefill`, and the tokens to go on with instead of those chosen.
+          inputs: those of `prefill`, and the tokens to continue with instead of the chosen ones.
         """
         _write_all(self._given, inputs[:-1])
         self._generate(inputs[-1])
@@ -187,7 +187,7 @@ class GenerationLoop:
         return self._side
 
     def step(self, index: int) -> int:
-        """Reads the tokens chosen last, as those of step `index`; returns where the next are."""
+        """Reads the last tokens as those of step `index`; returns the set that holds the next."""
         self._position.write(np.array([self.plan.first_position + index], np.int64))
         self._decode[self._side]()
         self._side = 1 - self._side
@@ -229,7 +229,7 @@ class LoopParts(GenerationParts):
         return side
 
     def synchronize(self, handle: Any) -> None:
-        """The calls were synchronous."""
+        """Does nothing: the calls are synchronous."""
 
     def fetch(self, handle: Any) -> tuple[Array, Array]:
         """Returns copies of tokens and logits."""
@@ -237,7 +237,7 @@ class LoopParts(GenerationParts):
 
 
 def poison(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """Returns what output buffers are filled with: NaN, or bytes of a pattern where there is none.
+    """Returns values to fill an output buffer with: NaN, or a byte pattern if the type has none.
 
     Kind `V` are the 16-bit floats that NumPy does not know.
     """
@@ -253,7 +253,7 @@ def _chosen(state: Sequence[Any], changes: Sequence[bool]) -> list[Any]:
 
 
 def _merged(state: Sequence[Any], anew: Sequence[Any], changes: Sequence[bool]) -> list[Any]:
-    """Returns the state with its changing parts replaced, in order, by those given anew."""
+    """Returns the state with its changing parts replaced by `anew`, in order."""
     fresh = iter(anew)
     return [next(fresh) if changed else part for part, changed in zip(state, changes, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Training steps as iterations: each is one of a run's steps, and the run is what is verified."""
+"""Training steps as iterations: each iteration is one step of a run, and runs are verified."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -13,21 +13,21 @@ Outputs = Callable[[Sequence[tuple[Any, Any]]], Sequence[Any]]
 
 @attrs.frozen(eq=False)
 class Taken:
-    """A handle on a step: how many steps the run has taken with it."""
+    """A handle on a step: the number of steps that the run has taken, including it."""
 
     steps: int
 
 
 @attrs.frozen(kw_only=True)
 class StepParts:
-    """Parts of a training step that can be run apart, in the order of a step.
+    """Parts of a training step that can be run separately, in the order of a step.
 
     Attributes:
-      how: whether a step is these `calls`, or one program beside which these are `programs` of
-        their own: a compiler may have made something else of all of them together.
-      parts: name and function of each: `forward`, then `backward` or, where that cannot be had
-        without a forward pass, `forward_backward`; then `update`, with the gradient's norm.
-      wait: waits until what a part gave is complete.
+      how: whether a step consists of these `calls`, or is one program while these are separate
+        `programs`: a compiler may optimise the whole step differently from its parts.
+      parts: name and function of each: `forward`, then `backward` or, if that requires a forward
+        pass, `forward_backward`; then `update`, with the gradient's norm.
+      wait: waits until the result of a part is complete.
     """
 
     how: Literal["calls", "programs"]
@@ -38,10 +38,9 @@ class StepParts:
 class TrainingLoop:
     """Takes the steps of a run one by one, and starts again after the last.
 
-    What a step gives follows from those before it. So the outputs of the last step that was timed
-    are those of its whole run: the steps before it have been timed as well or were the first ones
-    of the same run, and those after it are taken when the outputs are asked for, by the same
-    program.
+    The result of a step depends on those before it. So the outputs of the last timed step are those
+    of its whole run: the steps before it were timed as well or were the first ones of the same run,
+    and `finish` takes those after it, with the same program.
     """
 
     def __init__(
@@ -52,12 +51,12 @@ class TrainingLoop:
         self._told: list[tuple[Any, Any]] = []
 
     def rewind(self) -> None:
-        """Goes back to the start if the run is at its end; no part of any step."""
+        """Goes back to the start if the run has ended; never timed as part of a step."""
         if len(self._told) == len(self._batches):
             self.restart(self._batches)
 
     def restart(self, batches: Sequence[tuple[Any, ...]]) -> None:
-        """Goes back to the start, from where on the run takes these batches."""
+        """Goes back to the start and uses these batches from now on."""
         self._batches, self._told = batches, []
         self.run.start()
 
@@ -66,7 +65,7 @@ class TrainingLoop:
         return self._batches[0]
 
     def abandon(self) -> None:
-        """Goes back to the start, whatever has been done to the weights."""
+        """Goes back to the start, whatever was done to the weights."""
         self.restart(self._batches)
 
     def dispatch(self) -> Taken:
@@ -76,10 +75,10 @@ class TrainingLoop:
         return Taken(len(self._told))
 
     def finish(self, handle: Any) -> Any:
-        """Returns the outputs of the run that a step belongs to, and takes the steps that it lacks.
+        """Returns the outputs of a step's run, after taking its remaining steps.
 
         Raises:
-          RuntimeError: steps have been taken since, so that this run is gone.
+          RuntimeError: further steps were taken since, so this run is gone.
         """
         if not isinstance(handle, Taken):
             return handle  # finished

@@ -1,4 +1,4 @@
-"""IREE, from JAX and TensorFlow by StableHLO, from PyTorch and ONNX files by torch-mlir."""
+"""IREE, from JAX and TensorFlow through StableHLO, from PyTorch and ONNX through torch-mlir."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from comparative_benchmark.backends.missing_packages import setup_script

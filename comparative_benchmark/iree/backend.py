@@ -1,7 +1,7 @@
 """IREE: export from the framework, compile, then run without the framework.
 
-What is compiled already, on a machine with IREE's compiler, is only run: that takes the runtime and
-neither the compiler nor a framework.
+A program that was compiled on a machine with IREE's compiler is only run: that requires the
+runtime, but neither the compiler nor a framework.
 """
 
 import gc
@@ -59,7 +59,7 @@ class Iree(Backend):
         """Finds the GPU; keeps model and inputs for `compile`, as no program takes them yet.
 
         Raises:
-          UnsupportedError: there is none here.
+          UnsupportedError: there is no GPU here.
         """
         if self._target != "local":
             with self.context.phase("load"):
@@ -89,7 +89,7 @@ class Iree(Backend):
         return self._call(self._arguments)
 
     def synchronize(self, outputs: Any) -> None:
-        """The call was synchronous."""
+        """Does nothing: `dispatch` is synchronous."""
 
     def fetch(self, outputs: Any) -> list[Any]:
         """Copies the outputs to the host."""
@@ -102,11 +102,11 @@ class Iree(Backend):
         return True
 
     def output_rule(self) -> OutputRule:
-        """An exported function returns buffers that the program allocates."""
+        """Outputs are allocated: an exported function returns buffers that it allocates."""
         return OutputRule(modes=("allocated",), reason=ALLOCATED_ONLY)
 
     def host_settings(self) -> HostSettings | None:
-        """The threads of its task system, by their name; with one, the calling thread computes."""
+        """Returns the threads of its task system, by name; one thread means the calling thread."""
         if self._target != "local":
             return None
         workers = pool_size(_WORKERS)
@@ -114,7 +114,7 @@ class Iree(Backend):
         return HostSettings(threads=workers or 1, threads_told_by=told_by)
 
     def facts(self) -> BackendFacts:
-        """Size and digest of the compiled program; its weights are in an archive beside it."""
+        """Returns size and digest of the compiled program, without the archive of its weights."""
         content = self._vmfb.read_bytes()
         facts = BackendFacts(
             weights="parameters" if self._has_weights else "frozen",
@@ -132,10 +132,10 @@ class Iree(Backend):
         return facts
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
-        """What each dispatch took on the host, by IREE's tools, which run the program themselves.
+        """Writes the host's time per dispatch, by IREE's tools, which run the program themselves.
 
         Raises:
-          UnsupportedError: for CUDA, and where the tools are missing.
+          UnsupportedError: for CUDA, and if the tools are missing.
         """
         if self._target != "local":
             raise UnsupportedError(
@@ -159,7 +159,7 @@ class Iree(Backend):
             raise UnsupportedError(_no_device(self._target, error)) from error
 
     def _compile(self) -> None:
-        """Makes a program of the model or of a published one; writes it and its weights."""
+        """Compiles the model or a published program; writes the program and its weights."""
         from comparative_benchmark.iree import compilation, program
 
         model, self._model = self._model, None
@@ -172,7 +172,7 @@ class Iree(Backend):
         else:
             imported = compilation.import_model(model, self._arrays, self.context)
         if imported.input_type == "torch" and not self.context.exported:
-            # torch.export, decompositions and the importer go over the program in turns.
+            # torch.export, decompositions and the importer alternate, so `trace` cannot be timed.
             self._not_measurable = ("trace",)
         self._has_weights = bool(imported.parameters) or archive is not None
         if self._target == "cuda":
@@ -210,7 +210,7 @@ class Iree(Backend):
 
 
 def _no_device(target: str, error: runtime.NoDeviceError) -> str:
-    """Returns what to tell a user whose machine lacks a device."""
+    """Returns a message for a machine that lacks a device."""
     reason = str(error).splitlines()[0]
     if target == "cuda" and cuda.compute_capability() is not None:
         return (
@@ -224,7 +224,7 @@ def _no_device(target: str, error: runtime.NoDeviceError) -> str:
 
 
 def _check_gpu(vmfb: Path) -> None:
-    """Raises `UnsupportedError` if a program was compiled for newer GPUs than the one here."""
+    """Raises `UnsupportedError` if a program was compiled for newer GPUs than this one."""
     ptx, here = cuda.ptx_of(vmfb.read_bytes()), cuda.compute_capability()
     if ptx is not None and here is not None and not ptx.runs_on(here):
         raise UnsupportedError(

@@ -1,7 +1,7 @@
-"""From a model or a published program to a compiled one; the half that needs IREE's compiler.
+"""Compiles a model or a published program; the part that needs IREE's compiler.
 
-The backend imports it only where it does not start from a compiled program: a machine that runs
-such programs needs the runtime alone.
+The backend does not import it if it starts from a compiled program: a machine that runs such
+programs needs only the runtime.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,11 +20,11 @@ from openxla.benchmark.artifacts import arrays
 def imported(
     exported: Mapping[str, tuple[Path, ...]], scratch: Path
 ) -> tuple[program.ImportedProgram, Path | None]:
-    """Returns a program, and the archive with its weights where they come as one.
+    """Returns a program, and the archive with its weights if there is one.
 
     Args:
       exported: files by type of artifact, see `BACKEND.starts_from`.
-      scratch: where weights may be unpacked.
+      scratch: directory to unpack weights in.
 
     Raises:
       UnsupportedError: the weights are not successive arguments.
@@ -32,7 +32,7 @@ def imported(
     """
     if "torch_mlir" in exported:
         (path,), (archive,) = exported["torch_mlir"], exported["irpa"]
-        # The program names its parameters by itself.
+        # The program names its parameters itself.
         content = path.read_bytes()
         return program.ImportedProgram(mlir=content, input_type="torch", parameters={}), archive
     (path,) = exported["stablehlo_mlir"]
@@ -83,7 +83,7 @@ def _from_jax(
     leaves = jax.tree_util.tree_leaves_with_path(model.params)
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
     with context.phase("trace"):
-        # Unused arguments stay, so that the leading ones are the weights, one by one.
+        # Keep unused arguments, so that the leading ones are the weights, one by one.
         traced = jax.jit(model.apply, keep_unused=True).trace(model.params, *inputs)
     with context.phase("lower"):
         text = traced.lower().as_text()

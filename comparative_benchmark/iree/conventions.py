@@ -1,4 +1,4 @@
-"""Names that a compiled program and whoever runs it have to agree on."""
+"""Names that compiled programs and their callers share."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _LETTERS = {"f": "f", "i": "i", "u": "i"}
 
 
 def type_of(value: npt.NDArray[Any]) -> str:
-    """Returns shape and element type of an array as IREE writes them, e.g. `1x8xbf16`."""
+    """Returns shape and element type of an array in IREE's notation, e.g. `1x8xbf16`."""
     dtype = value.dtype
     kind = _TYPES.get(dtype.name) or f"{_LETTERS[dtype.kind]}{dtype.itemsize * 8}"
     return "".join(f"{size}x" for size in value.shape) + kind

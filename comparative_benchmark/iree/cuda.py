@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: which target IREE compiles for, and what a compiled program says of itself.
+"""NVIDIA GPUs: the target that IREE compiles for, and the target of a compiled program.
 
 Imports neither IREE nor a framework. A program holds its kernels as PTX, which the driver compiles
 for its GPU when the program is loaded: PTX of older GPUs runs, PTX of newer ones does not.
@@ -13,7 +13,7 @@ import attrs
 
 Capability = tuple[int, int]
 
-# Targets that the compiler of IREE 3.13 accepts; it refuses sm_90, sm_100 and sm_103, say.
+# Targets that the compiler of IREE 3.13 accepts; it refuses e.g. sm_90, sm_100 and sm_103.
 TARGETS: tuple[Capability, ...] = (
     *((6, 0), (6, 1), (6, 2), (7, 0), (7, 2), (7, 5)),
     *((8, 0), (8, 6), (8, 7), (8, 9), (12, 0), (12, 1)),
@@ -21,16 +21,16 @@ TARGETS: tuple[Capability, ...] = (
 COMMON_TARGET = "sm_80"
 """What runs on all GPUs since A100: for programs that are compiled where no GPU is known."""
 
-# Without this pass IREE 3.13 compiles no product of bf16 matrices ("failed to distribute"). With it
-# such products are summed in fp32, which the tensor cores do. Programs without bf16 stay the same,
-# byte for byte. IREE ignores a pipeline that it cannot parse.
+# Without this pass IREE 3.13 cannot compile products of bf16 matrices ("failed to distribute").
+# With it they are summed in fp32, as tensor cores do. Programs without bf16 do not change. IREE
+# ignores a pipeline that it cannot parse.
 _BF16_SUMS_IN_FP32 = (
     "--iree-preprocessing-pass-pipeline=builtin.module(util.func("
     "iree-preprocessing-promote-linalg-outputs{type=bf16 operation=all}))"
 )
 
 _DRIVER = "libcuda.so.1"
-# Of CUdevice_attribute, in cuda.h.
+# CUdevice_attribute values from cuda.h.
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 
 _PTX_TARGET = re.compile(rb"^\.target sm_(\d+)(\d)", re.MULTILINE)
@@ -39,10 +39,10 @@ _TF32 = re.compile(rb"\.tf32\b")
 
 @attrs.frozen(kw_only=True)
 class Ptx:
-    """What the PTX of a program says.
+    """Facts from the PTX of a program.
 
     Attributes:
-      capability: of the oldest GPU that runs it.
+      capability: compute capability of the oldest GPU that runs it.
       uses_tf32: whether an instruction takes TF32 operands.
     """
 
@@ -55,12 +55,12 @@ class Ptx:
         return _target_name(self.capability)
 
     def runs_on(self, capability: Capability | None) -> bool:
-        """Tells whether a GPU can run it; an unknown GPU is given the benefit of the doubt."""
+        """Returns whether a GPU can run it; True for an unknown GPU."""
         return capability is None or capability >= self.capability
 
 
 def ptx_of(program: bytes) -> Ptx | None:
-    """Returns what the PTX in a compiled program says; None if there is none in it."""
+    """Returns facts from the PTX in a compiled program; None if it contains no PTX."""
     found = {(int(major), int(minor)) for major, minor in _PTX_TARGET.findall(program)}
     if not found:
         return None
@@ -73,16 +73,16 @@ def compile_flags(target: str) -> tuple[str, ...]:
 
 
 def target_for(capability: Capability | None) -> str:
-    """Returns the newest target that a GPU runs; `COMMON_TARGET` for one that is not known."""
+    """Returns the newest target that a GPU runs; `COMMON_TARGET` for an unknown GPU."""
     possible = [target for target in TARGETS if capability and target <= capability]
     return _target_name(max(possible)) if possible else COMMON_TARGET
 
 
 def compute_capability(load: Callable[[str], Any] = ctypes.CDLL) -> Capability | None:
-    """Asks the driver for the compute capability of the first GPU, which is the one IREE takes.
+    """Returns the compute capability of the first GPU, which IREE uses, from the driver.
 
     Args:
-      load: loads a library by its name; another one for tests.
+      load: loads a library by its name; replaceable in tests.
 
     Returns:
       None if there is no driver or no GPU.

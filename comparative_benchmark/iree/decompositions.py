@@ -1,6 +1,6 @@
-"""What operators of an exported PyTorch program become before IREE compiles it.
+"""Decompositions of operators of an exported PyTorch program before IREE compiles it.
 
-A function that returns `NotImplemented` leaves the operator as it is.
+A function that returns `NotImplemented` leaves the operator unchanged.
 """
 
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from torch._decomp import get_decompositions
 
 
 def table() -> dict[Any, Any]:
-    """Returns the decompositions: operator to what takes its place.
+    """Returns the decompositions by operator.
 
-    This is core ATen, attention included: IREE 3.13 compiles scaled_dot_product_attention to an
-    operation of its own that is slow on CPU (BERT base, 128 tokens: 402 ms, against 228 ms
+    These are core ATen, attention included: IREE 3.13 compiles scaled_dot_product_attention to a
+    dedicated operation that is slow on CPU (BERT base, 128 tokens: 402 ms, against 228 ms
     decomposed). Keeping linear, layer_norm, softmax or gelu whole changes nothing (224 to 230 ms).
     Without decompositions compilation fails on boolean literals of rank 0.
     """
@@ -22,7 +22,7 @@ def table() -> dict[Any, Any]:
     # Core ATen ends at batch norms with three results, which IREE does not lower.
     batch_norms = ("_native_batch_norm_legit_no_training", "_native_batch_norm_legit")
     found.update(get_decompositions([getattr(torch.ops.aten, name) for name in batch_norms]))
-    # The importer's own compute in the type of their input, where PyTorch's compute in float32.
+    # The importer's versions compute in the type of their input, PyTorch's in float32.
     norms = ("native_layer_norm", "native_group_norm", "_softmax")
     found.update(get_decompositions([getattr(torch.ops.aten, name) for name in norms]))
     found[torch.ops.aten.view.default] = _view
@@ -34,9 +34,9 @@ def table() -> dict[Any, Any]:
 
 
 def _squeeze(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
-    """Writes a squeeze as a shape: the importer does not know how to squeeze several dimensions.
+    """Writes a squeeze as a reshape: the importer cannot squeeze several dimensions.
 
-    The backward of attention has it, where a tensor of queries, keys and values was taken apart.
+    The backward pass of attention has it, after splitting a tensor of queries, keys and values.
     """
     left_out = {dim % x.ndim for dim in dims if x.shape[dim] == 1}
     return x.reshape([size for dim, size in enumerate(x.shape) if dim not in left_out])
@@ -50,14 +50,14 @@ def _avg_pool2d(
     ceil_mode: bool = False,
     *others: Any,
 ) -> Any:
-    """Does without `ceil_mode` where windows tile the map, or one is larger than the map.
+    """Drops `ceil_mode` if windows tile the map, or one is larger than the map.
 
     EfficientNet ends with the latter. The importer pads the map to whole windows, always by one too
     many, and IREE's compiler fails.
     """
-    is_plain = not any(padding) and len(others) < 2  # no divisor of its own
+    is_plain = not any(padding) and len(others) < 2  # no separate divisor
     is_tiled = list(stride or kernel_size) == list(kernel_size)
-    # One number stands for height and width.
+    # A single number stands for height and width.
     window = [min(pair) for pair in zip([*kernel_size, *kernel_size][:2], x.shape[-2:])]
     if not (ceil_mode and is_plain and is_tiled) or any(
         size % length for size, length in zip(x.shape[-2:], window)
@@ -67,7 +67,7 @@ def _avg_pool2d(
 
 
 def _gelu(x: torch.Tensor, *, approximate: str = "none") -> Any:
-    """Writes the tanh form of GELU out; the importer's own is 2e-5 off, in fp32."""
+    """Expands the tanh form of GELU; the importer's own is off by 2e-5 in fp32."""
     if approximate != "tanh":
         return NotImplemented
     operator = torch.ops.aten.gelu
@@ -75,17 +75,17 @@ def _gelu(x: torch.Tensor, *, approximate: str = "none") -> Any:
 
 
 def _mean(x: torch.Tensor, *arguments: Any, **options: Any) -> Any:
-    """Sums 16-bit numbers in float32, as PyTorch does; the importer would in their own type."""
+    """Sums 16-bit numbers in float32, as PyTorch does; the importer would sum in their type."""
     if x.dtype not in (torch.float16, torch.bfloat16) or options.get("dtype"):
         return NotImplemented
     return x.float().mean(*arguments, **options).to(x.dtype)
 
 
 def _view(x: torch.Tensor, size: Sequence[int]) -> Any:
-    """Views a tensor as another shape; copies it where its strides do not allow that.
+    """Views a tensor as another shape; copies it if its strides do not allow that.
 
-    Attention that is decomposed has other strides than the whole operation that was traced, and a
-    view behind it may then be none. To IREE, whose tensors have no strides, a copy is nothing.
+    Decomposed attention has other strides than the traced operation, so a view after it may be
+    impossible. For IREE, whose tensors have no strides, a copy costs nothing.
     """
     if x.is_contiguous():
         return NotImplemented

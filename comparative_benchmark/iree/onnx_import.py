@@ -1,4 +1,4 @@
-"""From an ONNX file to a program whose weights are parameters of an archive, by IREE's importer."""
+"""Imports an ONNX file by IREE's importer, with its weights as parameters of an archive."""
 
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,14 @@ from comparative_benchmark.backends.frameworks import torch_export
 from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE
 from comparative_benchmark.iree.program import ImportedProgram, bytecode
 
-# Below it, operators that torch-mlir knows in their newer form alone.
+# Of older opsets, torch-mlir lacks some operators that it knows in their newer form.
 _OPSET = 17
-# Smaller ones are sizes and axes, which the compiler has to see.
+# Smaller constants are sizes and axes, which the compiler must see.
 _LEAST_ELEMENTS = 100
 
 
 def from_onnx(path: Path) -> ImportedProgram:
-    """Returns the program of a file with fixed shapes; its weights are read, not copied.
+    """Returns the program of a file with fixed shapes; its weights are not copied.
 
     Raises:
       UnsupportedError: IREE's importer does not know an operator.

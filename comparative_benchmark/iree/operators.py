@@ -26,7 +26,7 @@ def profile_of(events: Sequence[Mapping[str, Any]], *, stack: str) -> OperatorPr
     for event in events:
         if event.get("cat") == "dispatch":
             name, start = str(event["name"]), float(event["ts"])
-            # What a dispatch does is the end of its name: `main_dispatch_4_matmul_32x128x128_f32`.
+            # The end of a dispatch's name describes it: `main_dispatch_4_matmul_32x128x128_f32`.
             does = _DISPATCH.sub("", name)
             told[name] = Operator(name=name, does=does, **_cost(does))
             spans.append((name, event["tid"], start, start + float(event["dur"])))
@@ -45,7 +45,7 @@ def profile_of(events: Sequence[Mapping[str, Any]], *, stack: str) -> OperatorPr
 def _cost(does: str) -> Cost:
     """Returns flops and bytes of a product by the name of its dispatch, which ends in its shape.
 
-    A batch comes first where there is one, and the depth last.
+    A batch, if any, is the first number, and the depth is the last.
     """
     match = _PRODUCT.search(does)
     if match is None:

@@ -1,10 +1,10 @@
-"""Profiles of IREE's HAL: what each dispatch of a program took on the host.
+"""Profiles of IREE's HAL: the host's time per dispatch of a program.
 
-The Python binding of IREE 3.13 refuses to profile: `HalDevice.begin_profiling` has no way to name
-where the events go. The tools in the same wheel can: `iree-benchmark-module` runs the program with
-profiling on, `iree-profile` reads what it left. So a profile is of the measured program with its
-weights, inputs and CPUs, in a process of its own. (The wheel's other instrumented runtime, Tracy's,
-records more, but its files open only in a Tracy viewer of the same version.)
+The Python binding of IREE 3.13 cannot profile: `HalDevice.begin_profiling` has no argument for the
+output file. The tools in the same wheel can: `iree-benchmark-module` runs the program with
+profiling on, `iree-profile` reads the result. So a profile covers the measured program with its
+weights, inputs and CPUs, in a separate process. (The wheel's other instrumented runtime, Tracy's,
+records more, but only a Tracy viewer of the same version opens its files.)
 """
 
 import heapq
@@ -26,7 +26,7 @@ from comparative_benchmark.iree.operators import profile_of
 
 Array = npt.NDArray[Any]
 
-# What IREE's local devices can record; anything more they refuse.
+# Events that IREE's local devices can record; they refuse any others.
 _EVENTS = "queue-events,host-execution,executable-metadata"
 _REPORTS = ("explain", "dispatch")
 
@@ -47,10 +47,10 @@ def profile_program(
       vmfb: the program.
       irpa: its weights.
       inputs: one array for each argument.
-      directory: where the files go.
-      iterations: how many executions.
+      directory: directory for the files.
+      iterations: number of executions.
       cpus: CPUs that compute; with one, the calling thread computes.
-      work_dir: where the inputs are kept meanwhile.
+      work_dir: directory for temporary input files.
 
     Raises:
       UnsupportedError: this IREE has no such tools.
@@ -86,8 +86,8 @@ def profile_program(
 def trace_events(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns Chrome trace events of the host's spans in a stream of `ireeperf-jsonl` records.
 
-    Dispatches that ran at the same time are on different rows, as spans of a row must nest. Times
-    are of CLOCK_MONOTONIC, in microseconds.
+    Dispatches that ran at the same time are on different rows, because spans of a row must nest.
+    Times are microseconds of CLOCK_MONOTONIC.
     """
     spans = [r for r in records if r["record_type"] == "host_execution_event" and r["valid"]]
     spans.sort(key=lambda r: r["start_host_time_ns"])
@@ -106,8 +106,8 @@ def trace_events(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _in_rows(spans: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yields spans, which are sorted by start, each with the row that has been free for longest."""
-    rows: list[tuple[int, int]] = []  # when each is free again, and its number
+    """Yields spans, sorted by start, each with the row that has been free for the longest time."""
+    rows: list[tuple[int, int]] = []  # when each row becomes free, and its number
     for record in spans:
         is_one_free = rows and rows[0][0] <= record["start_host_time_ns"]
         row = heapq.heappop(rows)[1] if is_one_free else len(rows)

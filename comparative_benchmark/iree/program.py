@@ -1,12 +1,12 @@
 """IREE programs whose weights are parameters of an archive instead of constants of the module.
 
-All routes end in the same shape: a module with one public function that takes the inputs only, and
+All routes end in the same form: a module with one public function that takes the inputs only, and
 one immutable global per weight, initialised from the parameter `"model"::"<key>"`. The compiled
-program then holds code alone: its size, its compile time and its memory do not count the weights,
-and it runs as fast as with the weights inside.
+program then contains only code: its size, its compile time and its memory do not include the
+weights, and it runs as fast as with the weights inside.
 
 The PyTorch route needs no torch-mlir wheel: IREE's compiler ships torch-mlir's importer of exported
-programs. PyTorch is imported only by that route.
+programs. Only that route imports PyTorch.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def compile_program(
 
     Raises:
         ValueError: for an unknown device.
-        UnsupportedError: it does not know an operator of an ONNX file.
+        UnsupportedError: the compiler does not know an operator of an ONNX file.
         RuntimeError: the compiler failed; the message is its first error, the log has all of them.
     """
     flags = compile_flags(data_tiling=data_tiling, device=device, target_cpu=target_cpu)
@@ -162,15 +162,15 @@ def compile_program(
             extra_args=[*flags, *extra_flags],
         )
     except tools.CompilerToolError as error:
-        # Hundreds of lines follow; the first error says most, the log file holds the rest.
+        # Hundreds of lines follow; the first error is the most informative, the log has the rest.
         print(error, flush=True)
-        # The importer passes on what it does not know, by name; lowering is where it ends.
+        # The importer passes unknown operators on by name; lowering then fails.
         if unknown := re.search(r"failed to legalize .*\"onnx\.(\w+)\"", str(error)):
             raise UnsupportedError(
                 f"IREE's ONNX importer does not support the operator {unknown[1]} in the form "
                 "used here"
             ) from None
-        # LLVM writes its own in capitals, and dies of it.
+        # LLVM writes its own errors in capitals before it aborts.
         found = re.search(r"(?:error|ERROR): *(\S.*)", str(error))
         reason = found[1].strip() if found else "no message"
         raise RuntimeError(f"iree-compile failed: {reason}") from None
@@ -212,10 +212,10 @@ class _ExternalWeights:
         self._block = module.regions[0].blocks[0]
 
     def resolve_literal(self, importer: Any, literal: Any, info: Any) -> None:
-        """Constants written in the model's code are small: the importer's inline form is right."""
+        """Keeps the importer's inline form: constants written in the model's code are small."""
 
     def resolve_input(self, importer: Any, value: Any, info: Any) -> Any:
-        # Not at the top: the StableHLO route must not pay for PyTorch.
+        # Not at the top, so that the StableHLO route does not import PyTorch.
         from comparative_benchmark.backends.frameworks.torch_modules import to_numpy
 
         key = info.input_spec.target

@@ -1,4 +1,4 @@
-"""IREE: MLIR as it goes into the compiler, and the weights as an archive of parameters."""
+"""IREE: the MLIR input of the compiler, and the weights as an archive of parameters."""
 
 import os
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _NOTE = (
 
 
 def export(task: ExportTask) -> Exported:
-    """Writes `program.mlirbc` and `weights.irpa`; the flags are those of a measurement."""
+    """Writes `program.mlirbc` and `weights.irpa`; the flags are the same as in a measurement."""
     imported = import_model(task.model(), task.inputs, task.context)
     (task.directory / "program.mlirbc").write_bytes(imported.mlir)
     runtime.write_parameters(imported.parameters, task.directory / "weights.irpa")
@@ -70,7 +70,7 @@ def _commands(task: ExportTask, input_type: str, flags: Sequence[str]) -> tuple[
 
 
 def _input_flag(task: ExportTask, index: int, value: Array) -> str:
-    """Names an input's file; of types that NumPy's files do not know, one with bytes alone."""
+    """Returns the flag for an input's file, which holds raw bytes if .npy lacks its type."""
     if value.dtype not in (ml_dtypes.bfloat16, np.bool_):
         return f"--input=@inputs/input_{index}.npy"
     path = task.directory / "inputs" / f"input_{index}.bin"

@@ -4,5 +4,5 @@
 import runpy
 
 if __name__ == "__main__":
-    # A program is started, not imported: no backend knows the command line.
+    # Started as a program, not imported: backends do not depend on the command line.
     runpy.run_module("comparative_benchmark.cli.run_benchmarks", run_name="__main__")

@@ -28,14 +28,14 @@ Outlives the program that returned it.
 """
 
 
-# What IREE says where there is no driver or no GPU; whatever else it says is a GPU's failure.
+# IREE's messages if there is no driver or no GPU; any other message is a failure of the GPU.
 _NO_DEVICE = re.compile(
     r"\b(?:UNAVAILABLE|NOT_FOUND|CUDA_ERROR_NO_DEVICE|CUDA_ERROR_STUB_LIBRARY)\b"
 )
 
 
 class NoDeviceError(RuntimeError):
-    """There is no such device here; the message is IREE's."""
+    """The device does not exist here; the message is IREE's."""
 
 
 def write_parameters(parameters: Mapping[str, Array], path: Path) -> None:
@@ -78,7 +78,7 @@ class LoadedProgram:
             device: "local" for the CPU, or an IREE device URI such as "cuda".
 
         Raises:
-            ValueError: for a thread count the process has no CPUs for, an unknown entry, or an
+            ValueError: for a thread count that exceeds the process's CPUs, an unknown entry, or an
                 archive that lacks a weight.
             NoDeviceError: if the device does not exist here.
         """
@@ -103,7 +103,7 @@ class LoadedProgram:
         return rt.asdevicearray(self._device, array)._buffer_view  # noqa: SLF001 - checks the type
 
     def arguments(self, *inputs: DeviceArray) -> Any:
-        """Returns the list that `call` takes, of buffers from `put` in the function's order."""
+        """Returns the argument list for `call`: buffers from `put` in the function's order."""
         arguments = rt.VmVariantList(len(inputs))
         for buffer in inputs:
             arguments.push_ref(buffer)
@@ -112,11 +112,11 @@ class LoadedProgram:
     def call(self, arguments: Any) -> Any:
         """Calls the entry function and returns the list of its results once they are computed.
 
-        As `iree-benchmark-module` does, which makes the arguments once and opens no result: in
-        Python the two take a quarter of a call that computes nothing.
+        Like `iree-benchmark-module`, it creates the arguments once and does not unpack results: in
+        Python these two steps take a quarter of a call that computes nothing.
 
         Args:
-            arguments: list from `arguments`, which the call leaves as it is.
+            arguments: list from `arguments`, which the call does not change.
         """
         results = rt.VmVariantList(1)
         # The entry is the synchronous stub that IREE exports: it waits for the device.
@@ -124,7 +124,7 @@ class LoadedProgram:
         return results
 
     def results(self, called: Any) -> list[DeviceArray]:
-        """Returns the buffers in what `call` returned."""
+        """Returns the buffers in the return value of `call`."""
         return [called.get_as_object(i, rt.HalBufferView) for i in range(len(called))]
 
     def invoke(self, *inputs: DeviceArray) -> list[DeviceArray]:
@@ -136,9 +136,9 @@ class LoadedProgram:
         return np.array(rt.DeviceArray(self._device, buffer).to_host())
 
     def memory_peak_bytes(self) -> int | None:
-        """Returns the most memory that was allocated on the device; None if IREE did not count.
+        """Returns the peak memory allocated on the device; None if IREE did not count.
 
-        The count is the device's, and begins when the process opens it.
+        The device counts from the time when the process opens it.
         """
         allocator = self._device.allocator
         return int(allocator.statistics["device_bytes_peak"]) if allocator.has_statistics else None
@@ -148,7 +148,7 @@ def open_device(device: str, *, threads: int = 1) -> Any:
     """Returns a device, see `LoadedProgram`; the same one each time, for the rest of the process.
 
     Raises:
-        ValueError: for a thread count the process has no CPUs for.
+        ValueError: for a thread count that exceeds the process's CPUs.
         NoDeviceError: if the device does not exist here.
     """
     if device == "local":
@@ -162,7 +162,7 @@ def open_device(device: str, *, threads: int = 1) -> Any:
 
 
 def device_name(device: str) -> str | None:
-    """Returns how the driver calls the first device of its kind, e.g. `NVIDIA H100 80GB HBM3`."""
+    """Returns the driver's name of the first device of its kind, e.g. `NVIDIA H100 80GB HBM3`."""
     found = rt.get_driver(device).query_available_devices()
     return found[0]["name"] if found else None
 
@@ -178,10 +178,10 @@ def function_names(vmfb: bytes) -> list[str]:
 
 
 def pinned_cpus(threads: int) -> tuple[int, ...]:
-    """Returns the CPUs that so many threads are pinned to: on cores of their own while these last.
+    """Returns the CPUs to pin this many threads to, on separate cores while there are enough.
 
     Raises:
-        ValueError: for a thread count the process has no CPUs for.
+        ValueError: for a thread count that exceeds the process's CPUs.
     """
     available = host_settings.spread(host_settings.usable_cpus())
     if not 1 <= threads <= len(available):
@@ -189,8 +189,8 @@ def pinned_cpus(threads: int) -> tuple[int, ...]:
     return tuple(sorted(available[:threads]))
 
 
-# Cached because a buffer does not keep its device alive, and using it after its device crashes. Not
-# with IREE's own cache, which would keep the first thread count.
+# Cached because a buffer does not keep its device alive, and using it after its device crashes.
+# IREE's own cache would keep the first thread count.
 @functools.cache
 def _device(device: str, pinned: tuple[int, ...]) -> Any:
     """Returns the device that computes on the given CPUs, for the rest of the process."""

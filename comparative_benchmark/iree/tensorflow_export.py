@@ -1,6 +1,6 @@
 """Exports TensorFlow models to IREE, through the StableHLO that TensorFlow's XLA bridge makes.
 
-TensorFlow is used only where a model's module has imported it.
+TensorFlow is used only if a model's module has imported it.
 """
 
 import re
@@ -13,7 +13,7 @@ import numpy as np
 from comparative_benchmark.backends.api import Array, BackendContext
 from comparative_benchmark.iree import program
 
-# An operation of a dialect that IREE does not know: around loops, XLA writes it for its own sake.
+# An operation of a dialect that IREE does not know; XLA inserts it around loops.
 _COPY = re.compile(r"= mhlo\.copy (%[\w#]+) : (tensor<[^>]*>)")
 _BOOLEANS = re.compile(r'dense<"0x([0-9A-Fa-f]+)"> : tensor<((?:\d+x)+)i1>')
 
@@ -25,7 +25,7 @@ def hide_gpus() -> None:
 
 
 def is_model(model: Any) -> bool:
-    """Tells whether a model, or anything that it holds, is one of TensorFlow's objects."""
+    """Returns whether a model, or anything that it holds, is one of TensorFlow's objects."""
     tf = sys.modules.get("tensorflow")
     if tf is None:
         return False
@@ -47,16 +47,17 @@ def export(model: Any, inputs: Sequence[Array], context: BackendContext) -> prog
     with context.phase("lower"):
         text = function.experimental_get_compiler_ir(*specs)(stage="stablehlo")
         held = tensorflow_models.captured(concrete)
-        # What is captured comes after the inputs.
+        # Captured values come after the inputs.
         return program.from_stablehlo(
             as_iree_reads(text), list(held), list(held.values()), first=len(inputs)
         )
 
 
 def as_iree_reads(text: str) -> str:
-    """Returns StableHLO as TensorFlow 2.21 writes it, in the form that IREE 3.13 reads.
+    """Converts StableHLO of TensorFlow 2.21 to the form that IREE 3.13 reads.
 
-    Booleans of a constant are bits there, bytes here; a copy is a reshape to the same shape.
+    TensorFlow packs boolean constants as bits, IREE reads bytes; a copy becomes a reshape to the
+    same shape.
     """
     text = _COPY.sub(r"= stablehlo.reshape \1 : (\2) -> \2", text)
     return _BOOLEANS.sub(_with_bytes, text)

@@ -29,7 +29,7 @@ BACKEND = BackendInfo(
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         # XLA sizes its thread pool by this variable; there is no option for it.
         "PJRT_NPROC": "{threads}",
-        # The peak that XLA reports would otherwise be that of its own reservation.
+        # Otherwise XLA would report the size of its own reservation as peak memory.
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     },
     packages={"jax": "jax", "jaxlib": "jaxlib", "flax": "flax", "qwix": "qwix"},

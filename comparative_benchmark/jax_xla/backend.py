@@ -70,14 +70,14 @@ class JaxXla(Backend):
                 self._apply, params, self._applied = qwix_recipes.apply(
                     model, self._inputs, self._recipe
                 )
-                # They were made on the device. Putting them there gives numbers of four bits a
-                # layout that the compiler does not take.
+                # The recipe made them on the device. Another `device_put` would give 4-bit numbers
+                # a layout that the compiler does not accept.
                 self._params = block_until_ready(params)
-            self._model = None  # it holds the weights before
+            self._model = None  # it holds the original weights
 
     def compile(self) -> None:
-        """Traces to a jaxpr, lowers to StableHLO, compiles with XLA: JAX tells them apart."""
-        # What the model compiled while it was made is not this program's.
+        """Traces to a jaxpr, lowers to StableHLO, and compiles with XLA, in separate phases."""
+        # Ignore cache events of compilations while the model was created.
         self._cache_hits = self._cache_misses = 0
         if isinstance(self._model, TrainableModel):
             self._compile_step(self._model)
@@ -101,11 +101,11 @@ class JaxXla(Backend):
         block_until_ready(outputs if self._steps is None else self._steps.pending())
 
     def complete(self, outputs: Any) -> Any:
-        """Takes the training steps that are left."""
+        """Takes the remaining training steps."""
         return outputs if self._training is None else self._training.finish(outputs)
 
     def retain(self, outputs: Any) -> Any:
-        """The state of training is gone with the next step."""
+        """Returns the outputs; a training step's state does not survive the next step."""
         return self.complete(outputs)
 
     def fetch(self, outputs: Any) -> list[Any]:
@@ -113,7 +113,7 @@ class JaxXla(Backend):
         return [np.asarray(value) for value in as_tuple(outputs)]
 
     def facts(self) -> BackendFacts:
-        """What XLA tells of the executable."""
+        """Returns XLA's facts about the executable."""
         facts = BackendFacts(
             weights="arguments" if jax.tree.leaves(self._params) else "frozen",
         )
@@ -132,11 +132,11 @@ class JaxXla(Backend):
         return facts
 
     def output_rule(self) -> OutputRule:
-        """JAX's arrays are immutable."""
+        """Outputs are allocated: JAX's arrays are immutable."""
         return OutputRule(modes=("allocated",), reason=ALLOCATED_ONLY)
 
     def host_settings(self) -> HostSettings:
-        """The pool of XLA's CPU client."""
+        """Returns the settings of XLA's CPU client."""
         return xla_executables.host_settings()
 
     def replace_inputs(self, inputs: Sequence[Array]) -> bool:
@@ -148,13 +148,13 @@ class JaxXla(Backend):
         return True
 
     def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:
-        """Compiles for these inputs, on the weights that are there, and runs once."""
+        """Compiles for these inputs, with the resident weights, and runs once."""
         resident = jax.device_put(tuple(inputs), self._device)
         with self._precision():
             return self.fetch(jax.jit(self._apply)(self._params, *resident))
 
     def generation_parts(self) -> GenerationParts:
-        """Prefill and decode, each a program of its own, on the weights that are there."""
+        """Returns prefill and decode as separate programs, on the resident weights."""
         with self._precision():
             return generation.parts(self._model, self._params, self._inputs)
 
@@ -168,7 +168,7 @@ class JaxXla(Backend):
 
     @contextmanager
     def step_parts(self) -> Iterator[StepParts]:
-        """The loss, the loss with its gradients, and the update, each a program of its own."""
+        """Yields the loss, the loss with its gradients, and the update, as separate programs."""
         assert self._training is not None
         assert self._steps is not None
         model, batch, params = self._model, self._training.batch(), self._params
@@ -195,7 +195,7 @@ class JaxXla(Backend):
         yield StepParts(how="programs", parts=parts, wait=block_until_ready)
 
     def compiled_shares(self) -> Mapping[str, float]:
-        """See `Backend.compiled_shares`; callbacks are all that a program leaves to Python."""
+        """See `Backend.compiled_shares`; only callbacks run Python code in a program."""
         if self._callbacks is None or not self._callbacks.names:
             return {}
 
@@ -218,7 +218,7 @@ class JaxXla(Backend):
         jax.monitoring.unregister_event_listener(self._count_cache_event)
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
-        """A trace for Perfetto and XLA's own file, by `jax.profiler`."""
+        """Writes a trace for Perfetto and XLA's own file, by `jax.profiler`."""
         hlo = xla_executables.optimized_hlo(self._compiled.runtime_executable())
         return profiler.profile(self, directory, iterations, hlo)
 

@@ -1,4 +1,4 @@
-"""Python functions that a compiled JAX program calls back, and the time that they take."""
+"""Python callbacks of a compiled JAX program, and the time that they take."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ class Callbacks:
     """The callbacks of a traced program, timed.
 
     Args:
-      jaxpr: of the program, before it is lowered; its callbacks are replaced by timed ones.
+      jaxpr: jaxpr of the program before lowering; its callbacks are replaced by timed ones.
     """
 
     def __init__(self, jaxpr: Any) -> None:

@@ -1,8 +1,8 @@
-"""Counts what a JAX model has to do, from its jaxpr: traced, never run.
+"""Counts the work of a JAX model from its jaxpr, which is traced, never run.
 
-XLA's own count (`cost_analysis`) is not used: it takes the body of a loop for one pass, and it adds
+XLA's own count (`cost_analysis`) is not used: it counts the body of a loop once, and it adds
 elementwise operations as this framework happens to write them. For the tiny BERT it is 9 % above
-this count, for the tiny ResNet, where XLA leaves out products with padding, 5 % below.
+this count; for the tiny ResNet, where XLA leaves out products with padding, it is 5 % below.
 """
 
 import math
@@ -15,18 +15,18 @@ from comparative_benchmark.backends.api import Array
 from comparative_benchmark.backends.frameworks.jax_models import split
 from openxla.benchmark.artifacts.workload_store import WorkloadCost
 
-# Of their operand these read only what they take.
+# Operations that read only part of their operand.
 _INDEXING = ("gather", "slice", "dynamic_slice")
 
 
 def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
     """Returns flops and compulsory bytes of `model` on `inputs`.
 
-    Custom calls hold no operation that could be counted.
+    Custom calls hold no operations that could be counted.
 
     Raises:
       ValueError: the work depends on values (`while`, branches of different cost), or it is in a
-        kernel that runs nobody knows how often (Pallas).
+        kernel whose number of runs is unknown (Pallas).
     """
     apply, params = split(model)
     closed = jax.make_jaxpr(apply)(params, *inputs)
@@ -39,12 +39,12 @@ def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
 
 
 class _Count:
-    """What a jaxpr does.
+    """The work of a jaxpr.
 
     Attributes:
-      flops: of its products and convolutions.
-      reads: bytes read of each of its variables, at most all of them.
-      constants: bytes read of each array that is written into the program, by the array's id.
+      flops: flops of its products and convolutions.
+      reads: bytes read from each of its variables, at most the variable's size.
+      constants: bytes read from each array that is written into the program, by the array's id.
     """
 
     def __init__(self) -> None:
@@ -53,12 +53,12 @@ class _Count:
         self.constants: dict[int, int] = {}
 
     def read(self, atom: Any, size_bytes: int) -> None:
-        """Notes that so much of an operand is read."""
+        """Records that this many bytes of an operand are read."""
         if not hasattr(atom, "val"):  # a literal number is part of the program
             self.reads[atom] = min(self.reads.get(atom, 0) + size_bytes, _bytes(atom))
 
     def note_constants(self, constants: Mapping[int, int]) -> None:
-        """Notes constants; one that several parts of a program hold is the same array."""
+        """Records constants; a constant that several parts of a program hold is the same array."""
         for key, size_bytes in constants.items():
             self.constants[key] = max(self.constants.get(key, 0), size_bytes)
 
@@ -83,7 +83,7 @@ def _count(program: Any) -> _Count:
 
 
 def _add_bodies(found: _Count, equation: Any, bodies: Sequence[Any]) -> None:
-    """Adds what an equation with programs inside does: a call, a loop, a choice."""
+    """Adds the work of an equation that contains programs: a call, a loop, a branch."""
     name = equation.primitive.name
     if name == "while":
         raise ValueError("the number of iterations of a `while` loop depends on values")
@@ -92,7 +92,7 @@ def _add_bodies(found: _Count, equation: Any, bodies: Sequence[Any]) -> None:
         raise ValueError(f"the bodies of `{name}` differ in cost")
     times = equation.params["length"] if name == "scan" else 1
     found.flops += times * counts[0].flops
-    # Of `cond`, the first operand chooses the branch.
+    # The first operand of `cond` chooses the branch.
     operands = equation.invars[1:] if name == "cond" else equation.invars
     for body, count in zip(bodies, counts, strict=True):
         found.note_constants(count.constants)
@@ -102,7 +102,7 @@ def _add_bodies(found: _Count, equation: Any, bodies: Sequence[Any]) -> None:
                 found.read(atom, times * count.reads.get(variable, 0))
         elif count.flops:
             raise ValueError(f"cannot determine how often `{name}` runs its body")
-        else:  # what a reduction or a scatter does to two numbers
+        else:  # the scalar function of a reduction or a scatter
             for atom in operands:
                 found.read(atom, _bytes(atom))
 
@@ -125,7 +125,7 @@ def _convolution(equation: Any) -> int:
     params, kernel = equation.params, equation.invars[1].aval.shape
     outputs = kernel[params["dimension_numbers"].rhs_spec[0]]
     products = math.prod(equation.outvars[0].aval.shape) * (math.prod(kernel) // outputs)
-    # A transposed convolution spreads its input with zeros, which it need not multiply.
+    # A transposed convolution spreads its input with zeros, which need not be multiplied.
     return int(2 * products // math.prod(params["lhs_dilation"]))
 
 

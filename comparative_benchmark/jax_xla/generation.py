@@ -1,4 +1,4 @@
-"""Prefill and decode of a JAX model, apart."""
+"""Prefill and decode of a JAX model as separate programs."""
 
 import functools
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from comparative_benchmark.backends.model_protocols import FunctionParts, Step
 def parts(model: Any, params: Any, inputs: Sequence[jax.Array]) -> GenerationParts:
     """Compiles `prefill` and `decode`, each with the choice of the token, ahead of time.
 
-    `decode` is given the cache for good (donated), so that XLA writes into it, as it does inside
-    the loop of a whole generation; it would have to copy it for each token otherwise.
+    `decode` takes the cache as a donated argument, so that XLA writes into it, as it does inside
+    the loop of a whole generation; otherwise it would have to copy the cache for each token.
     """
 
     def prefill(params: Any, *inputs: jax.Array) -> Step:

@@ -12,16 +12,16 @@ def profile(backend: Backend, directory: Path, iterations: int, hlo: str) -> lis
     """Profiles iterations; returns a trace for Perfetto, XLA's own file, and the operators.
 
     Args:
-      backend: whose program runs.
+      backend: the backend whose program runs.
       hlo: the optimised program.
-      directory: where the files go.
-      iterations: how many executions; each is a step `iteration`.
+      directory: directory for the files.
+      iterations: number of executions; each is a step `iteration`.
 
     Raises:
       RuntimeError: JAX wrote no profile.
     """
     options = jax.profiler.ProfileOptions()
-    # Spans of every Python call would slow the host and hide those of the runtime.
+    # Spans of Python calls would slow the host and hide those of the runtime.
     options.python_tracer_level = 0
     scratch = backend.context.work_dir / "jax-profile"
     with jax.profiler.trace(scratch, create_perfetto_trace=True, profiler_options=options):

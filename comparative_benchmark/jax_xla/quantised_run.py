@@ -1,4 +1,4 @@
-"""Plain runs of a JAX function that round what a recipe rounds, or move its constants."""
+"""Plain runs of a JAX function that round as a recipe does, or move its constants."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from jax.extend.core import Literal
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.backends.recipes.rounding import Grid, Rounding, rounded
 
-# The output of these operations on a weight is still that weight.
+# The output of these operations on a weight still counts as that weight.
 SAME_VALUES = frozenset({"convert_element_type", "copy", "reshape", "squeeze", "transpose"})
 _LOOPS = frozenset({"scan", "while", "cond"})
 
@@ -19,10 +19,10 @@ def run(closed: Any, held: Sequence[bool], arguments: Sequence[Any], rounding: R
     """Returns the outputs of a traced program, computed operation by operation.
 
     Args:
-      closed: with its constants, from `jax.make_jaxpr`.
-      held: which of the arguments are weights.
+      closed: the jaxpr with its constants, from `jax.make_jaxpr`.
+      held: for each argument, whether it is a weight.
       arguments: in order.
-      rounding: of the factors of products with weights.
+      rounding: rounding of the factors of products with weights.
 
     Raises:
       UnsupportedError: a loop holds products.
@@ -33,12 +33,12 @@ def run(closed: Any, held: Sequence[bool], arguments: Sequence[Any], rounding: R
 def run_moved(closed: Any, arguments: Sequence[Any], move: Callable[[Any], Any]) -> Any:
     """Returns the outputs of a traced program whose constants are replaced, op by op.
 
-    Constants of a loop stay.
+    Constants inside a loop are not replaced.
 
     Args:
-      closed: with its constants, from `jax.make_jaxpr`.
+      closed: the jaxpr with its constants, from `jax.make_jaxpr`.
       arguments: in order.
-      move: returns what takes the place of a constant.
+      move: returns the replacement of a constant.
     """
     held = [False] * len(arguments)
     return _Run(Rounding(), move).outputs(closed.jaxpr, closed.consts, held, arguments)
@@ -86,7 +86,7 @@ class _Run:
         if any(held):
             self._round_factors(equation, found, held)
         bound = equation.primitive.get_bind_params(parameters)
-        # Before JAX 0.10 functions came apart from the other parameters.
+        # Before JAX 0.10, functions were separate from the other parameters.
         functions, bound = bound if isinstance(bound, tuple) else ((), bound)
         with equation.ctx.manager:
             made = equation.primitive.bind(*functions, *found, **bound)
@@ -98,7 +98,7 @@ class _Run:
         if equation.primitive.name == "dot_general":
             axes = equation.params["dimension_numbers"][0]
         elif equation.primitive.name == "conv_general_dilated" and self._rounding.convolutions:
-            # Positions of batch, features and space in the inputs, and likewise in the kernel.
+            # Axes of batch, features and space in the inputs, and likewise in the kernel.
             numbers = equation.params["dimension_numbers"]
             axes = (numbers.lhs_spec[1:], numbers.rhs_spec[1:])
         else:

@@ -1,8 +1,8 @@
-"""Recipes by Qwix: applied to the linear layers of a JAX model, and seen to have taken effect.
+"""Recipes by Qwix, applied to the linear layers of a JAX model and checked for their effect.
 
-Qwix is the library of quantisation that JAX's authors keep; it takes the place of the products
-while a model runs. It changes layers whose weights it can find, and says nothing of the others: so
-the weights are looked at afterwards.
+Qwix is the quantisation library of JAX's authors; it replaces products while a model runs. It
+changes layers whose weights it can find, and ignores the others silently, so the weights are
+checked afterwards.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from comparative_benchmark.jax_xla.quantised_run import SAME_VALUES
 from openxla.benchmark.extras import install_command
 from openxla.benchmark.models.generation import GenerationModel
 
-# Where Qwix keeps a quantised weight, among the leaves of a module's state.
+# Qwix's name for a quantised weight, among the leaves of a module's state.
 _VALUES = "qvalue"
 _LINEAR = "dot_general"
 
@@ -30,12 +30,12 @@ def apply(
     Args:
       model: a flax.nnx module behind `module(params)`, or `apply(params, *inputs)` with a flat
         mapping of weights.
-      inputs: to find out by a run which weights are multiplied.
-      recipe: which.
+      inputs: inputs of a run that finds out which weights are multiplied.
+      recipe: the recipe.
 
     Returns:
-      A pure function of weights and inputs, the weights, and what was done: `name`, `layers` that
-      were changed of how many `linear` ones, the type of their weights, and the bytes of all
+      A pure function of weights and inputs, the weights, and a summary: `name`, the number of
+      changed `layers` and of `linear` ones, the type of their weights, and the bytes of all
       weights before and after.
 
     Raises:
@@ -105,7 +105,7 @@ def _module(model: Any) -> nnx.Module:
 
 
 def _products(module: nnx.Module, inputs: Sequence[jax.Array]) -> int:
-    """Returns how many products with weights a module does."""
+    """Returns the number of a module's products with weights."""
     graph, state = nnx.split(module)
     traced = jax.make_jaxpr(lambda state, *values: nnx.merge(graph, state)(*values))(state, *inputs)
     held = [True] * len(jax.tree.leaves(state)) + [False] * len(inputs)
@@ -113,11 +113,11 @@ def _products(module: nnx.Module, inputs: Sequence[jax.Array]) -> int:
 
 
 def _count(program: Any, held: Sequence[bool]) -> int:
-    """Returns the products with weights in a program; `held` tells which arguments are weights."""
+    """Counts products with weights in a program; `held` marks the arguments that are weights."""
     weights = {value for value, is_weight in zip(program.invars, held, strict=True) if is_weight}
     found = 0
     for equation in program.eqns:
-        # Literals cannot be looked up, and are no weights.
+        # Literals cannot be looked up, and are not weights.
         given = [not hasattr(value, "val") and value in weights for value in equation.invars]
         name = equation.primitive.name
         found += name == _LINEAR and any(given)

@@ -1,4 +1,4 @@
-"""Truth and reference of a JAX model, and what it costs."""
+"""Truth, reference and cost of a JAX model."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
     computation differs, not the rounding of weights and inputs.
     """
     apply, params = split(model)
-    # Where a GPU is the default, the model has put its weights there.
+    # If a GPU is the default device, the model has put its weights there.
     cpu = jax.devices("cpu")[0]
     same_type = in_own_type(model, inputs)
     with jax.default_device(cpu), jax.enable_x64(True):
@@ -71,14 +71,14 @@ def nearby(model: Any, inputs: Sequence[Array]) -> list[Array]:
         given = (jax.tree.map(move, params), *jax.device_put(rounded(inputs), cpu))
         try:
             traced = jax.make_jaxpr(lambda *values: as_tuple(apply(*values)))(*given)
-        except jax.errors.JAXTypeError:  # it looks at values: its inputs alone are moved
+        except jax.errors.JAXTypeError:  # it looks at values: only its inputs are moved
             return in_own_type(model, rounded(inputs))
         outputs = run_moved(traced, jax.tree.leaves(given), move)
         return [np.asarray(value) for value in outputs]
 
 
 def quantised(model: Any, inputs: Sequence[Array], rounding: Rounding) -> list[Array]:
-    """Returns the outputs of a run, op by op on the CPU, that rounds what a recipe rounds."""
+    """Returns the outputs of an op-by-op run on the CPU that rounds as a recipe does."""
     apply, params = split(model)
     cpu = jax.devices("cpu")[0]
     with jax.default_device(cpu):

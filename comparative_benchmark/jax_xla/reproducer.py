@@ -18,7 +18,7 @@ _NOTE = (
 
 
 def export(task: ExportTask) -> Exported:
-    """Writes `program.jax_export`, the StableHLO that is in it, and the weights."""
+    """Writes `program.jax_export`, the StableHLO inside it, and the weights."""
     apply, params = split(task.model())
     leaves, structure = jax.tree.flatten(params)
 
@@ -48,5 +48,5 @@ def export(task: ExportTask) -> Exported:
 
 
 def _type(value: Any) -> jax.ShapeDtypeStruct:
-    # As JAX takes an argument: 64 bits become 32, unless it is told otherwise.
+    # JAX converts arguments from 64 to 32 bits, unless configured otherwise.
     return jax.ShapeDtypeStruct(np.shape(value), jax.dtypes.canonicalize_dtype(value.dtype))

@@ -1,11 +1,11 @@
-"""ONNX Runtime, from ONNX files, those that users bring or that PyTorch exports."""
+"""ONNX Runtime, from ONNX files, users' own or exported from PyTorch."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from comparative_benchmark.backends.missing_packages import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
 from openxla.benchmark.extras import install_command
 
-# Computes a 16-bit model in float32 where the CPU has no kernels for its type.
+# Computes a 16-bit model in float32 if the CPU has no kernels for its type.
 WIDENED = "widened"
 
 

@@ -69,7 +69,7 @@ class OnnxRuntime(ResidentBackend):
         return onnx_export.with_complex_outputs(super().fetch(outputs), self._metadata)
 
     def facts(self) -> BackendFacts:
-        """Identity and size of the optimized graphs, and what they compute in which type."""
+        """Returns identity and size of the optimized graphs, and their operators by type."""
         facts = BackendFacts(weights="frozen")
         facts.notes = {
             "weights": "initializers: constants that a session folds and packs",
@@ -103,14 +103,14 @@ class OnnxRuntime(ResidentBackend):
         return facts
 
     def output_rule(self) -> OutputRule:
-        """Bound by an `IOBinding`; without one a run returns new values, on the host."""
+        """Outputs are bound by an `IOBinding`; without one a run returns new values on the host."""
         if self._device == "cpu":
             return OutputRule(modes=("bound", "allocated"))
         reason = "ONNX Runtime's `run` copies outputs to the host, inside the timed region"
         return OutputRule(modes=("bound",), reason=reason)
 
     def host_settings(self) -> HostSettings:
-        """What the session was opened with, as it tells itself."""
+        """Returns the options of the session, as the session reports them."""
         chosen = self._sessions[0].get_session_options()
         return HostSettings(
             threads=chosen.intra_op_num_threads,
@@ -119,20 +119,21 @@ class OnnxRuntime(ResidentBackend):
         )
 
     def release(self) -> None:
-        """Lets go of the sessions."""
+        """Releases the sessions."""
         super().release()
         self._sessions = []
 
     def exports(self) -> Mapping[str, Sequence[Path]]:
-        """The ONNX file and its weights; nothing of a model that generates, which is two."""
-        # On a GPU the types of the model are needed, see `facts`; of a recipe, what it did.
+        """Returns the ONNX file and its weights; empty for the two files of a generating model."""
+        # On a GPU the model's types are needed, see `facts`; for a recipe, a summary of its
+        # changes.
         if self._recipe is None and self._paths and len(self._paths) == 1 and self._device == "cpu":
             beside = self._data_files or [self._paths[0].with_suffix(".onnx.data")]
             return {"onnx": [*self._paths, *(path for path in beside if path.is_file())]}
         return {}
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
-        """A trace and a table of nodes, by ONNX Runtime's own profiler.
+        """Writes a trace and a table of nodes, by ONNX Runtime's own profiler.
 
         Raises:
           UnsupportedError: the model generates.
@@ -150,13 +151,13 @@ class OnnxRuntime(ResidentBackend):
     def _export(self) -> GenerationPlan | None:
         """Writes the ONNX files; returns how to call the graphs, if there are two."""
         if self.context.exported:
-            # The weights are in a file beside it.
+            # The weights are in a second file.
             self._paths = [p for p in self.context.exported["onnx"] if p.suffix == ".onnx"]
             return None
         if hasattr(self._model, "write_onnx"):
             self._take_file()
             return None
-        # It imports PyTorch, which nothing else here needs.
+        # Imports PyTorch, which only this branch needs.
         from comparative_benchmark.backends.frameworks import torch_modules as modules
 
         held = {value.dtype.name for value in self._arrays}
@@ -171,7 +172,7 @@ class OnnxRuntime(ResidentBackend):
         return plan
 
     def _take_file(self) -> None:
-        """Takes an ONNX file that a user brought, with shapes for the inputs."""
+        """Takes a user's ONNX file, with shapes for the inputs."""
         with self.context.phase("load"):
             written = self._take_model().write_onnx(self.context.work_dir, self._arrays)
             self._paths, self._data_files = written[:1], written[1:]
@@ -183,7 +184,7 @@ class OnnxRuntime(ResidentBackend):
         return session.options(self.context.compiler, self.context.threads)
 
     def _check_types(self) -> None:
-        """Raises where 16-bit products would be done in float32 and nobody asked for that."""
+        """Raises UnsupportedError if 16-bit products would run in float32 without `widened`."""
         if WIDENED in self.context.options:
             return
         for found in self._graphs:

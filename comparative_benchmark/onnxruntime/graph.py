@@ -1,8 +1,8 @@
-"""What an ONNX graph computes, in which types; and its identity.
+"""The operators of an ONNX graph by type, and its identity.
 
-ONNX Runtime runs a node whose type it has no kernel for in float32, between casts that it inserts
-(`InsertCastTransformer`), and says nothing. So the graph that it runs is compared with the exported
-one. Weights are never read here but for the identity.
+If ONNX Runtime has no kernel for a node's type, it silently runs the node in float32, between casts
+that it inserts (`InsertCastTransformer`). So the graph that it runs is compared with the exported
+one. Weights are read only for the identity.
 """
 
 import hashlib
@@ -17,11 +17,11 @@ from onnx import TensorProto
 
 from comparative_benchmark.backends.published_programs import of_parts
 
-# Nodes that do products: where the floating-point operations are.
+# Nodes that compute products: most of the floating-point operations.
 PRODUCTS = frozenset(
     {
         *("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Attention"),
-        # What ONNX Runtime fuses them to.
+        # ONNX Runtime's fusions of them.
         *("FusedMatMul", "FusedGemm", "FusedConv", "TransposeMatMul", "FusedMatMulActivation"),
         *("MultiHeadAttention", "GroupQueryAttention", "NhwcFusedConv"),
     }
@@ -34,12 +34,12 @@ _CHUNK = 1 << 24
 
 @attrs.frozen(kw_only=True)
 class GraphSummary:
-    """What a graph computes.
+    """The operators of a graph.
 
     Attributes:
-      nodes: how many there are.
-      operators: by floating-point type of their operands, how many of each operator.
-      inserted_casts: how many casts ONNX Runtime has inserted to run nodes in another type.
+      nodes: number of nodes.
+      operators: by floating-point type of their operands, the number of nodes of each operator.
+      inserted_casts: number of casts that ONNX Runtime inserted to run nodes in another type.
     """
 
     nodes: int
@@ -47,7 +47,7 @@ class GraphSummary:
     inserted_casts: int = 0
 
     def products(self, element_type: str) -> int:
-        """Returns how many products have operands of that type."""
+        """Returns the number of products with operands of that type."""
         found = self.operators.get(element_type, {})
         return sum(count for name, count in found.items() if name in PRODUCTS)
 
@@ -58,7 +58,7 @@ def load(path: Path) -> onnx.ModelProto:
 
 
 def summarize(model: onnx.ModelProto) -> GraphSummary:
-    """Returns what a model computes, by the types that its values are declared to have."""
+    """Returns the operators of a model, by the declared types of its values."""
     operators: dict[str, Counter[str]] = {}
     nodes = inserted = 0
     for graph in _graphs(model.graph):
@@ -77,10 +77,11 @@ def summarize(model: onnx.ModelProto) -> GraphSummary:
 
 
 def widened(exported: GraphSummary, optimized: GraphSummary) -> dict[str, int]:
-    """Returns the operators that a runtime runs in a wider type than the model asks for.
+    """Returns the operators that a runtime runs in a wider type than the model's.
 
-    By name, how many more there are in float32 and float64 than in the exported graph, if casts
-    were inserted; an operator that was fused has its fused name.
+    Returns:
+      By name, how many more there are in float32 and float64 than in the exported graph, if casts
+      were inserted; a fused operator has its fused name.
     """
     if not optimized.inserted_casts:
         return {}
@@ -93,10 +94,10 @@ def widened(exported: GraphSummary, optimized: GraphSummary) -> dict[str, int]:
 
 
 def has_widened_products(exported: GraphSummary, optimized: GraphSummary) -> bool:
-    """Tells whether products of a 16-bit model are done in a wider type.
+    """Returns whether products of a 16-bit model are computed in a wider type.
 
-    Operators like a softmax may well be: they do little of the work, and hardware and other stacks
-    accumulate them in float32, too. Fusing and folding only make the count of products smaller.
+    Other operators, such as softmax, may be: they do little of the work, and hardware and other
+    stacks accumulate them in float32, too. Fusing and folding only reduce the number of products.
     """
     narrow = [name for name, size in _SIZES.items() if size == 2]
     wide = [name for name, size in _SIZES.items() if size > 2]
@@ -108,16 +109,16 @@ def has_widened_products(exported: GraphSummary, optimized: GraphSummary) -> boo
 
 
 def fingerprint(model: onnx.ModelProto, directory: Path) -> str:
-    """Returns the sha256 of what a model computes: operators, attributes, types and weights.
+    """Returns the sha256 of a model's computation: operators, attributes, types and weights.
 
-    Without what differs between two runs of one exporter or runtime: source lines, dates, names of
-    values and nodes, and the order of nodes that do not depend on each other (ONNX Runtime takes
-    that of its hash tables). A value is known by the digest of the node that gives it, and a node
-    by those of its operands, as in a Merkle tree.
+    It leaves out what differs between two runs of one exporter or runtime: source lines, dates,
+    names of values and nodes, and the order of independent nodes (ONNX Runtime uses the order of
+    its hash tables). A value is identified by the digest of the node that produces it, and a node
+    by the digests of its operands, as in a Merkle tree.
 
     Args:
       model: from `load`.
-      directory: where the files with its weights are.
+      directory: directory of the files with its weights.
     """
     graph = model.graph
     values = {"": b"absent"}
@@ -128,7 +129,7 @@ def fingerprint(model: onnx.ModelProto, directory: Path) -> str:
     nodes = []
     for node in graph.node:
         attributes = sorted(item.SerializeToString(deterministic=True) for item in node.attribute)
-        # What a graph inside a node takes from outside goes by its name.
+        # A graph inside a node refers to outer values by name.
         operands = [values.get(name, name.encode()) for name in node.input]
         nodes.append(of_parts(node.domain, node.op_type, *attributes, b"operands", *operands))
         for index, name in enumerate(node.output):
@@ -150,7 +151,7 @@ def _digest_of_weight(weight: TensorProto, directory: Path) -> bytes:
 
 
 def _add_content(digest: Any, external: Mapping[str, str], directory: Path) -> None:
-    """Adds the bytes of a weight that is in a file of its own."""
+    """Adds the bytes of a weight that is in a separate file."""
     if not external:
         return
     with (directory / external["location"]).open("rb") as file:

@@ -1,4 +1,4 @@
-"""The operators in what ONNX Runtime's profiler wrote."""
+"""The operators in a profile of ONNX Runtime."""
 
 import math
 from collections import Counter
@@ -14,7 +14,7 @@ from comparative_benchmark.backends.operator_profile import (
 )
 
 _PRODUCTS = ("MatMul", "Gemm", "FusedMatMul", "FusedGemm")
-# Operators of ONNX Runtime's own, which it makes of several nodes of a file.
+# ONNX Runtime's own operators, which it makes of several nodes of a file.
 _FUSED = {
     *("FusedMatMul", "FusedGemm", "FusedConv", "Attention", "MultiHeadAttention", "BiasGelu"),
     *("Gelu", "FastGelu", "QuickGelu", "BiasSoftmax", "LayerNormalization", "NhwcFusedConv"),
@@ -26,13 +26,13 @@ _FUSED = {
 def profile_of(
     events: Sequence[dict[str, Any]], iterations: int, *, stack: str, provider: str
 ) -> OperatorProfile:
-    """Returns the nodes of the last iterations; those that another provider took are fallbacks.
+    """Returns the nodes of the last iterations; nodes that ran on another provider are fallbacks.
 
     Args:
-      events: of the profiler.
-      iterations: how many executions count.
-      stack: what has profiled.
-      provider: that the session asks first.
+      events: events of the profiler.
+      iterations: number of executions to count.
+      stack: the profiled stack, with its version.
+      provider: the provider that the session prefers.
     """
     nodes, runs = nodes_of(events, iterations)
     told = {event["name"]: _operator(event) for event in nodes}
@@ -66,7 +66,7 @@ def _operator(event: dict[str, Any]) -> Operator:
     cost = Cost()
     if kind in _PRODUCTS:
         outputs, inputs = (_shapes(arguments, which) for which in ("output", "input"))
-        # A bias is no factor.
+        # A bias is not a factor.
         factors = [shape for shape in inputs[:2] if len(shape) > 1]
         if factors and outputs and len(outputs[0]) > 1:
             cost = _product_cost(factors, outputs[0])
@@ -86,25 +86,25 @@ def _shapes(arguments: Mapping[str, Any], which: str) -> list[list[int]]:
 def _product_cost(factors: Sequence[Sequence[int]], output: Sequence[int]) -> Cost:
     """Returns the cost of a product, whichever of its factors is transposed.
 
-    Weights that ONNX Runtime has packed are not among the inputs that it tells.
+    Weights that ONNX Runtime has packed are not among the inputs that it reports.
     """
     size, columns = math.prod(output), output[-1]
     if len(factors) == 1:
         rows = size // columns
         return product(rows, columns, math.prod(factors[0]) // rows)
     left, right = factors
-    # What both factors have and the output has not.
+    # The squared depth, which both factors have and the output has not.
     squared = math.prod(left) * math.prod(right) / size
     batch = math.prod(output[:-2]) if len(right) > 2 else 1
     depth = round(math.sqrt(squared / batch))
-    # Batches that are broadcast have no such root.
+    # Broadcast batches have no such root.
     if depth**2 * batch != squared:
         return Cost()
     return product(size // columns // batch, columns, depth, batch=batch)
 
 
 def nodes_of(events: Sequence[dict[str, Any]], iterations: int) -> tuple[list[dict[str, Any]], int]:
-    """Returns the spans of the nodes of the last iterations, and how many these were."""
+    """Returns the spans of the nodes of the last iterations, and the number of these iterations."""
     runs = [event for event in events if event["name"] == "model_run"][-iterations:]
     begin = min((event["ts"] for event in runs), default=0)
     return (

@@ -1,7 +1,7 @@
 """The graph that ONNX Runtime runs, as it writes it to a file.
 
-In a process of its own: a second session and the written weights would count towards the memory of
-the measured one, and writing towards its time to compile.
+In a child process: a second session and the written weights would count towards the memory of the
+measured one, and writing towards its compile time.
 """
 
 from pathlib import Path
@@ -21,13 +21,13 @@ _EXTERNAL = "session.optimized_model_external_initializers"
 
 @attrs.frozen(kw_only=True)
 class OptimizedGraph:
-    """What ONNX Runtime made of a graph.
+    """ONNX Runtime's optimized version of a graph.
 
     Attributes:
-      exported, optimized: what the graphs compute.
+      exported, optimized: operators of the graphs.
       sha256: identity of the optimized graph with its weights.
-      size_bytes: of the optimized graph, without its weights.
-      weights_size_bytes: of these; folding makes them fewer or more than the exported ones.
+      size_bytes: size of the optimized graph, without its weights.
+      weights_size_bytes: size of its weights; folding can make it smaller or larger than before.
     """
 
     exported: graph.GraphSummary
@@ -38,12 +38,12 @@ class OptimizedGraph:
 
 
 def examine(path: Path, compiler: str, work_dir: Path) -> OptimizedGraph:
-    """Returns what a session on a file runs; opens one on the CPU in another process.
+    """Returns the graph that a session on a file runs; opens one on the CPU in a child process.
 
     Args:
       path: an ONNX file.
-      compiler: which optimizations.
-      work_dir: where the optimized graph is written meanwhile.
+      compiler: the compiler, which selects the optimizations.
+      work_dir: directory for the optimized graph until it is read.
 
     Raises:
       RuntimeError: the process failed.

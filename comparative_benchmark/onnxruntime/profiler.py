@@ -26,17 +26,17 @@ def profile_model(
 ) -> list[Path]:
     """Profiles iterations; returns a Chrome trace and a table of operators.
 
-    The profiler is switched on when a session is made, so this one is another session of the same
+    The profiler is switched on when a session is created, so this is another session of the same
     file with the same options.
 
     Args:
       model: an ONNX file.
       inputs: one array for each input of the graph.
-      directory: where the files go.
-      iterations: how many executions, after one that is not recorded in the table.
+      directory: directory for the files.
+      iterations: number of executions, after one that is not recorded in the table.
       device: `cpu` or `cuda`.
       chosen: options of the session.
-      work_dir: where the profiler may write.
+      work_dir: directory for the profiler's files.
     """
     chosen.enable_profiling = True
     chosen.profile_file_prefix = str(work_dir / "ort-profile")
@@ -57,11 +57,11 @@ def profile_model(
 
 
 def operator_table(events: Sequence[dict[str, Any]], iterations: int) -> str:
-    """Returns time by operator and by node, of the last iterations among the events.
+    """Returns time by operator and by node, over the last iterations among the events.
 
     Args:
-      events: of the profiler; a span `model_run` encloses the nodes of an execution.
-      iterations: how many executions count.
+      events: events of the profiler; a span `model_run` encloses the nodes of an execution.
+      iterations: number of executions to count.
     """
     nodes, runs = nodes_of(events, iterations)
     return time_table(

@@ -1,6 +1,6 @@
-"""Recipes by ONNX Runtime's own quantiser: applied to a graph, and seen to have taken effect.
+"""Recipes by ONNX Runtime's own quantiser, applied to a graph and checked for their effect.
 
-In a process of its own: it reads all weights, which would count towards the memory of the measured
+In a child process: it reads all weights, which would count towards the memory of the measured
 session.
 """
 
@@ -22,12 +22,13 @@ def apply(
     """Quantises graphs; phase `lower`.
 
     Returns:
-      Files of the quantised graphs, and what was done: `name`, `layers` that were changed of how
-      many `linear` ones (products with weights), the operator that they are now, and the bytes of
-      all weights before and after.
+      Files of the quantised graphs, and a summary: `name`, the number of changed `layers` and of
+      `linear` ones (products with weights), the operator that they became, and the bytes of all
+        weights
+      before and after.
 
     Raises:
-      UnsupportedError: it has no such recipe.
+      UnsupportedError: the quantiser has no such recipe.
       RuntimeError: the quantiser failed, or changed nothing.
     """
     arguments = {"paths": list(map(str, paths)), "recipe": recipe.label}
@@ -44,7 +45,7 @@ def apply_here(channel: child_process.Channel, paths: list[str], recipe: str) ->
     from comparative_benchmark.onnxruntime import graph
 
     chosen = parse(recipe)
-    # It tells of every node, and recommends a preprocessing that the exporter has done.
+    # It logs every node, and recommends a preprocessing step that the exporter has done.
     logging.disable(logging.WARNING)
     try:
         quantise, operator = chosen.configuration_in("onnxruntime")
@@ -56,8 +57,8 @@ def apply_here(channel: child_process.Channel, paths: list[str], recipe: str) ->
         target = source.with_name(f"{source.stem}.{recipe}.onnx")
         before = graph.load(source)
         with channel.phase("lower"):
-            # The quantiser transposes weights and forgets that their shapes are written down; it
-            # finds all shapes again.
+            # The quantiser transposes weights without updating their recorded shapes; without
+            # records it infers all shapes again.
             bare = source.with_name(f"{source.stem}.bare.onnx")
             stripped = onnx.ModelProto()
             stripped.CopyFrom(before)

@@ -1,4 +1,4 @@
-"""ONNX Runtime: ONNX files, with the weights beside them."""
+"""ONNX Runtime: ONNX files, with the weights in separate files."""
 
 import shutil
 from typing import Any
@@ -15,7 +15,7 @@ _NOTE = (
 
 
 def export(task: ExportTask) -> Exported:
-    """Writes `model.onnx`; of a model that generates, `prefill.onnx` and `decode.onnx`."""
+    """Writes `model.onnx`; for a model that generates, `prefill.onnx` and `decode.onnx`."""
     context = task.context
     model = task.model()
     if hasattr(model, "write_onnx"):
@@ -43,7 +43,7 @@ def export(task: ExportTask) -> Exported:
 
 
 def _copy(model: Any, task: ExportTask) -> list[str]:
-    """Copies a file that was brought; returns the names of the files with its weights."""
+    """Copies a user's file; returns the names of the files with its weights."""
     path, *beside = model.write_onnx(task.context.work_dir, task.inputs)
     shutil.copyfile(path, task.directory / "model.onnx")
     names = [str(file.relative_to(path.parent)) for file in beside]

@@ -23,10 +23,10 @@ _LEVELS: Mapping[str, Any] = {
     "cuda": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
 PROVIDERS: Mapping[str, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-# Factors of float32 would be rounded to TF32.
+# Otherwise factors of float32 would be rounded to TF32.
 _PROVIDER_OPTIONS: Mapping[str, dict[str, str]] = {"cpu": {}, "cuda": {"use_tf32": "0"}}
 
-# How ONNX Runtime refuses files that are newer than itself.
+# ONNX Runtime's errors for files that are newer than itself.
 _LIMITS: Mapping[str, str] = {
     "IR version": r"model IR version: (?P<own>\d+), max supported IR version: (?P<limit>\d+)",
     "opset": r"Opset (?P<own>\d+) is under development.* is till opset (?P<limit>\d+)",
@@ -43,14 +43,14 @@ _TYPES: Mapping[str, tuple[np.dtype[Any], int]] = {
     "tensor(double)": (np.dtype(np.float64), 11),
     "tensor(bfloat16)": (np.dtype(ml_dtypes.bfloat16), 16),
 }
-# Where ONNX Runtime's own allocator begins its buffers.
+# Alignment of ONNX Runtime's own allocator.
 _ALIGNMENT = 64
 
 
 def options(compiler: str, threads: int) -> ort.SessionOptions:
-    """Returns options as users set them: one operator at a time, on so many threads.
+    """Returns options as users set them: one operator at a time, on this many threads.
 
-    Spinning of waiting threads is ONNX Runtime's default and stays so.
+    Waiting threads spin, which is ONNX Runtime's default.
     """
     chosen = ort.SessionOptions()
     chosen.graph_optimization_level = _LEVELS[compiler]
@@ -77,7 +77,7 @@ def open_session(path: Path, device: str, chosen: ort.SessionOptions) -> ort.Inf
     if device == "cuda":
         chosen.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     try:
-        # Without fallback an error is raised, not printed and followed by a run elsewhere.
+        # Without fallback, errors are raised instead of printed before a run on another device.
         opened = ort.InferenceSession(
             str(path),
             chosen,
@@ -121,14 +121,14 @@ def _newer(message: str) -> str | None:
 
 
 class Buffer:
-    """Memory of one input or output, on the device and, in place or beside it, on the host."""
+    """Memory of one input or output on the device, with host memory that may be the same."""
 
     def __init__(self, node: Any, device: str) -> None:
-        """Makes room for a value.
+        """Allocates memory for a value.
 
         Args:
           node: an input or output of a session.
-          device: that of the session.
+          device: the session's device.
 
         Raises:
           UnsupportedError: its type has no counterpart in NumPy.
@@ -154,10 +154,10 @@ class Buffer:
             ort.copy_tensors([self._host], [self.value])
 
     def take(self, value: Any) -> None:
-        """Copies in a value of ONNX Runtime that is on the host, as bytes: NumPy has no bfloat16.
+        """Copies in an ONNX Runtime value on the host, as bytes: NumPy has no bfloat16.
 
         Raises:
-          ValueError: its shape is another one.
+          ValueError: its shape differs.
         """
         if tuple(value.shape()) != self.shape:
             raise ValueError(f"an output has shape {value.shape()}, expected {list(self.shape)}")
@@ -171,7 +171,7 @@ class Buffer:
 
 
 class SessionProgram:
-    """A session, as `resident_programs` runs it."""
+    """A session with the interface that `resident_programs` expects."""
 
     def __init__(self, session: ort.InferenceSession, device: str) -> None:
         self._session = session
@@ -195,14 +195,14 @@ class SessionProgram:
         return functools.partial(self._session.run_with_iobinding, binding)
 
     def bind_inputs(self, inputs: Sequence[Buffer]) -> Callable[[], Any]:
-        """Returns a function that runs the graph and returns new values, which it allocated."""
+        """Returns a function that runs the graph and returns newly allocated values."""
         nodes = self._session.get_inputs()
         feeds = {node.name: buffer.value for node, buffer in zip(nodes, inputs, strict=True)}
         names = [node.name for node in self._session.get_outputs()]
         return functools.partial(self._session.run_with_ort_values, names, feeds)
 
     def take(self, allocated: Sequence[Any], outputs: Sequence[Buffer]) -> None:
-        """Copies values of a run, which are on the host, to buffers."""
+        """Copies a run's values, which are on the host, to buffers."""
         for value, buffer in zip(allocated, outputs, strict=True):
             buffer.take(value)
 
@@ -216,6 +216,6 @@ def _host_value(
     start = -memory.ctypes.data % _ALIGNMENT
     raw = memory[start : start + size]
     array: Array = raw.view(dtype).reshape(shape)
-    # bfloat16 is not a type of NumPy's own: its bits go as integers.
+    # NumPy has no bfloat16, so its bits are passed as integers.
     bits = raw.view(np.uint16).reshape(shape) if dtype == ml_dtypes.bfloat16 else array
     return array, ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, number)

@@ -7,7 +7,7 @@ from openxla.benchmark.extras import install_command
 
 # Computes in float32 what the CPU has no kernels for in the model's own type.
 WIDENED = "widened"
-# Leaves the type of the computation to the plug-in, as whoever asks for nothing gets it.
+# Leaves the type of the computation to the plug-in, OpenVINO's default.
 DEFAULT_PRECISION = "default-precision"
 
 CACHE_DIR_VARIABLE = "CBS_OPENVINO_CACHE_DIR"
@@ -38,7 +38,7 @@ BACKEND = BackendInfo(
         ),
     ),
     environment={
-        # The frameworks, which only export here.
+        # For the frameworks, which only export here.
         "OMP_NUM_THREADS": "{threads}",
         "CUDA_VISIBLE_DEVICES": "",
         "KERAS_BACKEND": "tensorflow",

@@ -28,7 +28,7 @@ from comparative_benchmark.openvino.toolkit import VERSION, ov
 
 
 class OpenVino(ResidentBackend):
-    """Converts a model, compiles it for the CPU, and runs it on buffers that stay."""
+    """Converts a model, compiles it for the CPU, and runs it on resident buffers."""
 
     def __init__(self, context: BackendContext) -> None:
         super().__init__(context)
@@ -75,7 +75,7 @@ class OpenVino(ResidentBackend):
         self._bind([CompiledProgram(compiled) for compiled in self._compiled], plan)
 
     def facts(self) -> BackendFacts:
-        """What the plug-in tells: precision, layers, cache."""
+        """Returns the plug-in's facts: precision, layers, cache."""
         self._digest = self._digest or self._fingerprint()
         cached = [bool(item.get_property("LOADED_FROM_CACHE")) for item in self._compiled]
         has_cache = "CACHE_DIR" in self._properties
@@ -107,11 +107,11 @@ class OpenVino(ResidentBackend):
         )
 
     def output_rule(self) -> OutputRule:
-        """A request takes tensors to write to, the same ones or new ones for each run."""
+        """Returns both modes: a request can write to the same tensors or to new ones."""
         return OutputRule(modes=("bound", "allocated"))
 
     def host_settings(self) -> HostSettings:
-        """What the compiled model was given, as it tells itself."""
+        """Returns the properties of the compiled model, as it reports them."""
         first = self._compiled[0]
         return HostSettings(
             threads=int(first.get_property("INFERENCE_NUM_THREADS")),
@@ -120,12 +120,12 @@ class OpenVino(ResidentBackend):
         )
 
     def release(self) -> None:
-        """Lets go of the compiled models."""
+        """Releases the compiled models."""
         super().release()
         self._compiled = []
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
-        """Times of the layers, by OpenVINO's performance counters.
+        """Writes times of the layers, from OpenVINO's performance counters.
 
         Raises:
           UnsupportedError: the model generates.
@@ -134,7 +134,7 @@ class OpenVino(ResidentBackend):
         return profiler.profile_model(path, self._properties, self._arrays, directory, iterations)
 
     def _check_precision(self) -> None:
-        """Raises where the model is not computed in its own type and nobody asked for that."""
+        """Raises UnsupportedError if the model is computed in another type without an option."""
         if self.context.options:
             return
         wanted = self._element_type

@@ -1,4 +1,4 @@
-"""From a model in its framework to a model of OpenVINO."""
+"""Converts models from their framework to OpenVINO."""
 
 import gc
 import sys
@@ -22,19 +22,18 @@ def write(
 ) -> tuple[list[Path], str, GenerationPlan | None]:
     """Converts a model and writes it.
 
-    Each program has the shapes and types of its inputs. These are named `input_0`, `input_1` and so
-    on, the outputs `output_0` and so on, in the order of the model's.
+    Each program has the shapes and types of its inputs. Inputs are named `input_0`, `input_1` and
+    so on, outputs `output_0` and so on, in the order of the model's.
 
     Args:
       model: a PyTorch model, exported first, or a TensorFlow one, traced to a graph first (phase
-        `trace`), or a file in ONNX or TFLite that was brought; the conversion itself is the phase
-        `lower`.
+        `trace`), or a user's ONNX or TFLite file; the conversion itself is the phase `lower`.
       inputs: one array for each argument of the model.
-      directory: where the files go (`load`).
+      directory: directory for the files (`load`).
       phase: times the phases.
 
     Returns:
-      `model.xml`; or of a PyTorch model that generates `prefill.xml` and `decode.xml`. Then the
+      `model.xml`; or, for a PyTorch model that generates, `prefill.xml` and `decode.xml`. Then the
       model's floating-point type, and how to call two programs.
 
     Raises:
@@ -98,7 +97,7 @@ def _from_torch(
 ) -> tuple[list[Any], GenerationPlan | None]:
     from comparative_benchmark.backends.frameworks import generation_export
 
-    # Not the model itself: the TorchScript that OpenVINO would make of it has operations that it
+    # The model itself would be converted through TorchScript, which has operations that OpenVINO
     # cannot convert (`aten::diff` in Llama).
     exported, plan = generation_export.programs(model, inputs, phase)
     with phase("lower"), torch_export.refusing("OpenVINO's front end for PyTorch"):
@@ -135,7 +134,7 @@ def _from_tensorflow(model: Any, inputs: Sequence[Array], phase: PhaseTimer) -> 
         for index, value in enumerate(inputs)
     ]
 
-    # Outputs by name: OpenVINO takes the operations of a graph in an order of its own.
+    # Outputs by name, because OpenVINO does not keep their order.
     def forward(*arguments: Any) -> dict[str, Any]:
         outputs = as_tuple(model.forward(*arguments))
         return {OUTPUT.format(index): output for index, output in enumerate(outputs)}

@@ -27,9 +27,9 @@ def profile_of(
 
     Args:
       layers: by name, their type (`layer`), `kernel` and times in us (`times_us`).
-      iterations: how many executions the times are of.
-      stack: what has profiled.
-      left_out: how many layers were never executed.
+      iterations: number of executions that the times cover.
+      stack: the profiled stack, with its version.
+      left_out: number of layers that were never executed.
     """
     operators = [
         Operator(
@@ -65,14 +65,14 @@ def profile_model(
     """Profiles iterations; returns the layers with their times, and a table of them.
 
     Counters are switched on when a model is compiled, so this is another compilation of the same
-    file with the same properties. They have durations, no points in time: there is no trace.
+    file with the same properties. They have durations, but no start times, so there is no trace.
 
     Args:
-      path: of the model.
-      properties: that it was compiled with.
+      path: the model's file.
+      properties: properties that it was compiled with.
       inputs: one array for each of its inputs.
-      directory: where the files go.
-      iterations: how many executions, after one that is not counted.
+      directory: directory for the files.
+      iterations: number of executions, after one that is not counted.
     """
     counting = {name: value for name, value in properties.items() if name != "CACHE_DIR"}
     compiled = ov.Core().compile_model(path, DEVICE, {**counting, "PERF_COUNT": True})
@@ -85,7 +85,7 @@ def profile_model(
     for _ in range(iterations):
         bound.run()
         for info in program.requests[0].get_profiling_info():
-            # Of less than a microsecond OpenVINO says that it was not executed.
+            # OpenVINO reports layers below a microsecond as not executed.
             seen.add(info.node_name)
             if info.status == info.Status.EXECUTED:
                 time_us = info.real_time.total_seconds() * 1e6

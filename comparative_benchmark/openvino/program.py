@@ -1,4 +1,4 @@
-"""OpenVINO programs: their files, their compilation, and what was compiled."""
+"""OpenVINO programs: their files, their compilation, and facts about compiled models."""
 
 import hashlib
 import math
@@ -12,7 +12,7 @@ from comparative_benchmark.openvino import DEFAULT_PRECISION, WIDENED
 from comparative_benchmark.openvino.toolkit import ov
 
 DEVICE = "CPU"
-# Layers that do products: where the floating-point operations are.
+# Layers that compute products: most of the floating-point operations.
 PRODUCTS = frozenset(
     {
         *("FullyConnected", "MatMul", "Convolution", "GroupConvolution", "Deconvolution"),
@@ -22,17 +22,17 @@ PRODUCTS = frozenset(
 )
 _FLOATS = ("f32", "f16", "bf16")
 _CHUNK = 1 << 24
-# Names in a saved model hold numbers that count up in a process.
+# Names in a saved model contain numbers that count up in a process.
 _NAMES = re.compile(rb' names?="[^"]*"')
 
 
 def save(model: Any, path: Path) -> None:
-    """Writes a model as XML and its weights beside it as `.bin`, in the types that they have."""
+    """Writes a model as XML, and its weights as `.bin` next to it, in the types that they have."""
     ov.save_model(model, path, compress_to_fp16=False)
 
 
 def chosen_precision(options: Sequence[str], element_type: str) -> str | None:
-    """Returns the type to ask for; OpenVINO's own default is bfloat16 where the CPU has it."""
+    """Returns the type to request; OpenVINO's own default is bfloat16 if the CPU supports it."""
     if DEFAULT_PRECISION in options:
         return None
     return "f32" if WIDENED in options else element_type
@@ -46,7 +46,7 @@ def weights_of(path: Path) -> Path:
 def element_type(model: Any) -> str:
     """Returns the floating-point type of most of a model's weights, or of an input: f32, f16, bf16.
 
-    A model without either is `f32`.
+    `f32` for a model without either.
     """
     sizes: Counter[str] = Counter()
     for node in model.get_ops():
@@ -63,16 +63,16 @@ def configuration(*, threads: int, precision: str | None, cache_dir: str | None)
     """Returns the properties to compile with.
 
     Args:
-      threads: that infer.
-      precision: type to compute in, where the CPU can; None for what the plug-in prefers.
-      cache_dir: where compiled models are kept; None for no cache.
+      threads: number of threads for inference.
+      precision: type to compute in, if the CPU can; None for the plug-in's choice.
+      cache_dir: directory of compiled models; None for no cache.
     """
     properties: dict[str, Any] = {
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": 1,
         "INFERENCE_NUM_THREADS": threads,
-        # Which CPUs to use is decided for all backends alike, by the affinity of the process. With
-        # its own choice OpenVINO would leave out one of two threads of a core, too.
+        # The affinity of the process selects the CPUs, for all backends alike. OpenVINO's own
+        # choice would also leave out one of two threads of a core.
         "ENABLE_CPU_PINNING": False,
         "ENABLE_HYPER_THREADING": True,
     }
@@ -84,12 +84,12 @@ def configuration(*, threads: int, precision: str | None, cache_dir: str | None)
 
 
 def precision_of(compiled: Any) -> str:
-    """Returns the type that a compiled model computes in, as the plug-in has decided."""
+    """Returns the type that a compiled model computes in, chosen by the plug-in."""
     return str(compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name())
 
 
 def executed(compiled: Any) -> dict[str, dict[str, int]]:
-    """Returns how many layers of each kind run in each type, by kind and type."""
+    """Returns the number of layers by kind and type."""
     found: dict[str, Counter[str]] = {}
     for facts in _layers(compiled):
         found.setdefault(facts["layerType"], Counter())[facts["runtimePrecision"]] += 1
@@ -97,20 +97,21 @@ def executed(compiled: Any) -> dict[str, dict[str, int]]:
 
 
 def runs_products_in(layers: Mapping[str, Mapping[str, int]], precision: str) -> bool:
-    """Tells whether any product runs in that type; true if there are none."""
+    """Returns whether any product runs in that type; true if there are no products."""
     products = [types for kind, types in layers.items() if kind in PRODUCTS]
     return not products or any(precision in types for types in products)
 
 
 def fingerprint(compiled: Any, path: Path) -> str:
-    """Returns the sha256 of a compiled model: what went in, and what the plug-in chose for it.
+    """Returns the sha256 of a compiled model: its inputs and the plug-in's choices.
 
-    A compiled model has no file: its kernels are generated in memory when it is loaded. So this is
-    taken of operators, attributes and weights, and of kind, type, layout and kernel of each layer.
+    A compiled model has no file: its kernels are generated in memory when it is loaded. So the
+    digest covers operators, attributes and weights, and kind, type, layout and kernel of each
+    layer.
 
     Args:
       compiled: the compiled model.
-      path: of the model that it was compiled from.
+      path: file of the model that it was compiled from.
     """
     digest = hashlib.sha256(_NAMES.sub(b"", path.read_bytes()))
     with weights_of(path).open("rb") as weights:
@@ -122,7 +123,7 @@ def fingerprint(compiled: Any, path: Path) -> str:
 
 
 def _layers(compiled: Any) -> Iterator[dict[str, str]]:
-    """Yields what is known of each layer that runs, in the order in which they run."""
+    """Yields facts about each executed layer, in execution order."""
     for node in compiled.get_runtime_model().get_ordered_ops():
         told = node.get_rt_info()
         yield {

@@ -1,6 +1,6 @@
-"""Recipes by NNCF, OpenVINO's own: applied to a converted model, and seen to have taken effect.
+"""Recipes by NNCF, OpenVINO's library, applied to a converted model and checked for their effect.
 
-In a process of its own, as in ONNX Runtime: NNCF imports scikit-learn and reads all weights.
+In a child process, as for ONNX Runtime: NNCF imports scikit-learn and reads all weights.
 """
 
 import logging
@@ -14,10 +14,10 @@ from comparative_benchmark.backends.recipes import Chosen, NotAppliedError, pars
 from comparative_benchmark.openvino import program
 from openxla.benchmark.extras import install_command
 
-# By what a weight comes to its product.
+# Operators between a weight and its product.
 _BETWEEN = frozenset({"Convert", "Multiply", "Subtract", "Reshape", "Transpose"})
 _PRODUCTS, _CONSTANT = ("MatMul", "Einsum", "Convolution", "GroupConvolution"), "Constant"
-# Embeddings are looked up, not multiplied; recipes leave them as they are.
+# Embeddings are looked up, not multiplied; recipes do not change them.
 _LOOKUPS = ("Gather",)
 
 
@@ -27,13 +27,13 @@ def apply(
     """Compresses the weights of models; phase `lower`.
 
     Returns:
-      Files of the compressed models, and what was done: `name`, `layers` that were changed of how
-      many `linear` ones (products with weights), the type of their weights, the bytes of all
-      weights before and after, the `properties` that the plug-in must be given, and `versions`.
+      Files of the compressed models, and a summary: `name`, the number of changed `layers` and of
+      `linear` ones (products with weights), the type of their weights, the bytes of all weights
+      before and after, the `properties` that the plug-in needs, and `versions`.
 
     Raises:
       UnsupportedError: NNCF is not installed, or it has no such recipe.
-      RuntimeError: it failed, or changed nothing.
+      RuntimeError: NNCF failed, or changed nothing.
     """
     arguments = {"paths": list(map(str, paths)), "recipe": recipe.label}
     told, _ = child_process.call(
@@ -108,7 +108,7 @@ def weight_types(model: Any) -> list[str]:
 
 
 def _weight(product: Any) -> Any | None:
-    """Returns the constant that a product multiplies with, None if there is none."""
+    """Returns the constant that a product multiplies with; None without one."""
     for port in product.inputs():
         node = port.get_source_output().get_node()
         while node.get_type_name() in _BETWEEN:

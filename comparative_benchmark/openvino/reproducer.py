@@ -11,7 +11,7 @@ _NOTE = (
 
 
 def export(task: ExportTask) -> Exported:
-    """Writes `model.xml` and `model.bin`; of a model that generates, `prefill` and `decode`."""
+    """Writes `model.xml` and `model.bin`; for a model that generates, `prefill` and `decode`."""
     context = task.context
     paths, element_type, plan = front_ends.write(
         task.model(), task.inputs, task.directory, context.phase

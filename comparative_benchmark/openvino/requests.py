@@ -1,4 +1,4 @@
-"""Requests of OpenVINO, and buffers for their inputs and outputs."""
+"""OpenVINO inference requests, and buffers for their inputs and outputs."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -13,10 +13,10 @@ class Buffer:
     """Memory of one input or output, allocated by OpenVINO."""
 
     def __init__(self, port: Any) -> None:
-        """Makes room for the value of an input or output of a compiled model."""
+        """Allocates the value of an input or output of a compiled model."""
         self.tensor = ov.Tensor(port.get_element_type(), port.get_shape())
         self.dtype = dtype_of(port.get_element_type())
-        # OpenVINO hands out bfloat16 as another type of its size.
+        # OpenVINO returns bfloat16 as another type of the same size.
         data: Array = self.tensor.data
         self._array = data if data.dtype == self.dtype else data.view(self.dtype)
         self.shape: tuple[int, ...] = tuple(port.get_shape())
@@ -31,10 +31,10 @@ class Buffer:
 
 
 class CompiledProgram:
-    """A compiled model, as `resident_programs` runs it.
+    """A compiled model with the interface that `resident_programs` expects.
 
     Attributes:
-      requests: one for each binding; they hold performance counters, where these are on.
+      requests: one for each binding; they hold performance counters, if these are on.
     """
 
     def __init__(self, compiled: Any) -> None:

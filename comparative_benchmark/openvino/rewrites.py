@@ -1,7 +1,7 @@
 """Operations of exported PyTorch programs that OpenVINO's front end converts wrongly or not at all.
 
-Each is replaced by others that compute the same, before the program is converted. PyTorch is
-imported by whoever exported the program.
+Before conversion, they are replaced by equivalent ones. PyTorch is imported by the code that
+exported the program.
 """
 
 from typing import Any
@@ -24,9 +24,9 @@ def apply(program: torch.export.ExportedProgram) -> None:
 
 
 def _repeat_shared_heads(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
-    """Gives each head of the queries keys and values of its own.
+    """Gives each head of the queries separate keys and values.
 
-    OpenVINO 2026.4 does not read `enable_gqa` and finds heads of different number.
+    OpenVINO 2026.4 does not read `enable_gqa` and finds different numbers of heads.
     """
     if not node.kwargs.get("enable_gqa"):
         return
@@ -41,10 +41,10 @@ def _repeat_shared_heads(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
 
 
 def _pool_all(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
-    """Makes a mean of an average over a window that reaches beyond the whole picture.
+    """Replaces an average over a window that is larger than the picture by a mean.
 
-    PyTorch cuts such a window (`ceil_mode`, no padding) and divides by what is left; OpenVINO
-    refuses it.
+    PyTorch clips such a window (`ceil_mode`, no padding) and divides by the rest; OpenVINO refuses
+    it.
     """
     source, kernel, *_ = node.args
     due, got = node.meta["val"].shape[-2:], source.meta["val"].shape[-2:]

@@ -1,8 +1,8 @@
 """The module `openvino`, imported without its telemetry.
 
-A conversion would start threads that report it to a server of Intel's. In a measured process
-neither is wanted. Without the package `openvino_telemetry` OpenVINO uses a stand-in of its own,
-which does nothing.
+A conversion would start threads that report it to a server of Intel's, which would disturb a
+measured process. Without the package `openvino_telemetry` OpenVINO uses a stand-in that does
+nothing.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """AOTInductor: `torch.export`, a package of compiled program and weights, and its runner.
 
-Unlike `torch.compile`, nothing of Python is left in the program: what runs is a shared library with
-the weights in it, as a C++ program would load it.
+Unlike with `torch.compile`, the program contains no Python: it is a shared library that includes
+the weights, as a C++ program would load it.
 """
 
 import shutil
@@ -28,7 +28,7 @@ class AotProgram:
     Args:
       model: the model, on the device.
       inputs: tensors of the shapes and types that the program will take.
-      context: whose phases `trace`, `compile` and `load` are timed.
+      context: context whose phases `trace`, `compile` and `load` are timed.
 
     Raises:
       UnsupportedError: `torch.export` refuses the model, or there is no C++ compiler.
@@ -38,7 +38,7 @@ class AotProgram:
         _require_compiler()
         exported = torch_export.export(model, inputs, context.phase)
         _check_outputs(exported)
-        # Apart from that of another backend in this worker.
+        # Separate from that of another backend in this worker.
         directory = Path(tempfile.mkdtemp(prefix="aot-", dir=context.work_dir))
         self._package = directory / "model.pt2"
         with context.phase("compile"):
@@ -49,10 +49,10 @@ class AotProgram:
         with context.phase("load"):
             before = set(_extracted())
             model = torch._inductor.aoti_load_package(str(self._package))  # noqa: SLF001
-            # The libraries are mapped, and the worker leaves without running their destructors.
+            # The libraries stay mapped, and the worker exits without running their destructors.
             for extracted in set(_extracted()) - before:
                 shutil.rmtree(extracted, ignore_errors=True)
-        # The model's own call reads its signature anew, from JSON, each time.
+        # The model's own call parses its signature from JSON each time.
         self._run = model.loader.run
 
     def run(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
@@ -61,7 +61,7 @@ class AotProgram:
         return outputs
 
     def describe(self, facts: BackendFacts) -> None:
-        """Writes down what is known of the package."""
+        """Records facts about the package."""
         facts.weights = "parameters"
         facts.not_measurable = ("lower",)
         facts.artifact_sha256 = _digest(self._package)
@@ -76,7 +76,7 @@ class AotProgram:
 
 
 def _check_outputs(exported: Any) -> None:
-    """Raises UnsupportedError where `forward` gives anything but tensors or a tuple of them."""
+    """Raises UnsupportedError if `forward` returns anything but tensors or a tuple of them."""
     spec = exported.call_spec.out_spec
     places = tuple(range(spec.num_leaves))
     if as_tuple(pytree.tree_unflatten(places, spec)) != places:
@@ -95,8 +95,8 @@ def _require_compiler() -> None:
 def _digest(package: Path) -> str:
     """Returns the sha256 of the generated code in a package.
 
-    Comments and empty lines are left out, and so is the compiled library: compiler commands, added
-    by each compilation, and debug information hold the paths of this trial.
+    Comments, empty lines and the compiled library are left out: compiler commands, which each
+    compilation adds, and debug information contain the paths of this trial.
     """
     contents = []
     with zipfile.ZipFile(package) as archive:
@@ -111,7 +111,7 @@ def _digest(package: Path) -> str:
 
 
 def _extracted() -> Iterator[Path]:
-    """Yields the temporary folders that packages were unpacked to, by what is mapped from them."""
+    """Yields the temporary folders of unpacked packages, found by their mapped files."""
     for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
         head, found, _ = line.partition("/data/aotinductor/")
         if found and (start := head.find("/")) >= 0:

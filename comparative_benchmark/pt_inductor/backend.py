@@ -50,9 +50,9 @@ from openxla.benchmark.operators import backward_torch
 from openxla.benchmark.training import in_torch as training
 from openxla.benchmark.training.update_check import Draw
 
-# Lines of `torch.__config__.show()` on libraries of products, and on ATen's own kernels.
+# Lines of `torch.__config__.show()` on math libraries, and on ATen's own kernels.
 _LIBRARY = re.compile(r"- (Intel\(R\) |OpenBLAS|CPU capability usage)")
-# Inductor's own names for our options. Its mode "reduce-overhead" is this setting and no more.
+# Inductor's own names for our options. Its mode "reduce-overhead" only sets this option.
 _CONFIG = {
     "max-autotune": {"max_autotune": True},
     "freezing": {"freezing": True},
@@ -93,12 +93,12 @@ class PtInductor(Backend):
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
         """Moves modules and inputs to the device; a GPU then computes float32 without TF32."""
-        torch.set_grad_enabled(False)  # only now: a user's file may have fitted its model
+        torch.set_grad_enabled(False)  # not earlier: a user's file may have fitted its model
         if self._on_gpu:
-            cuda.forbid_tf32()  # here, as a model's own module may have allowed it
+            cuda.forbid_tf32()  # here, because a model's own module may have allowed it
         with self.context.phase("load"):
             if self._on_gpu:
-                torch.cuda.init()  # no allocator to reset exists before
+                torch.cuda.init()  # otherwise there is no allocator to reset
                 torch.cuda.reset_peak_memory_stats(self._device)
             for module in modules.of(model):
                 module.to(self._device)
@@ -124,17 +124,17 @@ class PtInductor(Backend):
             self._run = model if isinstance(model, torch.nn.Module) else model.forward
 
     def compile(self) -> None:
-        """Has Inductor compile by a first call, or ahead of time; nothing to do for eager.
+        """Compiles with Inductor in a first call, or ahead of time; does nothing for eager.
 
         Dynamo compiles when the function is first called and then runs it, so the first run cannot
-        be told apart. What can be: the time until Dynamo hands over its first graph (`trace`), and
-        the time that Inductor takes for its graphs (`compile`).
+        be timed separately. Two phases can: the time until Dynamo passes on its first graph
+        (`trace`), and the time that Inductor spends on its graphs (`compile`).
         """
         if self.context.compiler == "eager":
             return
         if self.context.compiler == "aot-inductor":
             self._ahead = aot.AotProgram(self._model, self._inputs, self.context)
-            self._model = None  # the package has weights of its own
+            self._model = None  # the package contains its own weights
             self._run = self._ahead.run
             return
         if hasattr(self._model, "exportable") and not self._trains():
@@ -161,7 +161,7 @@ class PtInductor(Backend):
 
         self._inductor = inductor
         self._compile_by_calls(partial(torch.compile, backend=inductor), calls)
-        # Equal layers, and recompilations later on, find programs that this process has cached.
+        # Equal layers, and later recompilations, hit programs that this process has cached.
         self._cache_hits = 0 if cache_was_empty else counters["inductor"]["fxgraph_cache_hit"]
         if not calls.compilations:
             raise UnsupportedError(f"Inductor compiled nothing: {calls.fallback_reason()}")
@@ -178,8 +178,8 @@ class PtInductor(Backend):
             self._compile_foreign(self._model, compile_part)
             return
         if self._trains():
-            # As a training loop has it: the backward of what is compiled is compiled, too, and runs
-            # where gradients are taken, outside.
+            # As in a training loop: the backward pass of a compiled part is compiled as well, and
+            # runs where gradients are taken, outside of the part.
             self._run = self._model.training_step(compile_part)
         elif self._takes_steps():
             self._start_training(compile_part)
@@ -189,17 +189,18 @@ class PtInductor(Backend):
         self._run(*self._inputs)
         self._wait()
         if self._cuda_graphs:
-            # The first call has warmed up, the second one records what later ones replay.
+            # The first call warms up, the second records what later ones replay.
             with self.context.phase("compile"):
                 self._run(*self._inputs)
                 self._wait()
 
     def _compile_foreign(self, model: ForeignModel, compile_part: Callable[..., Any]) -> None:
-        """Has Inductor compile what foreign code calls, by a first iteration of that code.
+        """Compiles foreign code's module with Inductor, by running a first iteration.
 
-        A training step compiles its backward pass when it comes to it, so no phase is told apart.
+        The backward pass of a training step is compiled when it is reached, so phases cannot be
+        timed separately.
         """
-        # The random numbers of the reference: without them dropout could not be verified.
+        # Draw the random numbers of the reference; otherwise dropout could not be verified.
         torch._inductor.config.fallback_random = True  # noqa: SLF001
         model.compile_in_place(compile_part)
         with self._compiling():
@@ -223,7 +224,7 @@ class PtInductor(Backend):
         return [to_numpy(value) for value in as_tuple(outputs)]
 
     def _judged(self, model: ForeignModel, outputs: Any) -> tuple[Any, ...]:
-        """Returns what foreign code is judged by, which replayed iterations compute themselves."""
+        """Returns foreign code's outputs to verify; a replay must call compiled programs."""
         calls = self.compiled_calls
         before = calls.calls if calls else 0
         found = model.outputs_of(outputs)
@@ -235,7 +236,7 @@ class PtInductor(Backend):
         return found
 
     def facts(self) -> BackendFacts:
-        """What PyTorch tells."""
+        """Returns PyTorch's facts about the program."""
         freezing = "freezing" in self.context.options
         facts = BackendFacts(
             weights="frozen" if freezing else "parameters",
@@ -244,7 +245,7 @@ class PtInductor(Backend):
             facts.notes["recipe"] = self._applied
         if self.compiled_calls is not None:
             graphs = self.compiled_calls.compilations
-            # With several graphs, tracing goes on between them.
+            # With several graphs, tracing continues between them.
             facts.not_measurable = ("lower", "first_run", *(["trace"] if graphs != 1 else []))
             facts.notes["graphs"] = graphs
             facts.cache_hits = self._cache_hits
@@ -270,14 +271,14 @@ class PtInductor(Backend):
         return facts
 
     def output_rule(self) -> OutputRule:
-        """A module returns new tensors, a CUDA graph writes to the addresses that it recorded."""
+        """Returns how outputs are held: new tensors, or recorded addresses for a CUDA graph."""
         if self._cuda_graphs:
             reason = "each replay of a CUDA graph writes to the recorded addresses"
             return OutputRule(modes=("bound",), reason=reason)
         return OutputRule(modes=("allocated",), reason=ALLOCATED_ONLY)
 
     def host_settings(self) -> HostSettings:
-        """PyTorch's own answers: threads, and the libraries that it was built with."""
+        """Returns PyTorch's own values: threads, and the libraries that it was built with."""
         told = map(str.strip, torch.__config__.show().splitlines())
         libraries = [line.removeprefix("- ") for line in told if _LIBRARY.match(line)]
         return HostSettings(
@@ -288,7 +289,7 @@ class PtInductor(Backend):
         )
 
     def replace_inputs(self, inputs: Sequence[Array]) -> bool:
-        """Copies them into the tensors that are there: a program may know these by address."""
+        """Copies them into the existing tensors: a program may know these by address."""
         for resident, value in zip(self._inputs, inputs, strict=True):
             resident.copy_(as_tensor(value))
         if self._training is not None:
@@ -297,13 +298,13 @@ class PtInductor(Backend):
         return True
 
     def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:
-        """Calls the model as it is; what Inductor compiled serves where shapes are the same."""
+        """Calls the model itself; programs of Inductor are reused if shapes are the same."""
         if self._ahead is not None:
             return None
         return self.fetch(self._run(*(as_tensor(value).to(self._device) for value in inputs)))
 
     def generation_parts(self) -> GenerationParts:
-        """Prefill and decode, called from Python as the model's own loop calls them."""
+        """Returns prefill and decode, called from Python as in the model's own loop."""
         if self._ahead is not None:
             return super().generation_parts()
         if self._cuda_graphs:
@@ -313,7 +314,7 @@ class PtInductor(Backend):
             )
 
         def compile_part(part: Any) -> Any:
-            # The same backend object: Dynamo then finds what it compiled for the whole model.
+            # The same backend object, so that Dynamo finds what it compiled for the whole model.
             return torch.compile(part, backend=self._inductor) if self._inductor else part
 
         return generation.parts(
@@ -321,9 +322,9 @@ class PtInductor(Backend):
         )
 
     def release(self) -> None:
-        """Forgets what was compiled: Dynamo gives up a function that it has compiled too often."""
+        """Resets Dynamo, which gives up on a function that it has compiled too often."""
         torch.set_grad_enabled(True)
-        torch._dynamo.reset()  # noqa: SLF001  # what its own users are told to call
+        torch._dynamo.reset()  # noqa: SLF001  # documented for users
         torch._inductor.config.freezing = False  # noqa: SLF001
         torch._inductor.config.fallback_random = False  # noqa: SLF001
         if self._cuda_graphs:
@@ -343,7 +344,7 @@ class PtInductor(Backend):
 
     @contextmanager
     def step_parts(self) -> Iterator[StepParts]:
-        """Forward, backward and update: the calls that a step is made of."""
+        """Yields forward, backward and update: the calls of a step."""
         assert self._training is not None
         run: Any = self._training.run
         batch, loss = self._training.batch(), None
@@ -362,7 +363,7 @@ class PtInductor(Backend):
         self._training.abandon()
 
     def compiled_shares(self) -> Mapping[str, float]:
-        """See `Backend.compiled_shares`; a loop that calls compiled parts has no least share."""
+        """See `Backend.compiled_shares`; a loop that calls compiled parts has no minimum share."""
         if self.compiled_calls is None:
             return {}
 
@@ -382,21 +383,21 @@ class PtInductor(Backend):
         return shares
 
     def device_timer(self) -> DeviceTimer | None:
-        """CUDA events on a GPU."""
+        """Returns a timer with CUDA events on a GPU; None on the CPU."""
         return cuda.CudaEvents() if self._on_gpu else None
 
     def retain(self, outputs: Any) -> Any:
-        """Copies what the next replay of a CUDA graph would write over."""
+        """Copies what the next replay of a CUDA graph would overwrite."""
         if self._training is not None:
             return self._training.finish(outputs)
         return cuda.copies(outputs) if self._cuda_graphs else outputs
 
     def complete(self, outputs: Any) -> Any:
-        """Takes the training steps that are left."""
+        """Takes the remaining training steps."""
         return outputs if self._training is None else self._training.finish(outputs)
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
-        """A trace and a table of operators, by `torch.profiler`."""
+        """Writes a trace and a table of operators, by `torch.profiler`."""
         return profiler.profile(self, directory, iterations)
 
     def _trains(self) -> bool:
@@ -414,7 +415,7 @@ class PtInductor(Backend):
 
     @contextmanager
     def _compiling(self) -> Iterator[None]:
-        """Times the phase `compile`, once where Inductor is within itself."""
+        """Times the phase `compile`, once if calls of Inductor are nested."""
         if self._in_compile:
             yield
             return

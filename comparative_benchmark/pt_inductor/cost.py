@@ -1,4 +1,4 @@
-"""Counts what a PyTorch model has to do, on tensors without content: nothing is computed."""
+"""Counts the work of a PyTorch model on tensors without content: nothing is computed."""
 
 import math
 from collections import Counter
@@ -20,7 +20,7 @@ _ATEN = torch.ops.aten
 
 
 def _sdpa_backward_flop(_: Any, *operands: Any, out_val: Any, **__: Any) -> int:
-    """Returns twice what attention takes forward: what kernels compute anew is their own choice."""
+    """Returns twice the flops of the forward pass: recomputation is a choice of the kernel."""
     return 2 * int(sdpa_flop(*operands[:3], out_val=out_val))
 
 
@@ -30,19 +30,19 @@ _FORMULAS: Mapping[Any, Callable[..., int]] = {
     _ATEN._scaled_dot_product_flash_attention_for_cpu: sdpa_flop,  # noqa: SLF001  # its name
     _ATEN._scaled_dot_product_flash_attention_for_cpu_backward: _sdpa_backward_flop,  # noqa: SLF001
 }
-# Of their operand these read only what they take.
+# Operations that read only part of their operand.
 _INDEXING = (_ATEN.embedding, _ATEN.gather, _ATEN.index, _ATEN.index_select, _ATEN.slice)
-# A constant of the program text on its way to the device.
+# A constant of the program text, moved to the device.
 _CONSTANTS = (_ATEN.lift_fresh,)
 
 
 def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
     """Returns flops and compulsory bytes of `model` on `inputs`.
 
-    Kernels that a model brings itself (Triton, C++) hold no operation that could be counted.
+    Kernels that a model brings itself (Triton, C++) hold no operations that could be counted.
 
     Raises:
-      Exception: what the model raises where it looks at values, which are not there.
+      Exception: raised by the model if it looks at values, which do not exist.
     """
     counter, edges = _counted(model, inputs)
     moved = sum(counter.reads.values()) + sum(map(_bytes, edges))
@@ -52,14 +52,14 @@ def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
 def products(module_path: str, parameters: dict[str, Any]) -> list[list[int]]:
     """Returns the products of two matrices that a model runs on its default input.
 
-    Those of a batch, as attention has them, are not among them.
+    Batched products, as in attention, are not included.
 
     Args:
-      module_path: of the model.
-      parameters: of its `create_model`.
+      module_path: the model's module.
+      parameters: arguments of its `create_model`.
 
     Returns:
-      m, k, n and how often, most arithmetic first.
+      m, k, n and the number of products, most arithmetic first.
     """
     model = ModelDefinition(module_path=module_path, parameters=parameters).create()
     inputs = as_tuple(model.preprocess(model.generate_default_inputs()))
@@ -69,7 +69,7 @@ def products(module_path: str, parameters: dict[str, Any]) -> list[list[int]]:
 
 
 def _counted(model: Any, inputs: Sequence[Array]) -> "tuple[_Counter, list[torch.Tensor]]":
-    """Returns what was counted, and inputs and outputs."""
+    """Returns the counter after a run, and the inputs and outputs."""
     with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True) as fake, _Counter() as counter:
         given = [fake.from_tensor(as_tensor(value)) for value in inputs]
         outputs = as_tuple(model.forward(*given))
@@ -91,7 +91,7 @@ class _Counter(TorchDispatchMode):
         kwargs = kwargs or {}
         packet = func._overloadpacket  # noqa: SLF001  # as PyTorch's own counter has it
         if packet not in _FORMULAS and func.namespace == "aten":
-            with self:  # in inference mode operations come whole, and hold others that count
+            with self:  # in inference mode composite operations arrive whole; this decomposes them
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts

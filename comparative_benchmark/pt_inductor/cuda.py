@@ -1,4 +1,4 @@
-"""What PyTorch offers on NVIDIA GPUs alone: events, TF32, and graphs of kernels."""
+"""PyTorch features for NVIDIA GPUs only: events, TF32, and CUDA graphs."""
 
 import warnings
 from typing import Any
@@ -18,7 +18,7 @@ class CudaEvents(DeviceTimer):
         self._marked = 0
 
     def reserve(self, executions: int) -> None:
-        """Creates the events: PyTorch creates one when it is recorded for the first time."""
+        """Creates the events by recording them: PyTorch creates an event on its first record."""
         while len(self._pairs) < executions:
             pair = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
             for event in pair:
@@ -45,8 +45,8 @@ class CudaEvents(DeviceTimer):
 def forbid_tf32() -> None:
     """Keeps products and convolutions of float32 from being rounded to TF32.
 
-    PyTorch 2.9 has new names for the two settings. Whoever reads an old one, as Inductor does, gets
-    an error where the new ones say something else: so both are set, the old ones first.
+    PyTorch 2.9 has new names for the two settings. Reading an old one, as Inductor does, raises an
+    error if the new ones differ: so both are set, the old ones first.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the old names
@@ -57,7 +57,7 @@ def forbid_tf32() -> None:
 
 
 def allows_tf32() -> bool:
-    """Tells whether products, convolutions or recurrences of float32 may be rounded to TF32."""
+    """Returns whether products, convolutions or recurrences of float32 may be rounded to TF32."""
     if settings := _new_settings():
         return any(setting.fp32_precision == "tf32" for setting in settings)
     return bool(torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32)
@@ -66,7 +66,8 @@ def allows_tf32() -> bool:
 def require_graphs(graphs: int) -> None:
     """Raises UnsupportedError if Inductor put none of its graphs into a CUDA graph.
 
-    It goes on without, where a graph has an operator on the CPU or writes to its inputs.
+    Inductor silently skips CUDA graphs if a graph has an operator on the CPU or writes to its
+    inputs.
     """
     if graphs and skipped_graphs() >= graphs:
         raise UnsupportedError(
@@ -76,7 +77,7 @@ def require_graphs(graphs: int) -> None:
 
 
 def skipped_graphs() -> int:
-    """Returns how often Inductor went on without a CUDA graph."""
+    """Returns how often Inductor skipped a CUDA graph."""
     return int(counters["inductor"]["cudagraph_skips"])
 
 
@@ -93,7 +94,7 @@ def copies(outputs: Any) -> tuple[torch.Tensor, ...]:
 
 
 def _new_settings() -> list[Any]:
-    """Returns what has the new name, `fp32_precision`; nothing before PyTorch 2.9."""
+    """Returns the settings that have the new name, `fp32_precision`; none before PyTorch 2.9."""
     cudnn = torch.backends.cudnn
     parts = (getattr(cudnn, name, None) for name in ("conv", "rnn"))
     named = (torch.backends.cuda.matmul, *parts)

@@ -1,4 +1,4 @@
-"""Dynamo's reasons, and the share of a compiled model that it really compiled."""
+"""Dynamo's reasons for fallbacks, and the share of a model that was actually compiled."""
 
 import re
 import time
@@ -12,14 +12,14 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from comparative_benchmark.backends.compiled_calls import MODEL, PROGRAM, CompiledCalls
 
-# A name, and start and end in microseconds.
+# Name, start and end in microseconds.
 Span = tuple[str, float, float]
 
 _ITERATION = "iteration"
 # Dynamo's own spans around a compiled program: guards, and the code before its first call.
 _GUARDS = "TorchDynamo Cache Lookup"
 _OVERHEAD = (_GUARDS, "Pregraph bytecode")
-# What Dynamo and the profiler need outside these spans for each frame: 10 to 45 us were measured.
+# Time per frame that Dynamo and the profiler take outside these spans: 10 to 45 us were measured.
 _FRAME_US = 50.0
 _EAGER = "aten::"
 _ITERATIONS, _LONGEST_S = 10, 1.0
@@ -45,7 +45,7 @@ class DynamoCalls(CompiledCalls):
     def recompile_reason(self) -> str:
         """Returns the guard that failed last."""
         for metrics in reversed(get_compilation_metrics()):
-            if reason := getattr(metrics, "recompile_reason", None):  # older releases have none
+            if reason := getattr(metrics, "recompile_reason", None):  # missing in older releases
                 guard = reason.partition("\n")[0].partition("#")[0]
                 return "the failed guard " + re.sub(r"^\d+/\d+: ", "", guard).strip()
         return CompiledCalls.recompile_reason(self)
@@ -57,14 +57,15 @@ def measure_shares(
     """Returns the shares of `Backend.compiled_shares`.
 
     Dynamo's own work counts as compiled code: a model of a few microseconds has much of it without
-    any eager code. All else is eager: operators, of which each is seen, and Python. A few profiled
-    iterations are run, and the largest share counts, because disturbances only make it smaller.
+    any eager code. Everything else is eager: operators, all of which are seen, and Python. A few
+    iterations are profiled, and the largest share counts, because disturbances only make it
+    smaller.
 
     Args:
-      counter: of the programs; the calls of `bounded` models are compared with them. Without
-        such calls, iterations are.
+      counter: counter of programs; its calls are compared with those of `bounded` models, or with
+        iterations if there are no such calls.
       iterate: runs an iteration to its end.
-      wait: waits for the device, so that its time counts where it was caused.
+      wait: waits for the device, so that its time is attributed to its cause.
     """
 
     @contextmanager
@@ -94,7 +95,7 @@ def measure_shares(
 
 
 def compiled_shares(spans: Iterable[Span]) -> dict[str, float]:
-    """Returns the largest shares among iterations, of which there is at least one."""
+    """Returns the largest shares among iterations; there must be at least one."""
     every = list(spans)
     shares, of_iterations = [], []
     for iteration in _named(every, _ITERATION):
@@ -102,7 +103,7 @@ def compiled_shares(spans: Iterable[Span]) -> dict[str, float]:
         if models := _named(inside, MODEL):
             of_iterations.append(_covered(models) / _covered([iteration]))
         models = models or [iteration]
-        inside = _within(inside, models)  # the backward pass of training is outside
+        inside = _within(inside, models)  # excludes the backward pass of training
         compiled = _named(inside, PROGRAM, *_OVERHEAD)
         operators = [span for span in inside if span[0].startswith(_EAGER)]
         whole, known = _covered(models), _covered(compiled)
@@ -122,7 +123,7 @@ def _within(spans: Iterable[Span], outer: Sequence[Span]) -> list[Span]:
 
 
 def _covered(spans: Iterable[Span]) -> float:
-    """Returns the time in at least one of the spans."""
+    """Returns the time covered by at least one of the spans."""
     total, reached = 0.0, float("-inf")
     for _, start, end in sorted(spans, key=lambda span: span[1]):
         total += max(0.0, end - max(start, reached))

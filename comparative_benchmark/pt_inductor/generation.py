@@ -1,4 +1,4 @@
-"""Prefill and decode of a PyTorch model, apart."""
+"""Prefill and decode of a PyTorch model as separate calls."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,9 +17,9 @@ def parts(
     compile_part: Callable[[Any], Any],
     wait: Callable[[Any], None],
 ) -> GenerationParts:
-    """Calls `prefill` and `decode` of the model that was measured, on the same weights.
+    """Calls `prefill` and `decode` of the measured model, on the same weights.
 
-    `compile_part` is what the backend does to a function; where it compiles by tracing calls, these
+    `compile_part` is what the backend does to a function. If it compiles by tracing calls, these
     two have been compiled already, as parts of the model. `decode` writes into its cache.
     """
     compiled_prefill, compiled_decode = map(compile_part, (model.prefill, model.decode))

@@ -1,13 +1,13 @@
-"""The float64 run of a model of which no float64 copy fits into memory.
+"""The float64 run of a model whose float64 copy does not fit into memory.
 
 The model stays in its own type. Each layer (an element of a `ModuleList`; elsewhere each module
-that holds weights itself) is float64 only while it runs, from the same values that a copy of all
-of it would have: the outputs are those of that copy.
+that holds weights itself) is float64 only while it runs, with the same values that a float64 copy
+of the model would have, so the outputs are the same.
 
 A model that continues prompts would widen all its layers for each token. So tokens are drafted in
-the model's own type and read in float64 by the window, which says how many of them are the truth's
-(speculative decoding: Leviathan, Kalman and Matias 2023, arXiv:2211.17192, in its greedy form). A
-draft decides how long it takes, never what comes out.
+the model's own type, then a window of them is run in float64, which shows how many are correct
+(speculative decoding: Leviathan, Kalman and Matias 2023, arXiv:2211.17192, in its greedy form).
+Drafts affect only the time, never the outputs.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ from openxla.benchmark.models.pt.greedy import GreedyModel, KeysValues, choose
 from openxla.benchmark.operators import backward_torch
 from openxla.benchmark.training import in_torch
 
-# Widening all layers takes as long as drafting some ten tokens, and of a 16-bit model nearly all
-# drafts are the truth's.
+# Widening all layers takes as long as drafting about ten tokens, and nearly all drafts of a 16-bit
+# model are correct.
 _WINDOW = 32
 
 
@@ -33,14 +33,14 @@ class RoundsError(RuntimeError):
 
 
 def forward(model: Any, tensors: Sequence[torch.Tensor]) -> Any:
-    """Returns what `model.forward` gives in float64.
+    """Returns the outputs of `model.forward` in float64.
 
     Args:
-      model: in its own type, and still so afterwards.
-      tensors: its inputs, of its own type.
+      model: in its own type, and unchanged afterwards.
+      tensors: its inputs, in its own type.
 
     Raises:
-      RoundsError: so computed, it would not be a truth.
+      RoundsError: the result would not be exact enough for a truth.
     """
     if isinstance(model, GreedyModel):
         return _generate(model, tensors)
@@ -51,7 +51,7 @@ def forward(model: Any, tensors: Sequence[torch.Tensor]) -> Any:
 
 
 def float64_bytes(model: Any) -> int:
-    """Returns how much memory a float64 copy of the model's weights takes."""
+    """Returns the memory that a float64 copy of the model's weights takes."""
     tensors = {id(t): t for m in modules.of(model) for t in (*m.parameters(), *m.buffers())}
     return sum(8 * t.numel() for t in tensors.values() if t.is_floating_point())
 
@@ -76,7 +76,7 @@ def _generate(
         with _in_float64(model):
             read, cache = model.read(window, positions, cache)
         chosen = choose(read)
-        # What was chosen behind a token that is not the truth's is not the truth's either.
+        # Tokens after a wrong one are wrong as well.
         kept = until - done if draft is None else 1 + _agreeing(window[:, 1:], chosen[:, :-1])
         tokens = torch.cat((tokens, chosen[:, :kept]), dim=1)
         logits = torch.cat((logits, read[:, :kept]), dim=1)
@@ -84,7 +84,7 @@ def _generate(
 
 
 class _Draft:
-    """Guesses, in the model's own type, how a text goes on."""
+    """Guesses the next tokens in the model's own type."""
 
     def __init__(self, model: GreedyModel, prompt: Sequence[torch.Tensor]) -> None:
         self._model = model
@@ -94,8 +94,8 @@ class _Draft:
     def follow(self, token: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Returns a token of each row, and guesses after it: i32[batch, len(positions)].
 
-        All of them are read, so that the cache has what is before the next window, whatever of
-        this one is kept; what it has behind that is written anew before it is seen.
+        All of them are read, so that the cache covers everything before the next window, however
+        many of these tokens are kept; later entries are overwritten before they are read.
         """
         window = [token]
         for position in positions:
@@ -105,7 +105,7 @@ class _Draft:
 
 
 def _agreeing(left: torch.Tensor, right: torch.Tensor) -> int:
-    """Returns in how many columns from the first two matrices agree in all rows."""
+    """Returns the number of leading columns in which two matrices agree in all rows."""
     return int((left == right).all(dim=0).cumprod(dim=0).sum())
 
 
@@ -115,7 +115,7 @@ def _wide(value: torch.Tensor) -> torch.Tensor:
 
 @contextlib.contextmanager
 def _in_float64(model: Any) -> Iterator[None]:
-    """Has each layer of a model compute in float64 within the block."""
+    """Makes each layer of a model compute in float64 inside the block."""
     layers = [layer for root in modules.of(model) for layer in _layers(root)]
     hooks = []
     try:
@@ -131,7 +131,7 @@ def _in_float64(model: Any) -> Iterator[None]:
 
 
 def _layers(root: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, list[torch.Tensor]]]:
-    """Yields modules, each with what is to be float64 while it runs."""
+    """Yields modules, each with the tensors that are float64 while it runs."""
     layers = {
         layer
         for module in root.modules()
@@ -150,14 +150,14 @@ def _layers(root: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, list[torch
 
 
 class _Widening:
-    """Makes tensors float64 at the start of a module's forward, and what they were at its end."""
+    """Widens tensors at the start of a module's forward, and restores them at its end."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._tensors = tensors
         self._narrow: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def start(self, *_: Any) -> None:
-        # Not those that a module around this one, or one that shares them, has widened.
+        # Except tensors that an enclosing module, or one that shares them, has widened.
         self._narrow = [(t, t.data) for t in self._tensors if t.dtype != torch.float64]
         for tensor, values in self._narrow:
             tensor.data = values.double()
@@ -171,7 +171,7 @@ class _Widening:
 class _NothingRounded(TorchDispatchMode):
     """Refuses operations that round: their outputs would not be a truth.
 
-    What an operation makes of integers alone is as it would be in a float64 copy.
+    Operations on integers only are the same in a float64 copy.
     """
 
     def __init__(self, weights: Sequence[torch.Tensor]) -> None:
@@ -183,7 +183,7 @@ class _NothingRounded(TorchDispatchMode):
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         narrow = [t.dtype for t in _floating(result) if t.dtype != torch.float64]
-        # A view of weights that wait for their layer computes nothing.
+        # A view of weights whose layer has not started computes nothing.
         if narrow and not func.is_view and any(map(self._is_exact, _floating((args, kwargs)))):
             raise RoundsError(f"{func} rounds to {narrow[0]} although its layer is float64")
         return result

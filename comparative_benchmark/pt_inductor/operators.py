@@ -14,16 +14,16 @@ from comparative_benchmark.backends.operator_profile import (
 
 _ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 _ITEM_BYTES = {"double": 8, "float": 4, "c10::BFloat16": 2, "c10::Half": 2}
-# A compiled graph as one span: what is left to it is its wrapper, if kernels are told apart.
+# A compiled graph as one span: if kernels are separate, only its wrapper is left to it.
 _GRAPH = re.compile(r"CompiledFxGraph|^Torch-Compiled Region|^TorchDynamo|^AOTI")
-# What Inductor calls a kernel: `graph_0_cpp_fused_add_native_layer_norm_2`, without the graph.
+# Inductor's name for a kernel: `graph_0_cpp_fused_add_native_layer_norm_2`, without the graph.
 _KERNEL = re.compile(r"(?:graph_\d+_)?((?:cpp|triton)_\w*fused_\w+?)(?:_\d+)?$")
 _FUSED = re.compile(r"^(?:cpp|triton)_(?:\w+?_)?fused_")
 _ONE_SPAN = (
     "this profile, from `cbs run --profile`, does not separate Inductor's kernels; "
     "`cbs explain --again` records one that does"
 )
-# Which arguments are the factors, and whether the second one comes transposed.
+# Positions of the two factors, and whether the second one is transposed.
 _PRODUCTS = {
     "aten::addmm": (1, 2, False),
     "aten::mm": (0, 1, False),
@@ -42,13 +42,13 @@ def profile_of(
     breaks: Mapping[str, int],
     compiled: bool,
 ) -> OperatorProfile:
-    """Returns the operators of a trace; on a GPU its kernels, whoever started them.
+    """Returns the operators of a trace; on a GPU its kernels, whatever launched them.
 
     Args:
-      events: of the trace.
-      stack: what has profiled.
-      iterations: how many executions it holds.
-      breaks: why Dynamo broke the graph, and how often.
+      events: events of the trace.
+      stack: the profiled stack, with its version.
+      iterations: number of executions in the trace.
+      breaks: Dynamo's reasons for graph breaks, with their counts.
       compiled: whether Inductor compiled it.
     """
     complete = [event for event in events if event.get("ph") == "X"]
@@ -79,7 +79,7 @@ def profile_of(
 
 
 def _reasons(breaks: Mapping[str, int]) -> tuple[str, ...]:
-    """Returns Dynamo's reasons, each in a line, the most frequent first."""
+    """Returns Dynamo's reasons, one per line, the most frequent first."""
     return tuple(
         f"{count} x {' '.join(reason.split())}"
         for reason, count in Counter(dict(breaks)).most_common()
@@ -114,7 +114,7 @@ def _operator(event: Mapping[str, Any]) -> Operator:
         return Operator(name=name)
     *batch, m, k = shapes[left]
     n = shapes[right][-2 if transposed else -1]
-    # A batch of the first factor alone is rows more.
+    # A batch of only the first factor adds rows.
     rows, times = m, 1
     for size in batch:
         rows, times = (rows * size, times) if len(shapes[right]) == 2 else (rows, times * size)

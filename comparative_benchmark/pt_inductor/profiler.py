@@ -16,13 +16,13 @@ _TABLE_ROWS = 30
 def profile(backend: Backend, directory: Path, iterations: int) -> list[Path]:
     """Profiles iterations; returns a Chrome trace, tables by time and memory, and the operators.
 
-    In programs of Inductor for the CPU a compiled graph is one span. Its kernels are told apart
-    only by a program compiled for that (`BackendInfo.profiling`), as `cbs explain` asks for.
+    In Inductor's programs for the CPU a compiled graph is one span. Kernels get separate spans only
+    in a program compiled for that (`BackendInfo.profiling`), which `cbs explain` requests.
 
     Args:
-      backend: whose program runs.
-      directory: where the files go.
-      iterations: how many executions; each is a span `iteration`.
+      backend: the backend whose program runs.
+      directory: directory for the files.
+      iterations: number of executions; each is a span `iteration`.
     """
     on_gpu = backend.context.device.accelerator_type != "cpu"
     activities = [profiler.ProfilerActivity.CPU]

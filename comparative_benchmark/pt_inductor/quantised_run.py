@@ -1,4 +1,4 @@
-"""A plain run of a PyTorch model that rounds what a recipe rounds."""
+"""A plain run of a PyTorch model that rounds as a recipe does."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Truth and reference of a PyTorch model, what it costs, and what its truth is worth."""
+"""Truth, reference and cost of a PyTorch model, and limits of its truth."""
 
 import contextlib
 import copy
@@ -26,12 +26,12 @@ from openxla.benchmark.user_models.programs.program_model import rounded
 
 
 def remark(model: Any, inputs: Sequence[Array]) -> str | None:
-    """Returns what the float64 run of a model rounds, in words; None if nothing.
+    """Returns a remark on what the float64 run of a model rounds; None if nothing.
 
     The run is on tensors without content: nothing is computed.
 
     Raises:
-      Exception: what the model raises where it looks at values, which are not there.
+      Exception: raised by the model if it looks at values, which do not exist.
     """
     fake = FakeTensorMode(allow_non_fake_inputs=True)
 
@@ -45,7 +45,7 @@ def remark(model: Any, inputs: Sequence[Array]) -> str | None:
             for tensor in module.parameters():
                 copies[id(tensor)] = torch.nn.Parameter(wide(tensor), requires_grad=False)
             copies |= {id(tensor): wide(tensor) for tensor in module.buffers()}
-        # Before the mode is on, in which a tensor of another kind could not be copied.
+        # Copy before the mode is on, in which a tensor of another kind could not be copied.
         without_content = copy.deepcopy(model, copies)
         given = [wide(as_tensor(value)) for value in inputs]
         with fake, _Roundings() as found:
@@ -57,7 +57,7 @@ def remark(model: Any, inputs: Sequence[Array]) -> str | None:
     )
 
 
-# Operations that move numbers, or make exact ones, and round nothing.
+# Operations that only move numbers, or create exact ones, and do not round.
 _EXACT = frozenset(
     f"aten::{name}"
     for name in (
@@ -71,7 +71,7 @@ _EXACT = frozenset(
 
 
 class _Roundings(TorchDispatchMode):
-    """Notes the types that numbers of float64 are rounded to, or that others are computed in."""
+    """Records types that float64 numbers are rounded to, and narrower types of computations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,19 +98,19 @@ def _types(values: Any) -> set[torch.dtype]:
 
 __all__ = ["changed_weights", "compute", "cost", "in_own_type", "nearby", "quantised", "remark"]
 
-# Of the memory that is free, beside the model: the rest is for what it computes.
+# Share of the memory that is free next to the model; the rest is for computing.
 _PART_FOR_A_COPY = 0.5
 
 
 def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
     """Returns the outputs of the model in float64, and eagerly in its own type.
 
-    The float64 model holds the weights as the model holds them, so that for a 16-bit model only the
-    computation differs, not the rounding of weights and inputs. Where a float64 copy would take
-    more than half of the memory, layers are widened one at a time (see `layer_by_layer`).
+    The float64 model has the same weights as the model, so that for a 16-bit model only the
+    computation differs, not the rounding of weights and inputs. If a float64 copy would take more
+    than half of the memory, layers are widened one at a time (see `layer_by_layer`).
 
-    A model may make tensors of the default type, which float64 layers refuse. It is run again with
-    float64 as the default type.
+    A model may create tensors of the default type, which float64 layers refuse. It is then run
+    again with float64 as the default type.
     """
     torch.set_grad_enabled(False)
     if isinstance(model, ForeignModel):
@@ -127,7 +127,7 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
             if all(value.dtype == np.float64 for value in truth if value.dtype.kind == "f"):
                 return truth, same_type
         if "ouble" not in str(error):
-            raise error  # noqa: TRY201  # the second run is not part of its story
+            raise error  # noqa: TRY201  # hides the second run's error
         raise TypeError(
             "forward computes in float32 instead of float64, for example because of .float() or "
             f"dtype=torch.float32: {error}"
@@ -161,7 +161,7 @@ def in_own_type(model: Any, inputs: Sequence[Array]) -> list[Array]:
 
 
 def quantised(model: Any, inputs: Sequence[Array], rounding: Rounding) -> list[Array]:
-    """Returns the outputs of an eager run that rounds what a recipe rounds."""
+    """Returns the outputs of an eager run that rounds as a recipe does."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # one operator that hides its products
     try:
@@ -179,7 +179,7 @@ def nearby(model: Any, inputs: Sequence[Array]) -> list[Array]:
 
 @contextlib.contextmanager
 def changed_weights(model: Any, random: np.random.Generator, spacings: float) -> Iterator[None]:
-    """Gives a context in which floating-point weights are off by up to `spacings`."""
+    """Moves floating-point weights by up to `spacings` inside the block."""
     tensors = [
         tensor
         for module in modules.of(model)

@@ -8,7 +8,7 @@ from comparative_benchmark.backends import reproducing
 from comparative_benchmark.backends.frameworks import generation_export
 from comparative_benchmark.backends.reproducing import Exported, ExportTask
 
-# What was measured, by compiler.
+# Description of what was measured, by compiler.
 _MEASURED = {
     "eager": "the model's Python, op by op",
     "inductor": "`torch.compile` of the model, traced by Dynamo",
@@ -17,7 +17,7 @@ _MEASURED = {
 
 
 def export(task: ExportTask) -> Exported:
-    """Writes `model.pt2`; of a model that generates, `prefill.pt2` and `decode.pt2`."""
+    """Writes `model.pt2`; for a model that generates, `prefill.pt2` and `decode.pt2`."""
     torch.set_grad_enabled(False)
     context = task.context
     programs, plan = generation_export.programs(task.model(), task.inputs, context.phase)

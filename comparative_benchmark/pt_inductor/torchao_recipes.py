@@ -1,7 +1,7 @@
-"""Recipes by torchao: applied to a model's linear layers, and seen to have taken effect.
+"""Recipes by torchao, applied to a model's linear layers and checked for their effect.
 
-torchao leaves a layer as it is where a recipe does not fit it, and says nothing. So each layer is
-looked at afterwards: the class of its weight, and the bytes that it holds.
+torchao silently skips a layer that a recipe does not fit. So each layer is checked afterwards: the
+class of its weight, and the bytes that it holds.
 """
 
 from collections.abc import Container, Iterator
@@ -20,7 +20,7 @@ def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
     """Applies a recipe to all linear layers of a model on its device.
 
     Returns:
-      What it did: `name`, `layers` that it changed of how many `linear` ones, the class of their
+      A summary: `name`, the number of changed `layers` and of `linear` ones, the class of their
       weights, and the bytes of all weights of the model before and after.
 
     Raises:
@@ -52,7 +52,7 @@ def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
         ) from error
     if weight_class is None:
         return _changes(model, recipe, before, states)
-    # A recipe changes the class of weights, or puts layers of another class in place of them.
+    # A recipe changes the class of weights, or replaces layers by those of another class.
     linear = [part for root in modules.of(model) for part in _linear(root)]
     classes = [type(part).__name__ for part in linear]
     found = [
@@ -79,10 +79,10 @@ def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
 def _changes(
     model: Any, recipe: Chosen, bytes_before: int, before: dict[str, tuple[str, str, int, int]]
 ) -> dict[str, Any]:
-    """Returns what a recipe did whose class of weights is unknown.
+    """Returns the changes made by a recipe whose class of weights is unknown.
 
     Raises:
-      NotAppliedError: every linear layer is as it was.
+      NotAppliedError: no linear layer changed.
     """
     after = _states(model, of=before)
     changed = [name for name, state in before.items() if after.get(name) != state]
@@ -100,7 +100,7 @@ def _changes(
 
 
 def _states(model: Any, of: Container[str] | None = None) -> dict[str, tuple[str, str, int, int]]:
-    """Returns, by name, what changes with a linear layer: its class, and its weights."""
+    """Returns, by name, the changeable facts of a linear layer: its class, and its weights."""
     found = {}
     for place, root in enumerate(modules.of(model)):
         for name, part in root.named_modules():
@@ -109,7 +109,7 @@ def _states(model: Any, of: Container[str] | None = None) -> dict[str, tuple[str
                 weight = getattr(part, "weight", None)
                 stores = list(_plain(weight)) if isinstance(weight, torch.Tensor) else []
                 pointer = stores[0].data_ptr() if stores else 0
-                # torch has no other name for how often a tensor was written to.
+                # torch has no public name for the number of writes to a tensor.
                 version = stores[0]._version if stores else 0  # noqa: SLF001
                 found[key] = (type(part).__name__, type(weight).__name__, pointer, version)
     return found
@@ -120,7 +120,7 @@ def _linear(root: torch.nn.Module) -> Iterator[torch.nn.Linear]:
 
 
 def _as_linear(root: torch.nn.Module) -> None:
-    """Replaces transformers' `Conv1D`, a linear layer whose weight lies the other way round."""
+    """Replaces transformers' `Conv1D`, a linear layer whose weight is transposed."""
     for parent in list(root.modules()):
         for name, part in list(parent.named_children()):
             if type(part).__name__ != "Conv1D":
@@ -132,7 +132,7 @@ def _as_linear(root: torch.nn.Module) -> None:
 
 
 def _weight_bytes(model: Any) -> int:
-    """Returns the bytes that parameters and buffers hold; what is shared counts once."""
+    """Returns the bytes that parameters and buffers hold; shared ones count once."""
     stores = {
         part.untyped_storage().data_ptr(): part.untyped_storage().nbytes()
         for root in modules.of(model)
@@ -143,7 +143,7 @@ def _weight_bytes(model: Any) -> int:
 
 
 def _plain(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yields the tensors of which a wrapper consists."""
+    """Yields the plain tensors inside a wrapper."""
     if not is_traceable_wrapper_subclass(tensor):
         yield tensor
         return

@@ -25,12 +25,12 @@ BACKEND = BackendInfo(
     reference="comparative_benchmark.tf_xla.reference:compute",
     environment={
         "KERAS_BACKEND": "tensorflow",
-        # In the environment and not by a call, which TensorFlow takes only before it does anything.
-        # As many of both as it takes on a machine with that many CPUs.
+        # In the environment, because TensorFlow ignores calls after its initialisation. Both counts
+        # equal TensorFlow's default on a machine with that many CPUs.
         "TF_NUM_INTRAOP_THREADS": "{threads}",
         "TF_NUM_INTEROP_THREADS": "{threads}",
         "TF_XLA_FLAGS": "--tf_xla_persistent_cache_directory={cache_dir}/tf_xla",
-        # The peak that TensorFlow reports would otherwise be that of its own reservation.
+        # Otherwise TensorFlow would report the size of its own reservation as peak memory.
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     },
     packages={"tensorflow": "tensorflow", "keras": "keras"},

@@ -32,7 +32,7 @@ from openxla.benchmark.training.update_check import Draw
 
 _GPU = "GPU:0"
 _INTER_OP_POOL = "tf_Compute"
-# How TensorFlow says that an operation has no kernel, or no lowering to XLA.
+# TensorFlow's messages if an operation has no kernel, or no lowering to XLA.
 _MISSING = re.compile(
     r"(?<=unsupported operations when trying to compile graph ).+"
     r"|No OpKernel was registered.+|Could not find device for node.+"
@@ -61,14 +61,15 @@ class TfXla(Backend):
         self._training: TrainingLoop | None = None
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
-        """Puts the inputs on the device; the variables are there since the model was made."""
+        """Puts the inputs on the device; the variables are there since the model was created."""
         with self.context.phase("load"):
             self._model = model
             held = (*inputs, *_variables(model))
-            # Keras has types of its own for its variables: names.
+            # Keras variables have their own types, which are names.
             self._types = frozenset(tf.as_dtype(value.dtype).name for value in held)
             if self._on_gpu:
-                # TensorFlow allows it. A 16-bit model is compiled as its users compile it.
+                # TensorFlow allows TF32 by default. A 16-bit model is compiled as its users compile
+                # it.
                 exact = host_settings.is_float32(self._types)
                 tf.config.experimental.enable_tensor_float_32_execution(not exact)
             self._wait()
@@ -79,10 +80,10 @@ class TfXla(Backend):
             self._start_training(model, lambda step: step)
 
     def compile(self) -> None:
-        """Traces to a graph, and has it compiled by a first call; nothing to do for eager.
+        """Traces to a graph, and compiles it in a first call; does nothing for eager.
 
         TensorFlow compiles a graph, by XLA or by Grappler, when it is first called, and then runs
-        it: lowering, compilation and the first run cannot be told apart.
+        it: lowering, compilation and the first run cannot be timed separately.
 
         Raises:
           UnsupportedError: an operation of the model has no kernel or no lowering here.
@@ -110,9 +111,9 @@ class TfXla(Backend):
         self._cached = self._cache.use_since(before)
 
     def _require_graph(self) -> None:
-        """Raises UnsupportedError unless what is called is one compiled program.
+        """Raises UnsupportedError unless the function to call is a single compiled program.
 
-        XLA itself refuses operators without a lowering. A graph takes Python functions, which
+        XLA itself refuses operators without a lowering. A graph accepts Python functions, which
         TensorFlow calls back.
         """
         concrete = self._concrete
@@ -137,11 +138,11 @@ class TfXla(Backend):
         return self._run(*self._inputs)
 
     def complete(self, outputs: Any) -> Any:
-        """Takes the training steps that are left."""
+        """Takes the remaining training steps."""
         return outputs if self._training is None else self._training.finish(outputs)
 
     def retain(self, outputs: Any) -> Any:
-        """The variables of training change with the next step."""
+        """Returns the outputs; training variables change with the next step."""
         return self.complete(outputs)
 
     def synchronize(self, outputs: Any) -> None:
@@ -161,11 +162,11 @@ class TfXla(Backend):
         return True
 
     def run_with(self, inputs: Sequence[Array]) -> list[Any]:
-        """Runs the model on further inputs; TensorFlow compiles anew where shapes differ."""
+        """Runs the model on further inputs; TensorFlow compiles again if shapes differ."""
         return self.fetch(self._function(*self._put(inputs)))
 
     def generation_parts(self) -> GenerationParts:
-        """Prefill and decode, each a program of its own, on the variables that are there."""
+        """Returns prefill and decode as separate programs, on the existing variables."""
         return generation.parts(self._model, self._inputs, self._traced, self.synchronize)
 
     def updated(self, draw: Draw, steps: int) -> Mapping[str, Array]:
@@ -181,7 +182,7 @@ class TfXla(Backend):
 
     @contextmanager
     def step_parts(self) -> Iterator[StepParts]:
-        """The loss, the loss with its gradients, and the update, each a program of its own."""
+        """Yields the loss, the loss with its gradients, and the update, as separate programs."""
         assert self._training is not None
         run, batch = self._training.run, self._training.batch()
         assert isinstance(run, Run)
@@ -198,8 +199,8 @@ class TfXla(Backend):
         self._training.abandon()
 
     def facts(self) -> BackendFacts:
-        """What TensorFlow and XLA tell of the program."""
-        # Once: XLA compiles again to tell it.
+        """Returns facts about the program from TensorFlow and XLA."""
+        # Cached, because XLA compiles again to report them.
         if self._facts is None:
             self._facts = self._known_once()
         if not self._on_gpu:
@@ -208,18 +209,18 @@ class TfXla(Backend):
         return attrs.evolve(self._facts, device_memory_peak_bytes=peak)
 
     def output_rule(self) -> OutputRule:
-        """TensorFlow's tensors are immutable."""
+        """Outputs are allocated: TensorFlow's tensors are immutable."""
         return OutputRule(modes=("allocated",), reason=ALLOCATED_ONLY)
 
     def host_settings(self) -> HostSettings:
-        """Sizes of its pools, by the names of their threads; those of Grappler's have none."""
+        """Returns the sizes of its pools, by thread names; Grappler's threads have none."""
         if self.context.compiler == "xla":
             threads, told_by = (
                 pool_size(xla_executables.POOL),
                 f"threads named {xla_executables.POOL}",
             )
         else:
-            # TensorFlow answers 0 where its environment says it.
+            # TensorFlow returns 0 if the environment sets the number.
             asked = tf.config.threading.get_intra_op_parallelism_threads()
             threads = asked or int(os.environ["TF_NUM_INTRAOP_THREADS"])
             told_by = "tf.config.threading" if asked else "TF_NUM_INTRAOP_THREADS"
@@ -230,11 +231,11 @@ class TfXla(Backend):
         )
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
-        """A trace and TensorFlow's own file, by `tf.profiler`."""
+        """Writes a trace and TensorFlow's own file, by `tf.profiler`."""
         return profiler.profile(self, directory, iterations, self._optimized_hlo())
 
     def _optimized_hlo(self) -> str:
-        """Returns XLA's program, for which it compiles once more; empty where XLA has none."""
+        """Returns XLA's program, which requires another compilation; empty if XLA has none."""
         if self.context.compiler != "xla":
             return ""
         inputs = self._inputs
@@ -275,7 +276,7 @@ class TfXla(Backend):
         return self._concrete
 
     def _compiled(self, function: Callable[..., Any]) -> Any:
-        """Returns a function as the compiler of this backend runs it."""
+        """Returns a function in the form that this backend's compiler runs."""
         if self.context.compiler == "eager":
             return function
 
@@ -283,9 +284,9 @@ class TfXla(Backend):
         return tensorflow_models.function_of(function, jit_compile=jit_compile)
 
     def _traced(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Returns the same, traced for such arguments.
+        """Returns a function in that form, traced for such arguments.
 
-        The concrete function is called, which spares the check of the arguments' types: they never
+        The concrete function is called, which skips the check of the arguments' types: they never
         change.
         """
         compiled = self._compiled(function)
@@ -314,7 +315,7 @@ def to_numpy(value: Any) -> Array:
 
 
 def _configure(context: BackendContext) -> None:
-    """Sets devices and threads, which TensorFlow takes only before it does anything.
+    """Sets devices and threads, which TensorFlow accepts only before its initialisation.
 
     Raises:
       UnsupportedError: there is no such device.
@@ -328,13 +329,13 @@ def _configure(context: BackendContext) -> None:
         )
     tf.config.set_visible_devices(gpus[:1] if on_gpu else [], "GPU")
     if os.environ.get("TF_NUM_INTRAOP_THREADS") != str(context.threads):
-        # Made outside of a worker, whose environment says it.
+        # Without a worker, the environment does not set them.
         tf.config.threading.set_intra_op_parallelism_threads(context.threads)
         tf.config.threading.set_inter_op_parallelism_threads(context.threads)
 
 
 def _missing(error: tf.errors.OpError) -> str | None:
-    """Returns what TensorFlow lacks, if an error says that it lacks something."""
+    """Returns what TensorFlow lacks, if the error is about a missing kernel or lowering."""
     if found := _MISSING.search(error.message):
         return found[0]
     if isinstance(error, tf.errors.UnimplementedError):
@@ -343,7 +344,7 @@ def _missing(error: tf.errors.OpError) -> str | None:
 
 
 def _variables(model: Any) -> Iterator[Any]:
-    """Yields the variables of a model and of what it holds; some of them twice."""
+    """Yields the variables of a model and of its attributes; some of them twice."""
     for part in (model, *vars(model).values()):
         if isinstance(part, tf.Variable):
             yield part

@@ -12,18 +12,18 @@ import attrs
 
 _FLAG = re.compile(r"--tf_xla_persistent_cache_directory=(\S+)")
 
-# By file: what changes when it is written anew.
+# By file, the values that change when it is written again.
 Files = Mapping[Path, tuple[int, int]]
 
 
 @attrs.frozen(kw_only=True)
 class CacheUse:
-    """What the compilation of one program took from the cache or put into it; None if not known.
+    """Cache use of one compilation; None for unknown values.
 
     Attributes:
-      hits: 1 if the program was there.
-      misses: how many programs were compiled and written.
-      size_bytes: the size of what was loaded or written.
+      hits: 1 if the program was cached.
+      misses: number of programs that were compiled and written.
+      size_bytes: size of what was loaded or written.
     """
 
     hits: int | None = None
@@ -32,23 +32,23 @@ class CacheUse:
 
 
 class PersistentCache:
-    """The cache's directory, as the flags of this process name it."""
+    """The persistent cache's directory, from the flags of this process."""
 
     def __init__(self) -> None:
         found = _FLAG.search(os.environ.get("TF_XLA_FLAGS", ""))
         self._directory = Path(found[1]) if found else None
 
     def files(self) -> Files:
-        """Returns what is in it."""
+        """Returns the files in the cache."""
         if self._directory is None or not self._directory.is_dir():
             return {}
         states = {path: path.stat() for path in self._directory.iterdir() if path.is_file()}
         return {path: (state.st_ino, state.st_mtime_ns) for path, state in states.items()}
 
     def use_since(self, before: Files) -> CacheUse:
-        """Returns what one compilation did that began with these files in the cache.
+        """Returns the cache use of one compilation that began with these files in the cache.
 
-        Nothing is known if it left no trace: there is no cache, or it cannot hold the program.
+        Unknown if the cache is empty: it is off, or it cannot hold the program.
         """
         after = self.files()
         written = [path for path, state in after.items() if before.get(path) != state]
@@ -64,7 +64,7 @@ class PersistentCache:
 # The operators of `tf.py_function` and `tf.numpy_function`.
 _PYTHON = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
 _MODULE = re.compile(r"^HloModule ([\w.-]+)")
-# Where an operation came from; strings in it may hold braces.
+# Source location of an operation; its strings may contain braces.
 _METADATA = re.compile(r',? metadata=\{(?:"(?:[^"\\]|\\.)*"|[^"}])*\}')
 
 
@@ -77,9 +77,9 @@ def python_operators(concrete: Any) -> list[str]:
 
 
 def optimized_hlo(function: Any, inputs: Sequence[Any]) -> str:
-    """Returns the HLO of a `tf.function(jit_compile=True)` as XLA has optimised it.
+    """Returns the optimised HLO of a `tf.function(jit_compile=True)`.
 
-    XLA compiles once more for that: TensorFlow does not give out the program that it runs.
+    XLA compiles again for that: TensorFlow does not expose the program that it runs.
     """
     text: str = function.experimental_get_compiler_ir(*inputs)(stage="optimized_hlo")
     return text
@@ -88,8 +88,8 @@ def optimized_hlo(function: Any, inputs: Sequence[Any]) -> str:
 def fingerprint(hlo: str) -> str:
     """Returns the sha256 of a program's text.
 
-    Without metadata, which hold lines of Python source, and without the module's name, which holds
-    a number that TensorFlow counts up from function to function.
+    It leaves out metadata, which hold lines of Python source, and the module's name, which holds
+    TensorFlow's running number of the function.
     """
     text = _METADATA.sub("", hlo)
     if module := _MODULE.match(text):

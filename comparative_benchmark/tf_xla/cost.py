@@ -1,4 +1,4 @@
-"""Counts what a TensorFlow model has to do, from its graph: traced, never run."""
+"""Counts the work of a TensorFlow model from its graph, which is traced, never run."""
 
 import math
 import re
@@ -10,13 +10,13 @@ import tensorflow as tf
 from comparative_benchmark.backends.api import Array
 from openxla.benchmark.artifacts.workload_store import WorkloadCost
 
-# Of their first operand these read only what they take.
+# Operations that read only part of their first operand.
 _INDEXING = ("GatherV2", "GatherNd", "StridedSlice", "Slice")
-# Operations that stand for others, or repeat them; what is in them is not counted.
+# Operations that stand for others, or repeat them; their contents are not counted.
 _CONTROL = ("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase")
-# Whatever else multiplies; without a formula there is no count.
+# Other operations that multiply; without a formula there is no count.
 _PRODUCTS = re.compile(r"MatMul|Conv|Einsum|Dot|PartitionedCall|RNN|LSTM|GRU|PyFunc|Fused")
-# Constants of so few numbers are shapes, permutations and paddings.
+# Constants with at most this many numbers are shapes, permutations and paddings.
 _FEW = 8
 
 
@@ -49,7 +49,7 @@ def _flops(operation: Any) -> int:
 
 
 def _read_of(captured: Any) -> int:
-    """Returns the bytes read of a variable, or of a tensor of the model; at most all of it."""
+    """Returns the bytes read of a variable, or of a tensor of the model; at most its size."""
     if captured.dtype != tf.resource:
         return _read(captured)
     users = captured.consumers()
@@ -66,7 +66,7 @@ def _read_of_constant(operation: Any) -> int:
 
 
 def _read(value: Any) -> int:
-    """Returns the bytes that the users of a tensor read of it; at most all of it."""
+    """Returns the bytes that the users of a tensor read of it; at most its size."""
     total = 0
     for user in value.consumers():
         if user.type == "Identity":
@@ -100,7 +100,7 @@ def _conv(operation: Any) -> int:
 
 
 def _conv_backward(operation: Any) -> int:
-    # Both gradients of a convolution multiply as often as it does itself.
+    # Both gradients of a convolution need as many multiplications as the convolution.
     if operation.type == "Conv2DBackpropInput":
         kernel = operation.inputs[1]
     else:

@@ -1,4 +1,4 @@
-"""Prefill and decode of a TensorFlow model, apart."""
+"""Prefill and decode of a TensorFlow model as separate programs."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -18,14 +18,15 @@ def parts(
 ) -> GenerationParts:
     """Compiles `prefill` and `decode`, each with the choice of the token, by a first call.
 
-    TensorFlow takes no argument for good: a `decode` copies the cache for each token, which
-    the loop of a whole generation need not do.
+    TensorFlow cannot donate arguments: `decode` copies the cache for each token, which the loop of
+    a whole generation need not do.
 
     Args:
       model: a `GenerationModel`.
       inputs: its resident inputs.
-      compiled: returns a function as the backend's compiler runs it, given example arguments.
-      synchronize: waits for all that was started.
+      compiled: returns a function in the form that the backend's compiler runs, given example
+        arguments.
+      synchronize: waits for all work that was started.
     """
 
     def prefill(*inputs: tf.Tensor) -> Step:

@@ -21,14 +21,14 @@ def profile_of(
 ) -> OperatorProfile:
     """Returns the operators of a trace.
 
-    TensorFlow's executors record an operation as `name:type`; what they record beside a compiled
-    program has been left out of its cluster.
+    TensorFlow's executors record an operation as `name:type`; operations that they record next to a
+    compiled program are not part of its cluster.
 
     Args:
-      events: of the trace.
-      hlo: the program as XLA has optimised it; empty where XLA had no part in it.
-      stack: what has profiled.
-      iterations: how many executions the trace holds.
+      events: events of the trace.
+      hlo: the optimised program; empty if XLA was not used.
+      stack: the profiled stack, with its version.
+      iterations: number of executions in the trace.
     """
     spans, outside = operator_profile.spans_of(events), {}
     for event in events:

@@ -16,19 +16,19 @@ from comparative_benchmark.tf_xla.operators import profile_of
 def profile(backend: Backend, directory: Path, iterations: int, hlo: str) -> list[Path]:
     """Profiles iterations; returns a trace for Perfetto, TensorFlow's own file, and the operators.
 
-    TensorFlow leaves it to XProf and TensorBoard to make a trace of it; here it is made at once.
+    TensorFlow leaves the conversion to a trace to XProf and TensorBoard; this does it at once.
 
     Args:
-      backend: whose program runs.
-      directory: where the files go.
-      iterations: how many executions; each is a step `iteration`.
-      hlo: the program as XLA has optimised it; empty where XLA had no part in it.
+      backend: the backend whose program runs.
+      directory: directory for the files.
+      iterations: number of executions; each is a step `iteration`.
+      hlo: the optimised program; empty if XLA was not used.
 
     Raises:
       RuntimeError: TensorFlow wrote no profile.
     """
     scratch = backend.context.work_dir / "tf-profile"
-    # Spans of every Python call would slow the host and hide those of the runtime.
+    # Spans of Python calls would slow the host and hide those of the runtime.
     options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)
     tf.profiler.experimental.start(str(scratch), options)
     try:
@@ -86,7 +86,7 @@ def trace_events(space: Any) -> Iterator[dict[str, Any]]:
 
 
 def _hlo_op(plane: Any, event: Any) -> str:
-    """Returns which instruction of XLA's program a span is of; empty for none."""
+    """Returns the instruction of XLA's program that a span belongs to; empty for none."""
     for stat in event.stats:
         if plane.stat_metadata[stat.metadata_id].name == "hlo_op":
             text: str = stat.str_value or plane.stat_metadata[stat.ref_value].name

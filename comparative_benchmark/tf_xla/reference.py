@@ -1,4 +1,4 @@
-"""Truth and reference of a TensorFlow model, and what it costs."""
+"""Truth, reference and cost of a TensorFlow model."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -20,11 +20,11 @@ __all__ = ["compute", "cost", "in_own_type", "nearby"]
 def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
     """Returns the outputs of the model in float64, and op by op in its own type, on the CPU.
 
-    The float64 run takes the weights as the model holds them, so that for a 16-bit model only the
+    The float64 run uses the same weights as the model, so that for a 16-bit model only the
     computation differs, not the rounding of weights and inputs.
 
     Raises:
-      TypeError: the model has no `as_float64()`, or what that gives computes in another type.
+      TypeError: the model has no `as_float64()`, or its result computes in another type.
     """
     if not hasattr(model, "as_float64"):
         raise TypeError(
@@ -46,7 +46,7 @@ def in_own_type(model: Any, inputs: Sequence[Array]) -> list[Array]:
     with tf.device("CPU:0"):
         tensors = [tf.convert_to_tensor(value) for value in inputs]
         if not isinstance(model, ArchitectureModel):
-            # A model that compiles its `forward` must not be judged by its compiler.
+            # A model that compiles its `forward` must not be its own compiler's reference.
             with contextlib.suppress(Exception), _without_functions():
                 return _run(model, tensors)
         return _run(model, tensors)
@@ -61,7 +61,7 @@ def nearby(model: Any, inputs: Sequence[Array]) -> list[Array]:
         tensors = [tf.convert_to_tensor(value) for value in rounded(inputs)]
         try:
             traced = function_of(model.forward, jit_compile=None).get_concrete_function(*tensors)
-        except Exception:  # it looks at values: its inputs alone are moved
+        except Exception:  # it looks at values: only its inputs are moved
             return _run(model, tensors)
         variables = [item for item in traced.graph.variables if item.dtype.is_floating]
         handles = {id(variable.handle) for variable in traced.graph.variables}

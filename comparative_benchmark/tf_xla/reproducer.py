@@ -7,7 +7,7 @@ import tensorflow as tf
 from comparative_benchmark.backends.reproducing import Exported, ExportTask
 from openxla.benchmark.models.shared_model import as_tuple
 
-# How a function is compiled, by compiler.
+# Argument `jit_compile` of the reproducer's function, by compiler.
 _JIT: dict[str, bool | None] = {"xla": True, "graph": None, "eager": None}
 
 _NOTE = (
@@ -26,12 +26,12 @@ def export(task: ExportTask) -> Exported:
     ]
 
     def positional(*arguments: Any) -> tuple[Any, ...]:
-        # An output that is an input, or a variable, would lose its place.
+        # An output that is an input or a variable would not be kept as an output.
         return tuple(tf.identity(value) for value in as_tuple(model.forward(*arguments)))
 
     module = tf.Module()
     module.run = tf.function(positional, input_signature=specs)
-    # A SavedModel keeps only what its module holds: the variables that the function has captured.
+    # A SavedModel keeps only attributes of its module, so add the captured variables.
     module.weights = list(module.run.get_concrete_function().variables)
     tf.saved_model.save(module, str(task.directory / "saved_model"))
     notes = [_NOTE]

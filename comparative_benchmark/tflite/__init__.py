@@ -1,4 +1,4 @@
-"""TFLite files in the LiteRT interpreter, given, or converted from JAX and TensorFlow."""
+"""TFLite files in the LiteRT interpreter: users' files, or converted from JAX and TensorFlow."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from comparative_benchmark.backends.missing_packages import setup_script
@@ -9,7 +9,7 @@ _OPTIONS = ("no-xnnpack",)
 
 
 def _quantizing(name: str, precision: str, description: str) -> CompilerInfo:
-    # Not by default: a run of `tflite` alone is to be comparable with the other backends.
+    # Not a default, so that a run of `tflite` alone is comparable with the other backends.
     return CompilerInfo(
         name=name,
         description=description,
@@ -52,7 +52,7 @@ BACKEND = BackendInfo(
         _quantizing("int8", "int8", "int8 weights and activations, calibrated; fp32 at the edges"),
     ),
     reference="comparative_benchmark.tflite.backend:compute",
-    # JAX and TensorFlow judge the models that are written in them.
+    # For models written in JAX and TensorFlow, these frameworks compute truth and reference.
     judges=(ModelFrameworkType.TFLITE,),
     starts_from={
         "fp32": (("tflite_fp32",),),

@@ -1,4 +1,4 @@
-"""TFLite: convert in a process of its own, then run the file in the LiteRT interpreter."""
+"""TFLite: convert in a child process, then run the file in the LiteRT interpreter."""
 
 import importlib
 from collections import Counter
@@ -35,7 +35,7 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
 
 
 def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
-    """Returns what the unquantised model has to do."""
+    """Returns the work of the unquantised model."""
     source, module = _source(model)
     if not hasattr(module, "cost"):
         return WorkloadCost.unknown(f"{module.__name__} does not define a cost")
@@ -51,7 +51,7 @@ def _source(model: Any) -> tuple[Any, Any]:
 
 
 class TfLite(Backend):
-    """Runs a file that another process has made: what the conversion leaves behind is not ours."""
+    """Runs a file made by another process, so that conversion has no side effects here."""
 
     takes_definition: ClassVar[bool] = True
     _definition: ModelDefinition
@@ -70,8 +70,8 @@ class TfLite(Backend):
     def compile(self) -> None:
         """Converts (`trace`, `lower`), then loads the file and lets XNNPACK prepare it (`compile`).
 
-        A case that is a TFLite file has no conversion, nor has a published file; where the suite
-        must make that file first, it does so in the phase `prepare`.
+        Cases that are TFLite files and published files need no conversion; if the suite must first
+        make the file of a case, it does so in the phase `prepare`.
         """
         self._file = self._find_file()
         with self.context.phase("compile"):
@@ -109,7 +109,7 @@ class TfLite(Backend):
         return self._program
 
     def synchronize(self, outputs: Any) -> None:
-        """The call was synchronous."""
+        """Does nothing: `dispatch` is synchronous."""
 
     def fetch(self, outputs: Program) -> list[Any]:
         """Copies the outputs out of the program; int8 ones become fp32."""
@@ -121,7 +121,7 @@ class TfLite(Backend):
         return True
 
     def poison_outputs(self) -> None:
-        """Fills the memory that the outputs go to."""
+        """Fills the output tensors."""
         self._program.fill_outputs(poison)
 
     def output_rule(self) -> OutputRule:
@@ -132,7 +132,7 @@ class TfLite(Backend):
         )
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
-        """The operations alone: LiteRT's Python interface offers no times of them."""
+        """Lists operations without times, which LiteRT's Python interface does not report."""
         counts = Counter(self._program.operations())
         found = OperatorProfile(
             stack=f"LiteRT {version('ai-edge-litert')}",
@@ -145,13 +145,13 @@ class TfLite(Backend):
         return [write(found, directory)]
 
     def host_settings(self) -> HostSettings:
-        """What the interpreter was given; it tells nothing of it."""
+        """Returns the settings passed to the interpreter, which does not report any."""
         return HostSettings(
             threads=self.context.threads, threads_told_by="num_threads of the Interpreter"
         )
 
     def facts(self) -> BackendFacts:
-        """Size and digest of the file, which holds program and weights."""
+        """Returns size and digest of the file, which holds program and weights."""
         facts = BackendFacts(
             weights="parameters",
             artifact_sha256=self._file["sha256"],

@@ -1,4 +1,4 @@
-"""From a model to a TFLite file, which a process of its own makes or finds."""
+"""Makes or finds the TFLite file of a model, in a child process."""
 
 import importlib
 import tempfile
@@ -40,20 +40,20 @@ def export(
     *,
     xnnpack: bool = True,
 ) -> dict[str, Any]:
-    """Returns where the file of a model is, what it is, and what made it.
+    """Returns the path of a model's file, its properties, and what made it.
 
     Args:
-      definition: of the model.
+      definition: definition of the model.
       inputs: arrays of the shapes and types that the file takes.
-      compiler: of the backend.
-      directory: that a new file `model.tflite` goes to; exists.
+      compiler: a compiler of the backend.
+      directory: existing directory for a new file `model.tflite`.
       phase: times the phases of the process.
       xnnpack: whether the file is to run with XNNPACK.
 
     Raises:
-      UnsupportedError: the compiler is not for such a model, TFLite cannot hold the model in that
-        way, or a published file is not here.
-      MemoryError: the process was killed, as the kernel does where memory runs out.
+      UnsupportedError: the compiler does not support such a model, TFLite cannot hold the model in
+        that way, or a published file is missing.
+      MemoryError: the process was killed, as by the kernel when memory runs out.
       RuntimeError: the conversion failed; the message is the child's.
     """
     if definition.parameters.get("program") == "TFLite":
@@ -114,7 +114,7 @@ def export_here(
     path = Path(directory) / "model.tflite"
     path.write_bytes(content)
     if precision == "int8":
-        # Some int8 files end the process that loads or runs them.
+        # Some int8 files crash the process that loads or runs them.
         with channel.unsupported_if_killed(_DIES):
             _probe(path, specs, xnnpack=xnnpack)
     return {
@@ -126,7 +126,7 @@ def export_here(
 
 
 def described(path: Path, precision: str) -> dict[str, Any]:
-    """Returns what a file is by itself: its place, digest, size, and precision."""
+    """Returns facts about the file: path, digest, size, and precision."""
     return {
         "path": str(path),
         "sha256": sha256_of(path),
@@ -155,7 +155,7 @@ def _probe(path: Path, inputs: Sequence[TensorSpec], *, xnnpack: bool) -> None:
 
 
 def _given(model: TfLiteModel, compiler: str, phase: PhaseTimer) -> dict[str, Any]:
-    """Returns the file of a case that is one, in the precision that it has."""
+    """Returns the file of a case that is a file, in its own precision."""
     precision = model.uri.precision
     fitting = next(
         info.name

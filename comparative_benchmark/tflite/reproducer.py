@@ -1,4 +1,4 @@
-"""TFLite: the file, as the backend's own conversion process makes or finds it."""
+"""TFLite: the file that the backend's own conversion process makes or finds."""
 
 import shutil
 from collections.abc import Iterator, Mapping
@@ -43,15 +43,15 @@ def export(task: ExportTask) -> Exported:
 
 
 def _changes(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what the conversion has changed of the model."""
+    """Yields how the conversion changed the model."""
     for name, value in found.get("notes", {}).items():
         yield f"Changed by the conversion: {name}, {value}."
 
 
 def _file(task: ExportTask, uses_xnnpack: bool) -> Mapping[str, Any]:
-    """Returns what the conversion answers; of a file that LiteRT cannot run, what is known of it.
+    """Returns the result of the conversion, or the file's facts if LiteRT cannot run it.
 
-    Such a file is there before the conversion tries it out: it is what is to be shown.
+    The conversion writes the file before it tries to run it, so a reproducer can include it.
 
     Raises:
       UnsupportedError: there is no file.

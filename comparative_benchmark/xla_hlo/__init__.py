@@ -5,7 +5,7 @@ from comparative_benchmark.backends.missing_packages import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
 from openxla.benchmark.extras import install_command
 
-# Where compiled programs are kept for the next process.
+# Directory of compiled programs for later processes.
 CACHE_VARIABLE = "CBS_XLA_HLO_CACHE_DIR"
 
 BACKEND = BackendInfo(
@@ -31,13 +31,13 @@ BACKEND = BackendInfo(
         "hlo-text": (("xla_hlo_dump", "xla_weights"),),
     },
     environment={
-        "JAX_PLATFORMS": "cpu",  # frameworks only export here, in a process of their own
+        "JAX_PLATFORMS": "cpu",  # frameworks only export here, in a child process
         "KERAS_BACKEND": "tensorflow",
         "TF_CPP_MIN_LOG_LEVEL": "1",
         CACHE_VARIABLE: "{cache_dir}/xla_hlo",
         # XLA sizes its thread pool by this variable; there is no option for it.
         "PJRT_NPROC": "{threads}",
-        # The peak that XLA reports would otherwise be that of its own reservation.
+        # Otherwise XLA would report the size of its own reservation as peak memory.
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     },
     packages={"jax": "jax", "jaxlib": "jaxlib", "flax": "flax"},

@@ -35,7 +35,7 @@ _PLATFORMS = {"cpu": "cpu", "gpu": "cuda"}
 class XlaHlo(Backend):
     """Exports a model in another process, then compiles and runs the program in this one.
 
-    The compiler's name is the form in which the program comes: StableHLO, HLO text or HLO proto.
+    The compiler's name is the form of the program: StableHLO, HLO text or HLO proto.
     """
 
     takes_definition: ClassVar[bool] = True
@@ -51,11 +51,11 @@ class XlaHlo(Backend):
         self._arguments: list[Any] = []
 
     def load(self, model: ModelDefinition, inputs: Sequence[Array]) -> None:
-        """Has the model exported or takes a published program; weights and inputs go to the device.
+        """Exports the model or takes a published program; puts weights and inputs on the device.
 
-        The export process is gone before anything is compiled or run.
+        The export process has ended before anything is compiled or run.
         """
-        # Apart from that of another backend in this worker.
+        # Separate from that of another backend in this worker.
         directory = Path(tempfile.mkdtemp(prefix="export-", dir=self.context.work_dir))
         if self.context.exported:
             with self.context.phase("load"):
@@ -84,7 +84,7 @@ class XlaHlo(Backend):
         )
 
     def compile(self) -> None:
-        """Compiles the program, from reading its file to an executable; the rest was `load`."""
+        """Compiles the program, from reading its file to an executable; the rest was in `load`."""
         exported = self._exported
         with self.context.phase("compile"):
             content = exported.path.read_bytes()
@@ -111,7 +111,7 @@ class XlaHlo(Backend):
         return [self._client.fetch(output) for output in outputs]
 
     def replace_inputs(self, inputs: Sequence[Array]) -> bool:
-        """Puts them on the device, beside the weights."""
+        """Puts them on the device, next to the weights."""
         resident = [self._client.put(value) for value in inputs]
         for place, index in enumerate(self._exported.inputs):
             if index is not None:
@@ -119,7 +119,7 @@ class XlaHlo(Backend):
         return True
 
     def facts(self) -> BackendFacts:
-        """What XLA tells of the executable, and who exported the program."""
+        """Returns XLA's facts about the executable, and the packages that exported the program."""
         exported = self._exported
         facts = BackendFacts(weights="arguments" if exported.has_weights else "frozen")
         facts.device_name = self._client.device_kind
@@ -137,15 +137,15 @@ class XlaHlo(Backend):
         return facts
 
     def output_rule(self) -> OutputRule:
-        """PJRT executes into buffers that it makes."""
+        """Outputs are allocated: PJRT executes into buffers that it creates."""
         return OutputRule(modes=("allocated",), reason=ALLOCATED_ONLY)
 
     def host_settings(self) -> HostSettings:
-        """The pool of XLA's CPU client."""
+        """Returns the settings of XLA's CPU client."""
         return xla_executables.host_settings()
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
-        """A trace for Perfetto, XLA's own file, and the program before and after optimisation."""
+        """Writes a trace, XLA's own file, and the program before and after optimisation."""
         scratch = self.context.work_dir / "profile"
         with profiled(scratch):
             for _ in range(iterations):
@@ -167,7 +167,7 @@ class XlaHlo(Backend):
 
     @functools.cached_property
     def _tf32(self) -> bool | None:
-        """Whether the program lets factors of float32 be rounded, whoever exported it."""
+        """Whether the program allows factors of float32 to be rounded, whatever exported it."""
         if self.context.device.accelerator_type != "gpu":
             return None
         exported = self._exported
@@ -179,7 +179,7 @@ class XlaHlo(Backend):
 
 
 def stablehlo_of(content: bytes, form: str) -> str | bytes:
-    """Returns the program as the client takes it."""
+    """Returns the program in a form that the client accepts."""
     return content if form == "stablehlo" else hlo_of(content, form).stablehlo()
 
 
@@ -193,5 +193,5 @@ def hlo_of(content: bytes, form: str) -> HloModule:
 
 
 def _for_perfetto(trace: Path) -> None:
-    """Rewrites a trace without its metadata, which Perfetto stumbles over."""
+    """Rewrites a trace without its metadata, which Perfetto cannot read."""
     operator_profile.write_trace(trace, operator_profile.read_trace(trace))

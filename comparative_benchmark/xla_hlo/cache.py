@@ -1,4 +1,4 @@
-"""Compiled programs on disk, for processes that compile the same program again."""
+"""A disk cache of compiled programs, for processes that compile the same program again."""
 
 import os
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from comparative_benchmark.xla_hlo.private_jaxlib import XlaError
 
 @attrs.define
 class ExecutableCache:
-    """A directory of serialised executables; without one, nothing is kept.
+    """A directory of serialised executables; without a directory, nothing is cached.
 
     Attributes:
-      directory: where they are.
-      hits: how many were found.
-      misses: how many were looked for in vain, and then compiled.
+      directory: the cache directory.
+      hits: number of executables found.
+      misses: number of executables not found, and then compiled.
     """
 
     directory: Path | None
@@ -26,12 +26,12 @@ class ExecutableCache:
     misses: int = 0
 
     def get(self, key: str, client: Client, compile_: Callable[[], Executable]) -> Executable:
-        """Returns the executable of that key, compiled if it is not there."""
+        """Returns the executable with this key, compiled if it is not cached."""
         path = self.directory / f"{key}.xla" if self.directory else None
         if path is not None and path.is_file():
             try:
                 found = client.deserialize(path.read_bytes())
-            except XlaError as error:  # of another machine, or damaged: as good as not there
+            except XlaError as error:  # from another machine, or damaged: treated as missing
                 print(f"cannot load the cached executable {path.name}: {error}", flush=True)
             else:
                 self.hits += 1
@@ -44,7 +44,7 @@ class ExecutableCache:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Writes a file as a whole: a process that dies in between leaves none of that name."""
+    """Writes a file atomically, so that a crash leaves no partial file with that name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(f".{os.getpid()}")
     partial.write_bytes(content)

@@ -1,7 +1,7 @@
 """A PJRT client for NVIDIA GPUs, from the plug-in that `jax[cuda13]` installs.
 
-The plug-in's own Python module, `jax_plugins.xla_cuda13`, would import JAX; what it does to bring
-up the client is done here.
+The plug-in's own Python module, `jax_plugins.xla_cuda13`, would import JAX; this module repeats its
+steps to create the client.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _EXTENSIONS = (
     "jax_cuda13_plugin.cuda_plugin_extension",
     "jax_cuda12_plugin.cuda_plugin_extension",
 )
-# In the order in which they depend on each other; an installation has some of them.
+# In dependency order; an installation has only some of them.
 _LIBRARIES = (
     ("nvidia.cu13", ("libcudart.so.13", "libnvrtc.so.13", "libcublasLt.so.13", "libcublas.so.13")),
     ("nvidia.cu13", ("libcupti.so.13", "libcusparse.so.12", "libcusolver.so.12", "libcufft.so.12")),
@@ -77,7 +77,7 @@ def _library() -> Path | None:
 def _load_libraries() -> None:
     """Loads the libraries of NVIDIA's packages, so that the plug-in finds them.
 
-    Others may be installed in the system; the plug-in says what it lacks.
+    Others may be installed in the system; the plug-in reports missing ones.
     """
     for name, libraries in _LIBRARIES:
         with contextlib.suppress(ImportError):
@@ -88,7 +88,7 @@ def _load_libraries() -> None:
 
 
 def _register_custom_calls(c_api: Any) -> None:
-    """Makes the kernels known that a program from JAX may call by name."""
+    """Registers the kernels that a program from JAX may call by name."""
     for name in _EXTENSIONS:
         with contextlib.suppress(ImportError):
             extension = importlib.import_module(name)

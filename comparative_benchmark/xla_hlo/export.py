@@ -1,4 +1,4 @@
-"""From a model in JAX or TensorFlow to a program without a framework, which stays in a child."""
+"""Exports a JAX or TensorFlow model to a framework-free program, in a child process."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,21 +32,21 @@ def export(
     *,
     platform: str = "cpu",
 ) -> tuple[ExportedProgram, dict[str, float]]:
-    """Exports a model in a process of its own; phases `load`, `trace` and `lower`.
+    """Exports a model in a child process; phases `load`, `trace` and `lower`.
 
     Args:
-      definition: of the model.
+      definition: definition of the model.
       inputs: arrays of the shapes and types that the program takes.
       form: one of `FORMS`.
-      directory: where the program goes; exists.
+      directory: existing directory for the program.
       phase: times the phases here.
-      platform: what the program is for, as XLA calls it: `cpu` or `cuda`.
+      platform: XLA's name of the platform to compile for: `cpu` or `cuda`.
 
     Returns:
-      The program, and the time of each phase in ms by the clock of the process itself.
+      The program, and the time of each phase in ms by the child's own clock.
 
     Raises:
-      UnsupportedError: nothing exports such a model.
+      UnsupportedError: no exporter supports such a model.
       MemoryError: memory ran out.
       RuntimeError: the export failed; the message names the error, a note holds its traceback.
     """
@@ -64,10 +64,10 @@ def export(
 
 
 class Exporter(Protocol):
-    """What exports models of one framework.
+    """Exports models of one framework.
 
     Attributes:
-      packages: that it and the models are made with.
+      packages: packages of the exporter and of the models.
     """
 
     packages: tuple[str, ...]
@@ -82,7 +82,7 @@ class Exporter(Protocol):
         """Returns the program as a module, whatever its form."""
 
     def arguments(self) -> list[int | Array]:
-        """Returns what each parameter takes: a weight, or the number of an input."""
+        """Returns the argument of each parameter: a weight, or the index of an input."""
 
 
 def export_here(
@@ -93,7 +93,7 @@ def export_here(
     directory: str,
     platform: str,
 ) -> dict[str, Any]:
-    """Exports in this process; returns the fields of an `ExportedProgram` that it tells."""
+    """Exports in this process; returns the fields of an `ExportedProgram` that it determines."""
     types = [InputType(**item) for item in inputs]
     with channel.phase("load"):
         model = ModelDefinition(**definition).create()
@@ -125,9 +125,9 @@ def export_here(
 
 
 def _exporter(model: Any, inputs: Sequence[InputType], platform: str) -> Exporter | None:
-    """Returns what exports the model, by the framework that its module has imported.
+    """Returns an exporter for the model, chosen by the framework that its module imported.
 
-    Libraries of each framework may have imported the other: JAX models are known by their `apply`.
+    Libraries of each framework may have imported the other: JAX models are recognised by `apply`.
     """
     if "tensorflow" in sys.modules and not hasattr(model, "apply"):
         from comparative_benchmark.xla_hlo.from_tensorflow import TensorFlowExporter

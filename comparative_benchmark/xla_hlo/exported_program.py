@@ -1,6 +1,6 @@
-"""A program on disk with its weights: what the export process hands to the worker.
+"""A program on disk with its weights, passed from the export process to the worker.
 
-    program.*          the program, in the form that was asked for
+    program.*          the program, in the requested form
     weights/*.npy      its weights, in the order of the parameters that take them
 
 Neither side needs a framework to read or write it.
@@ -18,7 +18,7 @@ from comparative_benchmark.backends import published_programs
 from comparative_benchmark.backends.api import Array
 from openxla.benchmark.artifacts import arrays
 
-# By compiler: the name of the file with the program.
+# By compiler, the name of the program's file.
 FORMS: Mapping[str, str] = {
     "stablehlo": "program.mlirbc",
     "hlo-text": "program.hlo.txt",
@@ -50,13 +50,13 @@ class InputType:
 
 @attrs.frozen(kw_only=True)
 class ExportedProgram:
-    """A program and where its arguments come from.
+    """A program and the sources of its arguments.
 
     Attributes:
-      directory: where it is.
+      directory: the program's directory.
       form: one of `FORMS`.
-      inputs: for each parameter of the program, the input that it takes; None for a weight.
-      versions: of the packages that exported it.
+      inputs: for each parameter of the program, the index of its input; None for a weight.
+      versions: versions of the packages that exported it.
     """
 
     directory: Path
@@ -73,7 +73,7 @@ class ExportedProgram:
         Args:
           files: by type of artifact, see `BACKEND.starts_from`.
           form: one of `FORMS`.
-          directory: where it goes.
+          directory: target directory.
 
         Raises:
           StoreError: the archive of the weights is damaged.
@@ -91,7 +91,7 @@ class ExportedProgram:
 
     @property
     def has_weights(self) -> bool:
-        """Whether weights are arguments; those of a program without are constants in it."""
+        """Whether weights are arguments; otherwise they are constants in the program."""
         return None in self.inputs
 
     @property
@@ -116,7 +116,7 @@ class ExportedProgram:
 def check_parameters(
     parameters: Sequence[tuple[tuple[int, ...], np.dtype[Any]]], expected: Sequence[InputType]
 ) -> None:
-    """Raises TypeError where a program's parameters are not the arguments that it will get."""
+    """Raises TypeError if a program's parameters do not match its arguments."""
     found = [InputType(shape=shape, dtype=dtype.name) for shape, dtype in parameters]
     for index, (takes, gets) in enumerate(zip(found, expected, strict=False)):
         if takes != gets:

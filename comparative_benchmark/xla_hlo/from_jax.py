@@ -29,13 +29,13 @@ class JaxExporter:
 
     def trace(self) -> None:
         """Traces to a jaxpr."""
-        # Unused arguments stay, so that parameters and arguments match one by one.
+        # Keep unused arguments, so that parameters and arguments match one by one.
         function = jax.jit(self._apply, keep_unused=True)
         with self._precision():
             self._traced = function.trace(self._params, *self._inputs)
 
     def lower(self, form: str) -> bytes:
-        """Lowers to StableHLO, and from there to HLO if that is asked for."""
+        """Lowers to StableHLO, and from there to HLO if requested."""
         with self._precision():
             lowered = self._traced.lower(lowering_platforms=(self._platform,))
         module = lowered.compiler_ir("stablehlo")
@@ -55,7 +55,7 @@ class JaxExporter:
         return HloModule.from_stablehlo(self._bytecode)
 
     def arguments(self) -> list[int | Array]:
-        """Returns what each parameter takes: a weight, or the number of an input."""
+        """Returns the argument of each parameter: a weight, or the index of an input."""
         weights = [np.asarray(leaf) for leaf in jax.tree.leaves(self._params)]
         return [*weights, *range(len(self._inputs))]
 

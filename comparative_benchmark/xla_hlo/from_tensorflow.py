@@ -32,10 +32,10 @@ class TensorFlowExporter:
         self._concrete = self._function.get_concrete_function(*self._inputs)
 
     def lower(self, form: str) -> bytes:
-        """Has TensorFlow's bridge lower the graph to HLO or StableHLO."""
+        """Lowers the graph to HLO or StableHLO with TensorFlow's bridge."""
         if self._platform == "CUDA":
             self._set_precision()
-        # The trace above is found again: the types are the same.
+        # This reuses the trace above, because the types are the same.
         generate = self._function.experimental_get_compiler_ir(*self._inputs)
         self._stages = lambda stage: generate(stage=stage, platform_name=self._platform)
         program: bytes = self._stages(_STAGES.get(form, "hlo_serialized"))
@@ -49,11 +49,11 @@ class TensorFlowExporter:
         return HloModule.from_proto(self._stages("hlo_serialized"))
 
     def arguments(self) -> list[int | Array]:
-        """Returns what each parameter takes: a weight, or the number of an input."""
+        """Returns the argument of each parameter: a weight, or the index of an input."""
         return [*range(len(self._inputs)), *captured(self._concrete).values()]
 
     def _set_precision(self) -> None:
-        """Forbids TF32 to a model of float32; TensorFlow's bridge writes it into the program."""
+        """Forbids TF32 for float32 models; TensorFlow's bridge writes this into the program."""
         held = (*self._inputs, *self._concrete.variables)
         exact = host_settings.is_float32(value.dtype.name for value in held)
         tf.config.experimental.enable_tensor_float_32_execution(not exact)

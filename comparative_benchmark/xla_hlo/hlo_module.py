@@ -1,4 +1,4 @@
-"""HLO modules: from text, from protocol buffers, and from and to StableHLO."""
+"""HLO modules: conversions from and to text, protocol buffers and StableHLO."""
 
 import re
 from typing import Any
@@ -13,12 +13,12 @@ _NAME = re.compile(r"%?([\w.-]+)$")
 
 
 def is_exact(text: str) -> bool | None:
-    """Tells whether every product and convolution of float32 asks for the highest precision.
+    """Returns whether all products and convolutions of float32 require the highest precision.
 
-    With any less, XLA lets a GPU round the factors to TF32.
+    With a lower one, XLA lets a GPU round the factors to TF32.
 
     Args:
-      text: of a module that is not optimised yet.
+      text: text of a module before optimisation.
 
     Returns:
       None for a program without such products.
@@ -40,7 +40,7 @@ def is_exact(text: str) -> bool | None:
 
 
 class HloModule:
-    """An HLO module that is not compiled yet."""
+    """An HLO module before compilation."""
 
     def __init__(self, computation: Any) -> None:
         self._computation = computation
@@ -50,14 +50,14 @@ class HloModule:
         """Parses HLO text.
 
         Raises:
-          XlaError: it is none.
+          XlaError: the text is not valid HLO.
         """
         module = hlo.hlo_module_from_text(text)
         return cls(hlo.XlaComputation(module.as_serialized_hlo_module_proto()))
 
     @classmethod
     def from_proto(cls, serialized: bytes) -> "HloModule":
-        """Takes a serialised `HloModuleProto`."""
+        """Returns the module of a serialised `HloModuleProto`."""
         return cls(hlo.XlaComputation(serialized))
 
     @classmethod
@@ -66,7 +66,7 @@ class HloModule:
         return cls(extension.mlir.mlir_module_to_xla_computation(module))
 
     def text(self) -> str:
-        """Returns text that can be parsed: without large constants, as is usual, it could not."""
+        """Returns text that can be parsed, and so includes large constants."""
         options = hlo.HloPrintOptions()
         options.print_large_constants = True
         text: str = self._computation.as_hlo_module().to_string(options)
@@ -78,7 +78,7 @@ class HloModule:
         return serialized
 
     def stablehlo(self) -> str | bytes:
-        """Returns it as a StableHLO module, the only form that the PJRT client takes."""
+        """Returns it as a StableHLO module, the only form that the PJRT client accepts."""
         module: str | bytes = extension.mlir.xla_computation_to_mlir_module(self._computation)
         return module
 

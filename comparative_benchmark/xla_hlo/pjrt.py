@@ -1,4 +1,4 @@
-"""XLA's compiler and runtime through the PJRT client of jaxlib; JAX is not imported."""
+"""XLA's compiler and runtime through the PJRT client of jaxlib, without importing JAX."""
 
 import contextlib
 import functools
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-import ml_dtypes  # noqa: F401  # numpy knows bfloat16 by it
+import ml_dtypes  # noqa: F401  # registers bfloat16 with numpy
 import numpy as np
 
 from comparative_benchmark.backends.api import Array
@@ -34,8 +34,8 @@ def client(accelerator: str) -> "Client":
 class Client:
     """One device of one platform: compiles programs, holds arrays, runs executables.
 
-    A new one tries out on one number what a measurement will use, so that a jaxlib with another
-    interface ends with a reason at once.
+    A new client runs everything that a measurement uses on one number, so that a jaxlib with
+    another interface is reported at once.
 
     Args:
       accelerator: `cpu` or `gpu`.
@@ -59,7 +59,7 @@ class Client:
 
     @property
     def platform(self) -> str:
-        """What compiles, with its version."""
+        """The platform, with its version."""
         return f"{self._client.platform} {self._client.platform_version}"
 
     @property
@@ -69,7 +69,7 @@ class Client:
         return kind
 
     def put(self, array: Array) -> DeviceArray:
-        """Copies an array to the device and waits for it; its type is kept, 64 bits included."""
+        """Copies an array to the device and waits for it; keeps its type, even with 64 bits."""
         dense = np.ascontiguousarray(array).reshape(array.shape)  # 0-d would come out as 1-d
         type_ = _Type(dense.shape, dense.dtype, weak_type=False)
         resident = xla_client.batched_device_put(
@@ -78,8 +78,8 @@ class Client:
         return resident.block_until_ready()
 
     def fetch(self, resident: DeviceArray) -> Array:
-        """Copies an array to the host, into memory of its own."""
-        # np.asarray would ask for a buffer, which there is none of for bfloat16.
+        """Copies an array to the host, into newly allocated memory."""
+        # np.asarray would request a buffer, which bfloat16 does not support.
         with _without_jax():
             value, _ = resident._single_device_array_to_np_array_did_copy()  # noqa: SLF001
         return np.array(value)
@@ -88,22 +88,22 @@ class Client:
         """Compiles a StableHLO module: text, bytecode, or a portable artifact.
 
         Raises:
-          XlaError: XLA refuses it.
+          XlaError: XLA rejects the module.
         """
         loaded = self._client.compile_and_load(module, self._devices, _compile_options())
         return Executable(loaded, self._sharding)
 
     def deserialize(self, serialized: bytes) -> "Executable":
-        """Loads what `Executable.serialize` gave, on a machine like this one.
+        """Loads the output of `Executable.serialize`, on a machine like this one.
 
         Raises:
-          XlaError: XLA refuses it.
+          XlaError: XLA rejects it.
         """
         loaded = self._client.deserialize_executable(serialized, self._devices, _compile_options())
         return Executable(loaded, self._sharding)
 
     def memory_peak_bytes(self) -> int | None:
-        """Returns the largest amount of device memory in use so far; None where it is not known."""
+        """Returns the peak device memory in use so far; None if unknown."""
         with contextlib.suppress(XlaError, NotImplementedError):
             if statistics := self._device.memory_stats():
                 peak: int | None = statistics.get("peak_bytes_in_use")
@@ -127,12 +127,13 @@ class Client:
 
 
 class Executable:
-    """A compiled program on the client's device; `loaded` is what XLA tells of."""
+    """A compiled program on the client's device; `loaded` provides XLA's facts."""
 
     def __init__(self, loaded: Any, sharding: Any) -> None:
         self.loaded = loaded
         self._execute = loaded.execute_sharded
-        # As JAX makes its arrays: a fourth of the time of taking the results apart, 11 us in all.
+        # Create arrays with JAX's handlers: a fourth of the time of disassembling the results,
+        # 11 us in all.
         self._handlers = [
             extension.array_result_handler(type_, sharding, committed=True, _skip_checks=True)
             for type_ in _output_types(loaded)
@@ -146,9 +147,9 @@ class Executable:
 
 @contextlib.contextmanager
 def profiled(directory: Path) -> Iterator[None]:
-    """Records what XLA and its runtime do, into `plugins/profile/<date>/` of a directory."""
+    """Records XLA and its runtime, into `plugins/profile/<date>/` of a directory."""
     options = profiler.ProfileOptions()
-    # Spans of every Python call would slow the host and hide those of the runtime.
+    # Spans of Python calls would slow the host and hide those of the runtime.
     options.python_tracer_level = 0
     session = profiler.ProfilerSession(options)
     try:
@@ -158,7 +159,7 @@ def profiled(directory: Path) -> Iterator[None]:
 
 
 def _compile_options() -> Any:
-    """Returns how programs are compiled: as JAX does it for one device."""
+    """Returns the options that JAX uses for compiling for one device."""
     options = xla_client.CompileOptions()
     options.num_replicas = options.num_partitions = 1
     build = options.executable_build_options
@@ -168,7 +169,7 @@ def _compile_options() -> Any:
 
 
 class _Type(NamedTuple):
-    """What the client asks of `jax.core.ShapedArray`."""
+    """The part of `jax.core.ShapedArray` that the client uses."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -176,7 +177,7 @@ class _Type(NamedTuple):
 
 
 class _OneDevice(xla_client.SingleDeviceSharding):  # type: ignore[misc]  # has no stubs
-    """What the client asks of `jax.sharding.SingleDeviceSharding`."""
+    """The part of `jax.sharding.SingleDeviceSharding` that the client uses."""
 
     is_fully_addressable = True
     is_fully_replicated = True
@@ -207,11 +208,11 @@ def _output_types(loaded: Any) -> list[_Type]:
 
 @contextlib.contextmanager
 def _without_jax() -> Iterator[None]:
-    """Hides JAX from jaxlib, which imports it to copy an array, but can do without."""
+    """Hides JAX from jaxlib, which imports it to copy an array, but does not need it."""
     if "jax" in sys.modules:
         yield
         return
-    sys.modules["jax"] = None  # type: ignore[assignment]  # so Python says that there is none
+    sys.modules["jax"] = None  # type: ignore[assignment]  # makes `import jax` fail
     try:
         yield
     finally:
@@ -220,9 +221,9 @@ def _without_jax() -> Iterator[None]:
 
 @functools.cache
 def _set_flags() -> tuple[Any, ...]:
-    """Tells jaxlib what JAX would, and returns the flags, which must outlive their use.
+    """Sets the same flags as JAX, and returns them, because they must outlive their use.
 
-    Where JAX is in this process (without worker processes only), it has set its own.
+    If JAX is in this process (only without worker processes), it has set its own.
     """
     if "jax" in sys.modules:
         return ()

@@ -1,8 +1,7 @@
-"""The part of jaxlib that the suite uses, none of which is public.
+"""The part of jaxlib that the suite uses, all of it private.
 
-jaxlib promises its interface to nobody but JAX, and to that only in step with it. The names come
-from JAX: `jax._src.compiler` compiles with them, `jax._src.interpreters.pxla` puts arrays on
-devices.
+jaxlib supports its interface only for JAX, and only for a matching version. The names come from
+JAX: `jax._src.compiler` compiles with them, `jax._src.interpreters.pxla` puts arrays on devices.
 """
 
 from importlib.metadata import version
@@ -13,7 +12,7 @@ WRITTEN_FOR = "0.10.2"
 
 
 def differs(error: Exception) -> UnsupportedError:
-    """Says what to do about a jaxlib that lacks a name, or takes other arguments."""
+    """Returns an error with a remedy if jaxlib lacks a name, or takes other arguments."""
     return UnsupportedError(
         f"jaxlib {version('jaxlib')} lacks the private interface of {WRITTEN_FOR}, which this "
         f"backend needs ({error}): run pip install jax=={WRITTEN_FOR} jaxlib=={WRITTEN_FOR}"
@@ -26,7 +25,7 @@ try:
     from jaxlib import _profiler as profiler
     from jaxlib import xla_client
 
-    # What JAX raises as `jax.errors.JaxRuntimeError`.
+    # JAX raises it as `jax.errors.JaxRuntimeError`.
     XlaError: type[Exception] = extension.JaxRuntimeError
 except (ImportError, AttributeError) as error:
     raise differs(error) from error

@@ -1,4 +1,4 @@
-"""XLA without a framework: the program as the backend's own export process leaves it."""
+"""XLA without a framework: the program that the backend's own export process writes."""
 
 import shutil
 import tempfile
@@ -25,7 +25,7 @@ _NOTE = (
 
 
 def export(task: ExportTask) -> Exported:
-    """Writes the program in the form of its compiler, its weights, and HLO text for XLA's tools."""
+    """Writes the program in its compiler's form, its weights, and HLO text for XLA's tools."""
     form = task.context.compiler
     program, arguments = _program(task, form)
     files = {
@@ -48,7 +48,7 @@ def export(task: ExportTask) -> Exported:
 
 
 def _program(task: ExportTask, form: str) -> tuple[str, list[int | None]]:
-    """Exports in one form; returns the program's file, and where its arguments come from."""
+    """Exports in one form; returns the program's file, and the sources of its arguments."""
     context = task.context
     with tempfile.TemporaryDirectory(dir=context.work_dir) as scratch:
         exported, _ = export_program(

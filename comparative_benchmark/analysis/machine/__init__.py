@@ -1,1 +1,1 @@
-"""The machine: what it has, what it can do at most, and what happens on it now."""
+"""The machine: its properties, its settings, and its load at the moment."""

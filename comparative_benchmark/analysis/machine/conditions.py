@@ -1,8 +1,8 @@
-"""What the machine did to a block while it was measured: two snapshots and what lies between.
+"""Disturbances of a block by the machine: two snapshots, and the difference between them.
 
-Linux only tells ticks of 10 ms, so each answer comes with the error that this means, and a block
-that is too short for an answer gets `None`. `together` adds up blocks: a series of short ones can
-be judged where each alone cannot.
+Linux reports ticks of 10 ms, so each value has an error, and a block that is too short for a
+decision gets `None`. `together` adds up blocks: a series of short ones can be judged even if a
+single one cannot.
 """
 
 import math
@@ -22,15 +22,15 @@ from comparative_benchmark.analysis.machine.gpu_contention import Ends, Finding
 
 ROOT = Path("/")
 
-# In units of one CPU, as a block is done when its slowest thread is: what others take from one CPU
-# delays it, however many CPUs stand idle. What takes 5 % of the time touches few of the iterations,
-# which a median survives; an idle Linux system takes 1-3 %, a busy process 50-100 %.
+# Measured in CPUs, because a block ends with its slowest thread: load by others on one CPU delays
+# it, however many CPUs are idle. Load for 5 % of the time affects few of the iterations, which a
+# median tolerates; an idle Linux system takes 1-3 %, a busy process 50-100 %.
 FOREIGN_CPU_LIMIT = 0.05
 # A stolen CPU stops a thread just as a foreign process does.
 STEAL_CPU_LIMIT = 0.05
-# The difference of two counts of whole ticks is off by a triangular distribution of (-1, 1) ticks.
+# The difference of two counts of whole ticks has a triangular error distribution on (-1, 1) ticks.
 _TICK_ERROR = 1 / math.sqrt(6)
-# Two standard errors: 95 % of the blocks are judged right at the limit, nearly all away from it.
+# Two standard errors: 95 % of the blocks at the limit are judged right, nearly all away from it.
 _ERRORS = 2.0
 # Reading a frequency interrupts that CPU, and a mean needs no more.
 _SAMPLED_CPUS = 8
@@ -41,7 +41,7 @@ _N = TypeVar("_N", int, float)
 
 @attrs.frozen
 class Ticks:
-    """Ticks of one CPU since the start of the system; waiting for a disk is idle."""
+    """Ticks of one CPU since the system started; waiting for a disk counts as idle."""
 
     busy: int
     steal: int
@@ -50,19 +50,19 @@ class Ticks:
 
 @attrs.frozen(kw_only=True)
 class Snapshot:
-    """Counters at one moment; `None` and empty where the system does not tell.
+    """Counters at one moment; `None` or empty if the system does not report them.
 
     Attributes:
-      time_ns, cpu_ns: clock, and CPU time of this process with all its threads, at that moment.
+      time_ns, cpu_ns: clock, and CPU time of all threads of this process, at that moment.
       cpus: ticks of each CPU of the affinity mask.
       load1: load average of one minute.
-      voluntary_switches, involuntary_switches: of all threads (`/proc/self/status` has those of
-        the first thread alone).
+      voluntary_switches, involuntary_switches: of all threads (`/proc/self/status` has only the
+        first thread's).
       mhz: current frequency of some CPUs of the mask.
-      thermal_throttles: how often these CPUs and their packages were slowed by heat.
+      thermal_throttles: how often heat slowed these CPUs and their packages.
       cgroup_throttles, cgroup_throttled_ms: how often and how long a CPU quota of this container,
-        or of one around it, stopped CPUs.
-      gpus: clocks of the GPUs, where they were asked for, and who uses ours.
+        or of an enclosing one, stopped CPUs.
+      gpus: clocks of the GPUs, if requested, and other users of the GPU in use.
     """
 
     time_ns: int
@@ -80,13 +80,13 @@ class Snapshot:
 
 @attrs.frozen(kw_only=True)
 class Totals:
-    """What blocks add up to.
+    """Sums over blocks.
 
     Attributes:
-      own_cpu_ms, wall_ms: of the blocks themselves.
-      window_ms: time between their snapshots, a little more than the blocks.
-      capacity_ms, spare_ms: CPU time that the mask had in it, and that the threads left to others.
-      foreign_ms, steal_ms: CPU time that others took; below zero where the ticks fell so.
+      own_cpu_ms, wall_ms: CPU and wall time of the blocks themselves.
+      window_ms: time between their snapshots, slightly more than the blocks.
+      capacity_ms, spare_ms: CPU time of the mask's CPUs, and the part that the threads cannot use.
+      foreign_ms, steal_ms: CPU time that others took; may be negative because of tick errors.
       error_ms: one standard error of these two.
       throttled_ms, thermal_throttles, involuntary_switches: see `Snapshot`.
     """
@@ -106,20 +106,21 @@ class Totals:
 
 @attrs.frozen(kw_only=True)
 class Conditions:
-    """What held during a block, or during several.
+    """Conditions during a block, or during several.
 
     Attributes:
       cpu_wall_ratio: CPU time of the process over wall time; n threads that never wait give n.
       foreign_cpu_share, steal_share: CPU time that other processes, or other virtual machines,
-        took, over the time that the CPUs of the mask had (0..1).
+        took, over the time of the mask's CPUs (0..1).
       throttled_ms: CPU time that a quota took.
-      mean_mhz, start_mhz, end_mhz: mean frequency of some CPUs of the mask, at both ends and at
+      mean_mhz, start_mhz, end_mhz: mean frequency of some CPUs of the mask, over both ends and at
         each; None in most virtual machines.
-      gpus_at_start, gpus_at_end: clocks of the GPUs, and who uses ours; empty where none is used.
-      contended: others took more than a limit, or the GPU was slowed down; None where the system
-        does not tell, or ticks are too coarse to say.
-      reasons: why it is contended, or why that is not known.
-      totals: what `together` adds up.
+      gpus_at_start, gpus_at_end: clocks of the GPUs, and other users of the GPU in use; empty
+        without a GPU.
+      contended: whether others took more than a limit, or the GPU was slowed down; None if the
+        system does not report it, or ticks are too coarse to decide.
+      reasons: why it is contended, or why that is unknown.
+      totals: the values that `together` adds up.
     """
 
     cpu_wall_ratio: float | None
@@ -139,10 +140,10 @@ class Conditions:
 
 
 def take(root: Path = ROOT, *, gpu: bool = False) -> Snapshot:
-    """Returns the counters now; costs well under 1 ms (`python -m` this module prints it).
+    """Returns the current counters; takes well under 1 ms (`python -m` this module prints it).
 
     Args:
-      root: stands for `/`.
+      root: replaces `/`.
       gpu: whether GPUs are used, so that the driver is asked for their clocks and users.
     """
     mask = frozenset(os.sched_getaffinity(0))
@@ -150,7 +151,7 @@ def take(root: Path = ROOT, *, gpu: bool = False) -> Snapshot:
     heat = [_number(path) for path in _files(root, mask, "thermal_throttle/*_throttle_count")]
     throttles, throttled_ms = _cgroup_throttling(root)
     load = _read(root / "proc/loadavg").split()
-    # The kernel gives kHz; frequencies come first, as reading them takes longest.
+    # The kernel reports kHz; frequencies come first, because reading them takes longest.
     gpus = gpu_clocks.read() or (gpu_clocks.UNKNOWN,) if gpu else ()
     mhz = tuple(_number(path) / 1e3 for path in _files(root, mask, "cpufreq/scaling_cur_freq"))
     return Snapshot(
@@ -171,17 +172,17 @@ def take(root: Path = ROOT, *, gpu: bool = False) -> Snapshot:
 def between(
     before: Snapshot, after: Snapshot, *, own_cpu_ms: float, wall_ms: float, threads: int
 ) -> Conditions:
-    """Returns what held between two snapshots of the measuring process.
+    """Returns the conditions between two snapshots of the measuring process.
 
-    It cannot see what others do to shared caches, to memory bandwidth, and to a hyper-thread whose
+    It cannot see load by others on shared caches, on memory bandwidth, and on a hyper-thread whose
     sibling is outside the mask. Children of the process count as others.
 
     Args:
-      before: counters; what others took is judged over the time between the two.
-      after: counters later.
+      before: first snapshot; load by others is judged over the time between the two.
+      after: second snapshot.
       own_cpu_ms: CPU time of the block itself.
       wall_ms: wall time of the block itself.
-      threads: how many CPUs the workload can use; others may have the rest of the mask.
+      threads: number of CPUs that the workload can use; others may use the rest of the mask.
     """
     cpus = before.cpus.keys() & after.cpus.keys()
     window_ms = (after.time_ns - before.time_ns) / 1e6
@@ -215,12 +216,12 @@ def between(
 
 
 def together(blocks: Iterable[Conditions]) -> Conditions | None:
-    """Returns what held over all blocks; None for no block.
+    """Returns the conditions over all blocks; None without blocks.
 
-    The errors of blocks are independent: theirs grows with the square root of the number of blocks,
-    the time to be judged with the number. Load and frequency are plain means; clocks at the start
-    and the end are those of single blocks only. Of a GPU, blocks are counted: in a few of them it
-    may be disturbed.
+    The errors of blocks are independent: the total error grows with the square root of the number
+    of blocks, the total time with the number. Load and frequency are plain means; clocks at the
+    start and the end exist only for single blocks. For a GPU, disturbed blocks are counted: a few
+    are tolerated.
     """
     every = list(blocks)
     if not every:
@@ -237,7 +238,7 @@ def together(blocks: Iterable[Conditions]) -> Conditions | None:
 
 
 def cgroup_directories(root: Path = ROOT) -> Iterator[Path]:
-    """Yields the CPU controller's directory of this process, then those around it.
+    """Yields the CPU controller's directory of this process, then the enclosing ones.
 
     Version 1 has a line `4:cpu,cpuacct:/path`, version 2 a line `0::/path`; a container often sees
     its own directory as the root, and its path not at all.
@@ -284,7 +285,7 @@ def _judge(
 def _over(
     taken_ms: float | None, limit: float, totals: Totals, who: str
 ) -> tuple[bool | None, str]:
-    """Returns whether more was taken than the limit, None where the error spans it; and says so."""
+    """Returns whether more was taken than the limit, or None within the error; and the reason."""
     if taken_ms is None or totals.window_ms <= 0:
         return None, f"CPU use of {who} is unknown: /proc/stat does not report it"
     error_ms, limit_ms = _ERRORS * totals.error_ms, limit * totals.window_ms
@@ -314,7 +315,7 @@ def _ticks(text: str, mask: frozenset[int]) -> dict[int, Ticks]:
 
 
 def _cgroup_throttling(root: Path) -> tuple[int | None, float | None]:
-    """Returns how often and how many ms quotas stopped CPUs, of all groups around the process."""
+    """Returns how often and how many ms quotas stopped CPUs, over all groups of the process."""
     times, throttled_ms = [], []
     for directory in cgroup_directories(root):
         fields = dict(line.split()[:2] for line in _read(directory / "cpu.stat").splitlines())
@@ -329,7 +330,7 @@ def _cgroup_throttling(root: Path) -> tuple[int | None, float | None]:
 
 @lru_cache(maxsize=8)
 def _files(root: Path, cpus: frozenset[int], pattern: str) -> tuple[Path, ...]:
-    """Returns the files of some CPUs that match; searched once, read at each snapshot."""
+    """Returns matching files of some CPUs; searched once, read at each snapshot."""
     some = sorted(cpus)[:_SAMPLED_CPUS]
     return tuple(
         path
@@ -360,7 +361,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _sum(values: Iterable[Any]) -> Any:
-    """Returns the sum, None where one is missing."""
+    """Returns the sum, or None if a value is missing."""
     every = list(values)
     return None if None in every else sum(every)
 

@@ -1,7 +1,7 @@
-"""What a worker process computed with, beside what it was asked for.
+"""Effective settings of a worker process, in addition to the requested ones.
 
-Each fact is found where it holds: threads are asked of the stack, the mode of subnormal numbers of
-the thread that runs, `malloc` of the process, kernels of the libraries that are loaded.
+Each setting is read at its source: threads from the stack, the mode of subnormal numbers from the
+thread that runs, `malloc` from the process, kernels from the loaded libraries.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ from comparative_benchmark.backends.host_settings import HostSettings, threads_b
 Denormals = Literal["kept", "ftz", "daz", "ftz+daz"]
 
 _BLAS = re.compile(r"lib[\w-]*(openblas|mkl_rt|mkl_core|blis|nvpl_blas|armpl|cblas)[\w.-]*")
-# How builds of OpenBLAS call the function that tells version and kernels.
+# Names of the function that returns version and kernels, in different builds of OpenBLAS.
 _OPENBLAS_CONFIG = tuple(
     f"{prefix}openblas_get_config{suffix}" for prefix in ("scipy_", "") for suffix in ("64_", "")
 )
@@ -28,15 +28,15 @@ _OPENBLAS_CONFIG = tuple(
 
 @attrs.frozen(kw_only=True)
 class EffectiveSettings:
-    """What a process computed with; None where that cannot be told.
+    """Effective settings of a process; None for unknown values.
 
     Attributes:
       threads, inter_op_threads, threads_told_by: see `backends.host_settings.HostSettings`.
-      denormals_before, denormals_after: what the thread that runs the program does with subnormal
-        numbers, before the first run and after the last one: results flushed to zero (`ftz`),
+      denormals_before, denormals_after: treatment of subnormal numbers in the thread that runs the
+        program, before the first run and after the last one: results flushed to zero (`ftz`),
         operands taken as zero (`daz`), both, or neither (`kept`).
-      allocator: whose `malloc` the process calls.
-      blas: libraries of products: the stack's own, then others that are loaded.
+      allocator: the library whose `malloc` the process calls.
+      blas: libraries for matrix products: the stack's own, then others that are loaded.
       affinity: CPUs that the process may use.
     """
 
@@ -53,11 +53,11 @@ class EffectiveSettings:
 def effective_settings(
     host: HostSettings | None, *, denormals_before: Denormals | None
 ) -> EffectiveSettings:
-    """Returns what this process computes with.
+    """Returns the effective settings of this process.
 
     Args:
-      host: what the stack says; None if it says nothing.
-      denormals_before: what `denormals` gave before the first run.
+      host: settings that the stack reports; None if it reports nothing.
+      denormals_before: result of `denormals` before the first run.
     """
     host = host or HostSettings()
     own = (host.blas,) if host.blas else ()
@@ -74,9 +74,9 @@ def effective_settings(
 
 
 def denormals() -> Denormals:
-    """Returns what this thread does with subnormal numbers, by a product of each kind.
+    """Returns this thread's treatment of subnormal numbers, found by a product of each kind.
 
-    The bits of the products are looked at: a comparison might take a subnormal number as zero.
+    It checks the bits of the products: a comparison might treat a subnormal number as zero.
     """
     smallest = np.array([1, 0x00800000], np.uint32).view(np.float32)  # subnormal, normal
     factors = np.array([2.0**24, 0.5], np.float32)  # to a normal number, to a subnormal one
@@ -87,9 +87,9 @@ def denormals() -> Denormals:
 
 
 def allocator() -> str | None:
-    """Returns whose `malloc` this process calls: a library's file, or glibc with its version.
+    """Returns the source of this process's `malloc`: a library's file, or glibc with its version.
 
-    A stack may have another allocator inside, of which only the name of a thread may tell.
+    A stack may have another, internal allocator, which may show only in the name of a thread.
     """
     with suppress(AttributeError, OSError):
         address = ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value or 0
@@ -104,7 +104,7 @@ def allocator() -> str | None:
 
 
 def loaded_blas() -> list[str]:
-    """Returns the loaded libraries of products; of OpenBLAS version and kernels."""
+    """Returns the loaded math libraries; for OpenBLAS its version and kernels."""
     files = {file for _, _, file in _mapped() if _BLAS.fullmatch(file.name)}
     return sorted({_openblas_config(file) or file.name for file in files})
 
@@ -121,7 +121,7 @@ def _openblas_config(file: Path) -> str | None:
 
 
 def _mapped() -> Iterator[tuple[int, int, Path]]:
-    """Yields where files are in this process's memory."""
+    """Yields the address ranges of mapped files in this process."""
     with suppress(OSError):
         for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
             addresses, _, _, _, _, *file = line.split(maxsplit=5)

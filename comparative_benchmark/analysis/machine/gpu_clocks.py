@@ -1,4 +1,4 @@
-"""NVIDIA GPUs at one moment: clocks, what holds them back, and who else uses ours."""
+"""NVIDIA GPUs at one moment: clocks, reasons for low clocks, and other users of our GPU."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ import attrs
 from comparative_benchmark.analysis.machine import nvml
 
 PROC = Path("/proc")
-# Every worker, and whatever it starts, has it in its environment.
+# Set in the environment of every worker and its children.
 SESSION_VARIABLE = "CBS_SESSION"
 
 
@@ -21,11 +21,11 @@ def foreign(pids: Sequence[int] | None, proc: Path = PROC) -> tuple[int, ...] | 
     Workers of the same run are stopped while another is measured, but keep their contexts.
 
     Args:
-      pids: all that have a context, this process among them; None where nobody told.
-      proc: stands for `/proc`.
+      pids: all processes with a context, including this one; None if unknown.
+      proc: replaces `/proc`.
 
     Returns:
-      None where it is not known of any that it is foreign, nor of all that they are not.
+      None if no process is known to be foreign, and some are unknown.
     """
     if pids is None or os.getpid() not in pids:
         return None
@@ -35,7 +35,7 @@ def foreign(pids: Sequence[int] | None, proc: Path = PROC) -> tuple[int, ...] | 
 
 
 def _is_ours(pid: int, proc: Path) -> bool | None:
-    """Tells whether a process is this one, or of a worker whose parent is ours."""
+    """Returns whether a process is this one, or belongs to a worker with our parent."""
     if pid == os.getpid():
         return True
     started = _started(pid, proc)
@@ -44,15 +44,15 @@ def _is_ours(pid: int, proc: Path) -> bool | None:
 
 @lru_cache(maxsize=256)
 def _look(pid: int, _started: str, parent: int, proc: Path) -> bool | None:
-    """Looks at a process once; its start tells it from a later one of the same number."""
+    """Returns whether a process is ours; its start time distinguishes reused pids in the cache."""
     try:
         environment = (proc / str(pid) / "environ").read_bytes()
     except PermissionError:
-        # Workers run as we do.
+        # Workers run as the same user.
         return False if _owner(pid, proc) not in (None, os.getuid()) else None
     except OSError:
         return None
-    if not environment:  # a process that is just ending, or one of the kernel
+    if not environment:  # a process that is just ending, or a kernel thread
         return None
     mark = f"{SESSION_VARIABLE}=".encode()
     if not any(variable.startswith(mark) for variable in environment.split(b"\0")):
@@ -60,7 +60,7 @@ def _look(pid: int, _started: str, parent: int, proc: Path) -> bool | None:
     above = list(_ancestors(pid, proc))
     if parent in above:
         return True
-    # Marked, and of another run; or left behind by a worker, whose run nobody can tell any more.
+    # Marked, and of another run; or an orphan of a worker, whose run is unknown.
     return False if above and above[0] > 1 else None
 
 
@@ -92,7 +92,7 @@ def _owner(pid: int, proc: Path) -> int | None:
         return None
 
 
-# nvmlClocksEventReasons; what is not here is harmless: an idle GPU, or clocks that a user has set.
+# nvmlClocksEventReasons; the others are harmless: an idle GPU, or clocks that a user has set.
 SLOWDOWNS: Mapping[int, str] = {
     0x4: "power cap",
     0x8: "hardware slowdown",
@@ -106,17 +106,17 @@ SLOWDOWNS: Mapping[int, str] = {
 
 @attrs.frozen(kw_only=True)
 class GpuClocks:
-    """One GPU at one moment; None where the driver does not tell.
+    """One GPU at one moment; None if the driver does not report a value.
 
     Attributes:
-      index: as nvidia-smi counts, which `CUDA_VISIBLE_DEVICES` does not change.
+      index: index in nvidia-smi, which `CUDA_VISIBLE_DEVICES` does not change.
       sm_mhz: clock of the multiprocessors.
-      held_back_by: why it is not higher; empty for no reason of note.
-      used: whether it is the first that CUDA shows to this process. What follows is told of that
-        GPU only, and of the part that is used where it is divided.
+      held_back_by: reasons why it is not higher; empty without a relevant reason.
+      used: whether it is the first that CUDA shows to this process. The following attributes are
+        set for this GPU only, and for the part in use if it is divided.
       mig: whether it is divided.
-      memory_used_bytes, memory_total_bytes: by anyone, and all of it.
-      busy_percent: of the second before, some kernel was running.
+      memory_used_bytes, memory_total_bytes: memory used by anyone, and in total.
+      busy_percent: share of the last second in which a kernel was running.
       foreign_pids: processes with a context that do not belong to this run.
     """
 
@@ -131,7 +131,7 @@ class GpuClocks:
     foreign_pids: tuple[int, ...] | None = None
 
 
-# What is known of the GPU that is used where nothing is.
+# Placeholder for the GPU in use if nothing is known.
 UNKNOWN = GpuClocks(index=0, sm_mhz=None, held_back_by=None)
 
 
@@ -141,7 +141,7 @@ def slowdowns(bits: int) -> tuple[str, ...]:
 
 
 def read(library: Any = None) -> tuple[GpuClocks, ...]:
-    """Returns the clocks of all GPUs; none where there is no NVML."""
+    """Returns the clocks of all GPUs; empty without NVML."""
     source = library or nvml.library()
     if source is None:
         return ()
@@ -152,17 +152,17 @@ def read(library: Any = None) -> tuple[GpuClocks, ...]:
 
 
 def used(gpus: Sequence[GpuClocks]) -> GpuClocks | None:
-    """Returns the GPU that is used; None where that is not known."""
+    """Returns the GPU in use; None if unknown."""
     return next((gpu for gpu in gpus if gpu.used), None)
 
 
 @attrs.frozen(kw_only=True)
 class _Gpu:
-    """What does not change about a GPU.
+    """The constant facts about a GPU.
 
     Attributes:
-      handle: of the whole; clocks are asked of it.
-      part: of what is used of it; None where it is not used, or nobody knows.
+      handle: handle of the whole GPU, which reports clocks.
+      part: handle of the part in use; None if it is not used, or if that is unknown.
     """
 
     index: int
@@ -197,7 +197,7 @@ def _read(source: Any, gpu: _Gpu) -> GpuClocks:
 
 @lru_cache(maxsize=4)
 def _found(source: Any, visible: str | None, order: str | None) -> tuple[_Gpu, ...]:
-    """Returns all GPUs, asked for once: handles stay valid."""
+    """Returns all GPUs, looked up once: handles stay valid."""
     handles = [nvml.device(source, index) for index in range(nvml.count(source))]
     uuids = [nvml.uuid(source, handle) for handle in handles]
     first = "0" if visible is None else visible.split(",")[0].strip()
@@ -210,7 +210,8 @@ def _found(source: Any, visible: str | None, order: str | None) -> tuple[_Gpu, .
         matches = [i for i, uuid in enumerate(uuids) if uuid and uuid.startswith(first)]
         index = matches[0] if len(matches) == 1 else None
     elif first.isdecimal() and int(first) < len(handles):
-        # CUDA puts the fastest first: its numbers are NVML's where all are alike, or if told so.
+        # CUDA numbers the fastest GPU first; this equals NVML's order if all are the same model,
+        # or if CUDA_DEVICE_ORDER is PCI_BUS_ID.
         names = {nvml.name(source, handle) for handle in handles}
         alike = len(names) == 1 and None not in names
         if len(handles) == 1 or alike or order == "PCI_BUS_ID":

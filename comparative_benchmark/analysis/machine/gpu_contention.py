@@ -1,4 +1,4 @@
-"""What disturbed the GPU that is used: in one block, and in a series of them."""
+"""Disturbances of the GPU in use, in one block and in a series of blocks."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -6,28 +6,28 @@ import attrs
 
 from comparative_benchmark.analysis.machine.gpu_clocks import GpuClocks, used
 
-# As for CPUs: what touches few of the blocks, a median survives.
+# As for CPUs: a median tolerates disturbances of few blocks.
 BLOCKS_LIMIT = 0.05
-# A clock under load wanders by its steps of 15 MHz, which is less than 1 % of it.
+# A clock under load varies by its steps of 15 MHz, which is less than 1 % of it.
 CLOCK_FALL_LIMIT = 0.05
-# What no program brings about that runs as it always does; a power cap is the normal state of a
-# program that works hard, and shows in the clock where it comes and goes.
+# Reasons that a program does not cause in normal operation. A power cap is the normal state of a
+# program that works hard; if it comes and goes, the clock shows it.
 THROTTLING = frozenset({"hardware slowdown", "heat (software)", "heat (hardware)", "power brake"})
 
-# Whether something disturbed, None where that is not known; and what.
+# Whether there was a disturbance (None if unknown), and its description.
 Finding = tuple[bool | None, str]
 
 
 @attrs.frozen
 class Ends:
-    """GPUs at the start and at the end of a block; none where it ran without one."""
+    """GPUs at the start and at the end of a block; empty without GPUs."""
 
     start: Sequence[GpuClocks]
     end: Sequence[GpuClocks]
 
 
 def of_block(ends: Ends) -> list[Finding]:
-    """Returns what disturbed one block; nothing for one that ran without a GPU."""
+    """Returns disturbances of one block; empty for a block without a GPU."""
     if not ends.end:
         return []
     pids, known = _foreign(ends)
@@ -49,7 +49,7 @@ def of_block(ends: Ends) -> list[Finding]:
 
 
 def of_blocks(blocks: Iterable[Ends]) -> list[Finding]:
-    """Returns what disturbed a series of blocks, in the order in which they were measured."""
+    """Returns disturbances of a series of blocks, given in the order of measurement."""
     every = [ends for ends in blocks if ends.end]
     if not every:
         return []
@@ -71,10 +71,10 @@ def of_blocks(blocks: Iterable[Ends]) -> list[Finding]:
 
 
 def why_void(blocks: Iterable[Ends]) -> list[str | None]:
-    """Returns for each block of one program why it counts for nothing; None where it counts.
+    """Returns for each block of one program why it is discarded; None if it counts.
 
-    That is where heat or the hardware slowed the GPU down, or its clock at the end of the block,
-    where the GPU has just worked, is below that of the program's fastest block.
+    A block is discarded if heat or the hardware slowed the GPU down, or if its clock at the end of
+    the block, right after the work, is below the clock of the program's fastest block.
     """
     every = list(blocks)
     clocks = [_mhz(ends) for ends in every]
@@ -92,7 +92,7 @@ def why_void(blocks: Iterable[Ends]) -> list[str | None]:
 
 
 def _clock_fell(every: Sequence[Ends]) -> Finding:
-    """Judges clocks at the ends of blocks by the highest."""
+    """Compares clocks at the ends of blocks with the highest."""
     clocks = [_mhz(ends) for ends in every]
     highest = _highest(clocks)
     slowest = min((mhz for mhz in clocks if mhz is not None), default=0)
@@ -117,7 +117,7 @@ def _fell(mhz: int | None, highest: int) -> bool | None:
 
 
 def _often(answers: Sequence[bool | None], says: Callable[[str], str], not_known: str) -> Finding:
-    """Judges a series by how many of its blocks were disturbed, or may have been."""
+    """Judges a series by the number of blocks that were, or may have been, disturbed."""
     yes, unknown = answers.count(True), answers.count(None)
     limit = BLOCKS_LIMIT * len(answers)
     if yes > limit:
@@ -132,7 +132,7 @@ def reports_users(ends: Ends) -> bool:
 
 
 def _foreign(ends: Ends) -> tuple[tuple[int, ...], bool]:
-    """Returns foreign processes at either end, and whether both ends tell."""
+    """Returns foreign processes at either end, and whether they are known at both ends."""
     told = [gpu.foreign_pids if gpu else None for gpu in map(used, (ends.start, ends.end))]
     pids = sorted({pid for found in told for pid in found or ()})
     return tuple(pids), None not in told
@@ -144,7 +144,7 @@ def _held_back(ends: Ends) -> tuple[str, ...] | None:
 
 
 def _processes(pids: Sequence[int]) -> str:
-    """Returns the subject of a sentence, and `uses` or `use`."""
+    """Returns the subject of a sentence, with `uses` or `use`."""
     if len(pids) == 1:
         return f"another process (pid {pids[0]}) uses"
     return f"other processes (pids {', '.join(map(str, pids))}) use"

@@ -1,4 +1,4 @@
-"""Device memory of the workers of a race, as the parent sees it: by what each start takes away."""
+"""Device memory of a race's workers, measured by the parent as the decrease at each start."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -10,9 +10,9 @@ Read = Callable[[], Sequence[GpuClocks]]
 
 
 class GpuMemory:
-    """Watches the GPU that is used while workers are started, one after the other.
+    """Watches the memory of the GPU in use while workers are started, one after the other.
 
-    What a process holds by itself is told in few containers; what all hold together, everywhere.
+    Few containers report the memory of a process; all report the total.
     """
 
     def __init__(self, read: Read | None = None) -> None:
@@ -20,14 +20,15 @@ class GpuMemory:
         self._free_bytes = [self._free_now()]
 
     def has_room(self, margin: float) -> bool:
-        """Tells whether one more worker would fit, called after each start.
+        """Returns whether one more worker would fit; called after each start.
 
         Args:
           margin: how many times its memory a worker may come to need.
 
         Returns:
-          Whether what is free holds so many times what the largest worker took; True where the
-          driver does not tell.
+          Whether free memory exceeds `margin` times the largest worker's; True if the driver does
+            not
+          report it.
         """
         self._free_bytes.append(self._free_now())
         free = self._free_bytes[-1]

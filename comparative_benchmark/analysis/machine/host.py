@@ -1,4 +1,4 @@
-"""Facts about this machine that a result must carry to be believed."""
+"""Facts about this machine that results record."""
 
 import os
 import platform
@@ -12,12 +12,12 @@ import psutil
 
 from comparative_benchmark.backends import host_settings as processors
 
-# What decided how many threads a backend may use.
+# The rule that determined the number of threads.
 PHYSICAL_CORES, USABLE_CPUS, ASKED = "physical cores", "usable CPUs", "--threads"
 
 
 class Threads(NamedTuple):
-    """How many threads each backend may use, and the rule that said so."""
+    """The number of threads of each backend, and the rule that determined it."""
 
     number: int
     rule: str
@@ -29,13 +29,13 @@ def usable_cpus() -> int:
 
 
 def default_threads(cpus: Sequence[int] = (), root: Path = Path("/")) -> Threads:
-    """Returns one thread for each core, as PyTorch and ONNX Runtime choose by themselves.
+    """Returns one thread per core, the default of PyTorch and ONNX Runtime.
 
-    One for each CPU where the system does not tell which CPUs are threads of one core.
+    One per CPU if the system does not report which CPUs share a core.
 
     Args:
-      cpus: that workers are pinned to; empty for all that this process may use.
-      root: where `sys` is.
+      cpus: CPUs that workers are pinned to; empty for all that this process may use.
+      root: directory that contains `sys`.
     """
     available = cpus or processors.usable_cpus()
     by_core = processors.cores(available, root)
@@ -69,13 +69,13 @@ def describe(
 
 def python_environment() -> list[dict[str, str]]:
     """Returns the installed packages, as `pip list --format json` does."""
-    # If two have one name, the first on the path is imported.
+    # If two have the same name, the first on the path is imported.
     found = {dist.metadata["Name"]: dist.version for dist in reversed(list(distributions()))}
     return [{"name": name, "version": found[name]} for name in sorted(found, key=str.lower)]
 
 
 def git_revision() -> str | None:
-    """Returns the revision of the checkout that this file is in, `-dirty` if it was changed."""
+    """Returns the revision of this file's checkout, with `-dirty` if it was changed."""
     command = [
         "git",
         "-C",

@@ -1,6 +1,6 @@
-"""Questions to the library of NVIDIA's driver (NVML); None where it does not tell.
+"""Bindings of NVIDIA's driver library (NVML); functions return None for unavailable values.
 
-nvidia-smi would tell the same, but starting it takes far longer than a block.
+nvidia-smi would report the same, but starting it takes far longer than a block.
 """
 
 import ctypes
@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-# Of AMD's driver, of Windows below Linux, and of NVIDIA's boards without PCI.
+# Nodes of AMD's driver, of WSL, and of NVIDIA boards without PCI.
 _OTHER_NODES = ("dev/kfd", "dev/dxg", "dev/nvhost*", "dev/nvgpu*", "dev/nvmap")
 _NODES = ("dev/nvidia*", "proc/driver/nvidia", *_OTHER_NODES)
 _SUCCESS, _TOO_SMALL = 0, 7
 _CLOCK_SM = 1
-# The newer name first; drivers before 535 have the older one alone.
+# The newer name first; drivers before 535 have only the older one.
 _REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 _NAME_BYTES = 96
 _ROOM_FOR_PROCESSES = 64
@@ -53,7 +53,7 @@ _PROCESSES: tuple[tuple[str, type[ctypes.Structure]], ...] = (
 
 @cache
 def library() -> Any:
-    """Returns the library, loaded and initialised once for each process; None without it."""
+    """Returns the library, loaded and initialised once per process; None without it."""
     try:
         found = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
@@ -62,9 +62,9 @@ def library() -> Any:
 
 
 def why_no_gpu() -> str | None:
-    """Returns why no framework can use a GPU of this machine; None if one may be there.
+    """Returns why no framework can use a GPU of this machine; None if there may be one.
 
-    Only what is certain counts: an unknown driver may have other device nodes.
+    Only certain reasons count: an unknown driver may have other device nodes.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip() in ("", "-1"):
@@ -85,7 +85,7 @@ def count(nvml: Any) -> int:
 
 
 def device(nvml: Any, index: int) -> Any:
-    """Returns a GPU's handle, by the number that nvidia-smi gives it."""
+    """Returns the handle of a GPU by its nvidia-smi index."""
     return _handle(nvml, "nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index))
 
 
@@ -105,7 +105,7 @@ def whole(nvml: Any, handle: Any) -> Any:
 
 
 def uuid(nvml: Any, handle: Any) -> str | None:
-    """Returns what tells a GPU from all others, as `CUDA_VISIBLE_DEVICES` takes it."""
+    """Returns a GPU's unique identifier, as `CUDA_VISIBLE_DEVICES` accepts it."""
     return _text(nvml, "nvmlDeviceGetUUID", handle)
 
 
@@ -115,7 +115,7 @@ def name(nvml: Any, handle: Any) -> str | None:
 
 
 def has_parts(nvml: Any, handle: Any) -> bool | None:
-    """Tells whether a GPU is divided (MIG)."""
+    """Returns whether a GPU is divided (MIG)."""
     now, later = ctypes.c_uint(), ctypes.c_uint()
     asked = _ask(nvml, "nvmlDeviceGetMigMode", handle, ctypes.byref(now), ctypes.byref(later))
     return bool(now.value) if asked else None
@@ -129,14 +129,14 @@ def sm_mhz(nvml: Any, handle: Any) -> int | None:
 
 
 def clock_reasons(nvml: Any, handle: Any) -> int | None:
-    """Returns why clocks are as they are, as a mask (nvmlClocksEventReasons)."""
+    """Returns the reasons for the current clocks, as a mask (nvmlClocksEventReasons)."""
     bits = ctypes.c_ulonglong()
     known = (question for question in _REASONS if hasattr(nvml, question))
     return bits.value if _ask(nvml, next(known, ""), handle, ctypes.byref(bits)) else None
 
 
 def memory(nvml: Any, handle: Any) -> tuple[int, int] | None:
-    """Returns the bytes that are used, by anyone, and all that there are."""
+    """Returns the bytes used by anyone, and the total."""
     found = _Memory()
     if not _ask(nvml, "nvmlDeviceGetMemoryInfo", handle, ctypes.byref(found)):
         return None
@@ -144,7 +144,7 @@ def memory(nvml: Any, handle: Any) -> tuple[int, int] | None:
 
 
 def busy_percent(nvml: Any, handle: Any) -> int | None:
-    """Returns how much of the time, a second or less, some kernel was running."""
+    """Returns the percentage of the last second or less in which a kernel was running."""
     found = _Utilization()
     asked = _ask(nvml, "nvmlDeviceGetUtilizationRates", handle, ctypes.byref(found))
     return int(found.gpu) if asked else None
@@ -153,13 +153,13 @@ def busy_percent(nvml: Any, handle: Any) -> int | None:
 def processes(nvml: Any, handle: Any) -> tuple[int, ...] | None:
     """Returns the processes with a compute context, by number.
 
-    The numbers are those of the namespace that the driver has in mind: inside a container often the
-    host's, or there are none.
+    The numbers are in the driver's namespace: inside a container often the host's, or there are
+    none.
     """
     for question, kind in _PROCESSES:
         ask, room, code = getattr(nvml, question, None), _ROOM_FOR_PROCESSES, _TOO_SMALL
         while ask is not None and code == _TOO_SMALL:
-            # Twice the room that NVML is told of: early drivers of 535 write longer entries.
+            # Twice the size passed to NVML: early drivers of 535 write longer entries.
             found, number = (kind * (2 * room))(), ctypes.c_uint(room)
             code = ask(handle, ctypes.byref(number), found)
             room = max(2 * room, number.value)
@@ -180,6 +180,6 @@ def _text(nvml: Any, question: str, handle: Any) -> str | None:
 
 
 def _ask(nvml: Any, question: str, *arguments: Any) -> bool:
-    """Tells whether NVML has answered; a driver may lack a function, or know it and fail."""
+    """Returns whether NVML succeeded; a driver may lack a function, or know it and fail."""
     function = getattr(nvml, question, None) if question else None
     return function is not None and function(*arguments) == _SUCCESS

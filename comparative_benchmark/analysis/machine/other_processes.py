@@ -27,7 +27,7 @@ class Observed:
     """CPU use of other processes during a second in which this process slept.
 
     Attributes:
-      busiest: pid, name and share of one CPU of the busiest processes, also of those elsewhere.
+      busiest: pid, name and share of one CPU of the busiest processes, on all CPUs.
     """
 
     cpus: tuple[int, ...] = ()
@@ -36,12 +36,12 @@ class Observed:
 
     @property
     def rows(self) -> list[str]:
-        """The busiest processes for a person, e.g. `cc1plus (pid 42) 98% of a CPU`."""
+        """The busiest processes as text, e.g. `cc1plus (pid 42) 98% of a CPU`."""
         return [f"{name} (pid {pid}) {used:.0%} of a CPU" for pid, name, used in self.busiest]
 
 
 def observe(root: Path = conditions.ROOT, seconds: float = OBSERVED_S) -> Observed:
-    """Sleeps, and returns what others did meanwhile."""
+    """Sleeps, and returns the activity of others meanwhile."""
     earlier, before = _cpu_times(), conditions.take(root)
     time.sleep(seconds)
     after, later = conditions.take(root), _cpu_times()
@@ -53,7 +53,7 @@ def observe(root: Path = conditions.ROOT, seconds: float = OBSERVED_S) -> Observ
     ]
     used.sort(key=lambda row: -row[2])
     return Observed(
-        # No thread of ours works: all CPUs are to be free.
+        # This process has no busy threads: all CPUs should be idle.
         conditions=conditions.between(
             before,
             after,
@@ -67,7 +67,7 @@ def observe(root: Path = conditions.ROOT, seconds: float = OBSERVED_S) -> Observ
 
 
 def _cpu_times() -> dict[int, tuple[str, float]]:
-    """Returns name and CPU seconds of each process that can be seen."""
+    """Returns name and CPU seconds of each visible process."""
     found = {}
     for process in psutil.process_iter(["name", "cpu_times"]):
         times = process.info["cpu_times"]
@@ -77,17 +77,17 @@ def _cpu_times() -> dict[int, tuple[str, float]]:
 
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# Left to the parent and the system: the kernel's own killer is coarse and must not be needed.
+# Reserved for the parent and the system, so that the kernel's OOM killer is not needed.
 _RESERVE_BYTES = 1 << 30
 
 
 def default_limit_bytes() -> int:
-    """Returns what a worker may use: memory available now, container included, less 1 GiB."""
+    """Returns the limit for a worker: memory available now, container included, less 1 GiB."""
     return max(free_bytes() - _RESERVE_BYTES, _RESERVE_BYTES)
 
 
 def resident_bytes(pid: int) -> int:
-    """Returns the resident memory of a process and its descendants; 0 for one that is gone."""
+    """Returns the resident memory of a process and its descendants; 0 if it has ended."""
     total = 0
     waiting = [pid]
     while waiting:
@@ -103,7 +103,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def oom_kill_count() -> int:
-    """Returns how many processes the kernel has killed for want of memory since it started."""
+    """Returns how many processes the kernel's OOM killer has killed since the system started."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
             if line.startswith("oom_kill "):
@@ -129,14 +129,14 @@ _MOST_ROUNDS = 100
 
 # Whether this process adopts orphans.
 _adopting = False
-# Process groups of workers that are running.
+# Process groups of running workers.
 _workers: set[int] = set()
 _lock = threading.Lock()
 
 
 @contextlib.contextmanager
 def adopting() -> Iterator[None]:
-    """Adopts orphans during a command; not in a notebook, whose orphans may be others'."""
+    """Adopts orphans during a command; not in a notebook, where orphans may belong to others."""
     global _adopting  # noqa: PLW0603  # it is a property of the process
     with contextlib.suppress(OSError, AttributeError):
         _adopting = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0
@@ -160,10 +160,10 @@ def start_worker(*arguments: Any, **keywords: Any) -> "subprocess.Popen[bytes]":
 
 
 def worker_ended(pid: int) -> None:
-    """Ends the orphans of a worker that has ended, and what they started."""
+    """Kills the orphans of a worker that has ended, and their children."""
     with _lock:
         _workers.discard(pid)
-        # An orphan that is ended hands its own children on.
+        # Killing an orphan turns its children into orphans.
         for _ in range(_MOST_ROUNDS if _adopting else 0):
             orphans = [pid for pid in _children() if _is_orphan(pid)]
             if not orphans:
@@ -184,7 +184,7 @@ def _children() -> list[int]:
 
 
 def _is_orphan(pid: int) -> bool:
-    """Returns whether another process started a child: our own are workers, or of our group."""
+    """Returns whether another process started a child: ours are workers, or in our group."""
     with contextlib.suppress(OSError):
         return os.getpgid(pid) not in {os.getpgid(0), *_workers}
     return False

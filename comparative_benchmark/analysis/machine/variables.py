@@ -1,14 +1,14 @@
-"""Environment variables: which reach a worker, and which are part of a result.
+"""Environment variables: the ones that workers inherit, and the ones that results record.
 
-A worker runs code of a model, which may be anybody's: it gets what programs need to find their
-files and libraries, and what its user chose for the stacks, but no secret of the shell. What can
-change speed or numbers is recorded.
+A worker runs a model's code, which may be untrusted: it inherits what programs need to find their
+files and libraries, and the user's settings for the stacks, but no secrets of the shell. Variables
+that can change speed or numbers are recorded.
 """
 
 import re
 from collections.abc import Mapping
 
-# Nobody listens on port 9, so what goes there is refused at once.
+# Port 9 has no listener, so connections are refused at once.
 _NOWHERE = "http://127.0.0.1:9"
 _HERE = "localhost,127.0.0.1,::1"
 VARIABLES = {
@@ -19,22 +19,23 @@ VARIABLES = {
     },
     "no_proxy": _HERE,
     "NO_PROXY": _HERE,
-    # Hubs try for half a minute else.
+    # Otherwise hubs retry for half a minute.
     "HF_HUB_OFFLINE": "1",
     "HF_DATASETS_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
 }
-# What errors are called, and what they say, that come of it.
+# Names and messages of errors caused by these variables.
 ERRORS = ("OfflineModeIsEnabled", "LocalEntryNotFoundError", "NetworkRefusedError")
 _WORDS = ("offline mode", "couldn't connect to", "connection refused", "127.0.0.1:9")
 
 
 def is_why(text: str) -> bool:
-    """Tells whether an error's text says that it needed the network."""
+    """Returns whether an error's text shows that it needed the network."""
     return any(name in text for name in ERRORS) or any(word in text.lower() for word in _WORDS)
 
 
-# What changes speed or numbers: of compilers, their runtimes, mathematics and threads, allocators.
+# Variables that change speed or numbers: of compilers, runtimes, math libraries, threads and
+# allocators.
 _TELLING = re.compile(
     r"""
     (XLA|JAX|TF|TF2|KERAS|TORCH|TORCHINDUCTOR|TORCHDYNAMO|PYTORCH|TRITON|INDUCTOR|IREE|ORT
@@ -59,9 +60,9 @@ _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|KEY(?!BOARD)|AUTH|COOKIE|JW
 
 
 def for_worker(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns what of an environment a worker inherits.
+    """Returns the part of an environment that a worker inherits.
 
-    That is what programs need, and what `telling` returns; nothing whose name is that of a secret.
+    This is what programs need, and what `telling` returns, without names of secrets.
     """
     return {
         name: value
@@ -81,5 +82,5 @@ def telling(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_secret(name: str) -> bool:
-    # Whether tokenizers use threads is none.
+    # The variable for tokenizers' threads is not a secret.
     return _SECRET.search(name) is not None and "TOKENIZERS" not in name

@@ -1,1 +1,1 @@
-"""What this machine can do at most, measured, and how near a program comes to it."""
+"""Ceilings of this machine, measured, and how close programs come to them."""

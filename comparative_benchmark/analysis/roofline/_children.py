@@ -1,4 +1,4 @@
-"""Processes that measure for `cbs doctor --ceilings`, each with a limit of its own and of all."""
+"""Child processes that measure for `cbs doctor --ceilings`, with individual and total limits."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 _TIMEOUT_S = 120.0
-# A process that has less than this would end before its library is imported.
+# A process with less time would end before its library is imported.
 _LEAST_S = 4.0
 NO_TIME_LEFT = "no time left"
 _PACKAGE = "comparative_benchmark.analysis.roofline"
@@ -18,11 +18,11 @@ _PACKAGE = "comparative_benchmark.analysis.roofline"
 
 @attrs.frozen(kw_only=True)
 class Answer:
-    """What a process printed last, and why it did not end well.
+    """A process's last output, and its failure, if any.
 
     Attributes:
-      values: its last line of JSON; None where it printed none.
-      problem: empty where it ended well. Both, where it had measured before it failed.
+      values: its last line of JSON; None without one.
+      problem: empty on success. Both are set if it had measured before it failed.
     """
 
     values: Mapping[str, Any] | None = None
@@ -34,8 +34,8 @@ class Budget:
     """Time that all processes together may take.
 
     Attributes:
-      ends_s: on the clock of `time.monotonic`, which all processes of a system share; None for no
-        limit but that of each process.
+      ends_s: on the clock of `time.monotonic`, which all processes of a system share; None if only
+        each process has a limit.
     """
 
     ends_s: float | None = None
@@ -46,18 +46,18 @@ class Budget:
         return cls(None if seconds is None else time.monotonic() + seconds)
 
     def timeout_s(self) -> float:
-        """Returns how long the next process may take; 0 where it is not worth starting."""
+        """Returns the time limit of the next process; 0 if starting it is not worthwhile."""
         left = _TIMEOUT_S if self.ends_s is None else self.ends_s - time.monotonic()
         return min(left, _TIMEOUT_S) if left >= _LEAST_S else 0.0
 
 
 def ask(module: str, arguments: Sequence[str], budget: Budget) -> Answer:
-    """Returns what a process of a module of this package answers.
+    """Runs a module of this package in a child process and returns its answer.
 
     Args:
       module: it prints lines of JSON, each of which replaces the one before.
-      arguments: of the module.
-      budget: the process is not started when it is spent, and killed when it ends.
+      arguments: arguments of the module.
+      budget: the process is not started if it is spent, and killed when it ends.
     """
     timeout_s = budget.timeout_s()
     if not timeout_s:
@@ -68,7 +68,7 @@ def ask(module: str, arguments: Sequence[str], budget: Budget) -> Answer:
             command, capture_output=True, text=True, timeout=timeout_s, check=False
         )
     except subprocess.TimeoutExpired as error:
-        # It gives bytes even where text was asked for.
+        # This is bytes even in text mode.
         printed = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else ""
         reason = f"no answer within {timeout_s:.0f} s"
         if timeout_s < _TIMEOUT_S:
@@ -82,7 +82,7 @@ def ask(module: str, arguments: Sequence[str], budget: Budget) -> Answer:
 
 
 def _last(printed: str) -> Mapping[str, Any] | None:
-    """Returns the last whole line of JSON; libraries may print lines of their own."""
+    """Returns the last whole line of JSON; libraries may print other lines."""
     for line in reversed(printed.splitlines()):
         try:
             found = json.loads(line)

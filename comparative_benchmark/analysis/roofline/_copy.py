@@ -1,4 +1,4 @@
-"""One process of `cbs doctor --ceilings`: the bandwidth of a copy in memory.
+"""Child process of `cbs doctor --ceilings` for the bandwidth of a copy in memory.
 
 `python -m comparative_benchmark.analysis.roofline._copy BYTES THREADS` prints one line of JSON.
 """
@@ -13,7 +13,7 @@ from comparative_benchmark.analysis.roofline._gemm import fastest, limit_threads
 
 
 def main(size_bytes: int, threads: int) -> None:
-    """Copies a buffer in as many pieces as threads; prints the best rate of bytes read and written.
+    """Copies a buffer in one piece per thread; prints the best rate of bytes read and written.
 
     Reading for ownership, which some stores cause, is not counted (as in STREAM).
     """

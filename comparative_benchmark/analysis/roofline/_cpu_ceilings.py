@@ -15,8 +15,8 @@ from comparative_benchmark.analysis.roofline import _children
 from comparative_benchmark.analysis.roofline.roofline import Ceilings, CeilingsError, Copy, Gemm
 
 DATA_TYPES = ("fp32", "fp16", "bf16", "int8")
-# Libraries with the data types that they multiply here. Factors of int8 have 8 bits, sums 32; where
-# a library's kernels are made for that, one of the factors is unsigned.
+# Libraries with the data types of their products here. Factors of int8 have 8 bits, sums 32; if a
+# library's kernels require it, one of the factors is unsigned.
 PRODUCTS = {
     "torch": ("fp32", "fp16", "bf16", "int8"),
     "jax": ("fp32", "fp16", "bf16", "int8"),
@@ -32,9 +32,9 @@ _SMALLEST_BUFFER_BYTES = 256 * 2**20
 def measure(
     cpu_model: str, threads: int, say: Callable[[str], None], budget: _children.Budget
 ) -> Ceilings:
-    """Measures; each library and data type in a process of its own. Takes about a minute.
+    """Measures each library and data type in a child process. Takes about a minute.
 
-    Copies come first: a budget that is short then leaves a roof for some data types.
+    Copies come first, so that a short budget still gives ceilings for some data types.
 
     Raises:
       CeilingsError: no matrix product could be measured.
@@ -62,9 +62,9 @@ def measure(
 
 
 def complete(found: Ceilings, say: Callable[[str], None]) -> Ceilings:
-    """Returns ceilings with the products of data types that they lack, which are measured.
+    """Measures the products of missing data types and returns the complete ceilings.
 
-    They lack what suites before this one did not measure. What could not be measured stays so.
+    They are missing in files of older suites. Products that could not be measured stay missing.
     """
     if found.threads is None or not (missing := found.unmeasured(DATA_TYPES)):
         return found
@@ -81,7 +81,7 @@ def buffer_bytes(root: Path = conditions.ROOT) -> int:
 
 
 def last_level_cache_bytes(root: Path = conditions.ROOT) -> int:
-    """Returns the size of all last-level caches together; 0 where it is not told."""
+    """Returns the total size of all last-level caches; 0 if unknown."""
     caches: dict[str, int] = {}
     for cpu in (root / "sys/devices/system/cpu").glob("cpu[0-9]*"):
         indices = sorted(cpu.glob("cache/index[0-9]*"), key=lambda path: int(path.name[5:]))
@@ -134,9 +134,9 @@ def _gemms(
 
 
 def products() -> Iterator[tuple[str, str]]:
-    """Yields the libraries that are installed with the data types that they multiply."""
+    """Yields the installed libraries with the data types of their products."""
     for library, data_types in PRODUCTS.items():
-        if importlib.util.find_spec(library):  # looks for it, does not import it
+        if importlib.util.find_spec(library):  # finds it without importing it
             for data_type in data_types:
                 yield library, data_type
 

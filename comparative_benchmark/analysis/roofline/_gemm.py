@@ -1,4 +1,4 @@
-"""One process of `cbs doctor --ceilings`: the best rate of a matrix product in one library.
+"""Child process of `cbs doctor --ceilings` for the best rate of a matrix product in one library.
 
 `python -m comparative_benchmark.analysis.roofline._gemm LIBRARY DATA_TYPE THREADS` prints one line
 of JSON.
@@ -15,9 +15,9 @@ from typing import Any
 
 # Small ones stay in the caches, large ones hide the cost of a call; the best counts.
 _SIZES = (512, 1024, 2048, 4096)
-# Repeated for so long that a busy machine has quiet moments, too.
+# Repeated long enough for a busy machine to have quiet moments.
 _BUDGET_S, _LEAST_REPEATS = 0.6, 3
-# A product that is expected to take longer is not tried: some data types have no unit in the CPU.
+# Longer products are skipped: some data types have no unit in the CPU.
 _LONGEST_S = 1.0
 _TORCH_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
 
@@ -42,7 +42,7 @@ def main(library: str, data_type: str, threads: int) -> None:
 
 
 def limit_threads(threads: int) -> None:
-    """Leaves this process so many CPUs and threads; must come before any library."""
+    """Limits this process's CPUs and threads; must run before any library is imported."""
     cpus = sorted(os.sched_getaffinity(0))
     if threads > len(cpus):
         raise SystemExit(f"{threads} threads need as many CPUs, but only {len(cpus)} are available")
@@ -89,7 +89,7 @@ def _jax(jax: Any, data_type: str, size: int) -> Callable[[], Any]:
 
 
 def _onnxruntime(onnxruntime: Any, _: str, size: int) -> Callable[[], Any]:
-    """Returns a `MatMulInteger` of unsigned and signed numbers, the second one held packed."""
+    """Returns a `MatMulInteger` of unsigned and signed numbers, with the second factor packed."""
     if not importlib.util.find_spec("onnx"):
         raise SystemExit("onnx, which writes the program, is not installed")
     import numpy as np

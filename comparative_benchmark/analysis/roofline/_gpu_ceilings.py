@@ -1,4 +1,4 @@
-"""Measures the ceilings of a GPU, through the libraries that are installed."""
+"""Measures the ceilings of a GPU, through the installed libraries."""
 
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +10,8 @@ from comparative_benchmark.analysis.roofline import _children
 from comparative_benchmark.analysis.roofline.roofline import Ceilings, CeilingsError, Copy, Gemm
 
 COPY = "copy"
-# The most telling first, so that a short budget leaves what most results are judged by; and all of
-# one library first, as a second opinion on a type is worth less than the first one on another.
+# The most useful first, so that a short budget leaves the ceilings of most results. All types of
+# one library come first: a new type is worth more than a second opinion on another.
 MEASURED = {
     "torch": (COPY, "bf16", "fp32", "tf32", "fp16", "fp8", "int8"),
     "jax": (COPY, "bf16", "fp32", "tf32", "fp16"),
@@ -20,11 +20,11 @@ MEASURED = {
 
 @attrs.define
 class _Found:
-    """What has been measured so far.
+    """Measurements so far.
 
     Attributes:
-      gpu: its name, as the first library told it.
-      absent: why a library cannot measure at all, by library.
+      gpu: its name, as the first library reported it.
+      absent: by library, why it cannot measure at all.
     """
 
     gpu: str | None = None
@@ -41,13 +41,13 @@ def measure(
     *,
     child_options: Sequence[str] = (),
 ) -> Ceilings:
-    """Measures; each library and data type in a process of its own. Takes about two minutes.
+    """Measures each library and data type in a child process. Takes about two minutes.
 
     Args:
-      cpu_model: of the machine.
-      say: told what is going on.
-      budget: of all processes together.
-      child_options: of each process, e.g. `--device cpu` for a rehearsal without a GPU.
+      cpu_model: CPU model of the machine.
+      say: called with progress messages.
+      budget: budget of all processes together.
+      child_options: options of each process, e.g. `--device cpu` for a rehearsal without a GPU.
 
     Raises:
       CeilingsError: nothing could be measured, with a reason for each library.
@@ -70,15 +70,15 @@ def measure(
 
 
 def _tasks(found: _Found) -> Iterator[tuple[str, str]]:
-    """Yields what there is to measure next, as far as it is of use after what has been found."""
+    """Yields the remaining measurements, without those that earlier ones made useless."""
     for library, things in MEASURED.items():
-        if importlib.util.find_spec(library) is None:  # looks for it, does not import it
+        if importlib.util.find_spec(library) is None:  # finds it without importing it
             found.absent[library] = "not installed"
         for what in things:
             if library in found.absent:
                 break
             if what == COPY and found.copies:
-                continue  # one copy tells the bandwidth
+                continue  # one copy shows the bandwidth
             yield library, what
 
 
@@ -101,7 +101,7 @@ def _measure_one(
         return
     name = f"{library} {what}"
     if answer.problem:
-        # What was measured before it failed counts.
+        # Measurements before a failure count.
         where = f" after {values['size']}" if "size" in values else ""
         found.skipped.append(f"{name}{where}: {answer.problem}")
         say(found.skipped[-1])

@@ -18,7 +18,7 @@ from comparative_benchmark.analysis.roofline._gpu_library import (
 
 
 class Jax:
-    """JAX, handed over as a module; XLA chooses between cuBLAS and kernels of its own."""
+    """JAX, passed as a module; XLA chooses between cuBLAS and its own kernels."""
 
     def __init__(self, jax: Any, device: str) -> None:
         self._jax = jax
@@ -34,18 +34,18 @@ class Jax:
         self._key = jax.random.key(SEED)
 
     def free_bytes(self) -> int:
-        """What JAX may still take; memory that other processes hold counts as free."""
+        """Returns the memory that JAX may still take; memory of other processes counts as free."""
         statistics = self._device.memory_stats() if self._on_gpu else None
         if not statistics:
             return psutil.virtual_memory().available
         return int(statistics["bytes_limit"] - statistics["bytes_in_use"])
 
     def cache_bytes(self) -> int:
-        """JAX does not tell."""
+        """Returns 0: JAX does not report it."""
         return 0
 
     def product(self, data_type: str, size: int) -> Product:
-        """A compiled `jax.numpy.matmul`."""
+        """Returns a compiled `jax.numpy.matmul`."""
         if data_type in ("fp8", "int8"):
             raise UnmeasurableError(f"{data_type} is measured with torch only")
         if self._on_gpu:
@@ -60,21 +60,21 @@ class Jax:
         return Product(lambda: multiply(left, right), left, right)
 
     def copy(self, size_bytes: int) -> Callable[[], Any]:
-        """A compiled copy into a new buffer."""
+        """Returns a compiled copy into a new buffer."""
         source = self._random((size_bytes // 4,), self._jax.numpy.float32)
         copy = self._jax.jit(self._jax.numpy.copy)
         return lambda: copy(source)
 
     def wait(self, result: Any) -> None:
-        """Waits for that result: computations on one device are done in their order."""
+        """Waits for that result: computations on one device run in order."""
         self._jax.block_until_ready(result)
 
     def to_host(self, matrix: Any) -> Any:
-        """By numpy."""
+        """Converts by numpy."""
         return np.asarray(matrix).astype(np.float64)
 
     def release(self) -> None:
-        """JAX gives memory back by itself."""
+        """Does nothing: JAX frees memory by itself."""
 
     def _random(self, shape: tuple[int, ...], dtype: Any) -> Any:
         self._key, key = self._jax.random.split(self._key)
@@ -83,6 +83,6 @@ class Jax:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """Returns the numbers of a version such as "9.0"; none where it is something else."""
+    """Returns the numbers of a version such as "9.0"; empty for anything else."""
     parts = text.split(".")
     return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else ()

@@ -1,4 +1,4 @@
-"""What a library is asked for when the ceilings of a GPU are measured."""
+"""Interface of libraries for measuring the ceilings of a GPU."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import attrs
 
 ITEM_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
-# As the libraries call them; matrices of TF32 products are fp32.
+# Names in the libraries; matrices of TF32 products are fp32.
 DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 SEED = 1
 # The first compute capability that has units for a type.
@@ -18,7 +18,7 @@ class NoDeviceError(Exception):
 
 
 class UnmeasurableError(Exception):
-    """This library or this GPU does not have what was asked for."""
+    """This library or this GPU does not support the measurement."""
 
 
 @attrs.frozen
@@ -27,8 +27,8 @@ class Product:
 
     Attributes:
       call: starts left @ right and returns the result, which need not be complete.
-      left, right: float[size, size], random: with constants the units draw less power, and the
-        clocks stay higher than any model will see them (13 % were measured for zeros).
+      left, right: float[size, size], random: with constants the units draw less power, and clocks
+        are higher than in any model (13 % were measured for zeros).
     """
 
     call: Callable[[], Any]
@@ -37,41 +37,41 @@ class Product:
 
 
 class Library(Protocol):
-    """What is asked of a library."""
+    """Operations that a library must provide."""
 
     version: str
     device_name: str
 
     def free_bytes(self) -> int:
-        """Returns how much memory of the device is free."""
+        """Returns the free memory of the device."""
 
     def cache_bytes(self) -> int:
-        """Returns the size of the last-level cache; 0 where the library does not tell."""
+        """Returns the size of the last-level cache; 0 if the library does not report it."""
 
     def product(self, data_type: str, size: int) -> Product:
         """Returns a product of square matrices of that size.
 
         Raises:
-          UnmeasurableError: the library or the device does not have the type.
+          UnmeasurableError: the library or the device does not support the type.
         """
 
     def copy(self, size_bytes: int) -> Callable[[], Any]:
         """Returns a call that starts copying a buffer within the device's memory."""
 
     def wait(self, result: Any) -> None:
-        """Waits until all calls up to that which returned `result` are complete."""
+        """Waits until all calls up to the one that returned `result` are complete."""
 
     def to_host(self, matrix: Any) -> Any:
         """Returns a matrix as a numpy array of float64."""
 
     def release(self) -> None:
-        """Gives back the memory of what is no longer referred to."""
+        """Frees memory that is no longer referenced."""
 
 
 def check_capability(found: tuple[int, ...], data_type: str) -> None:
-    """Raises `UnmeasurableError` where a compute capability is too small for a type.
+    """Raises `UnmeasurableError` if a compute capability is too small for a type.
 
-    It would be computed all the same, by other units: no ceiling of this type.
+    Other units would compute it, so it would not be a ceiling of this type.
     """
     needed = _CAPABILITIES.get(data_type)
     if needed and found and tuple(found) < needed:
@@ -82,11 +82,11 @@ def check_capability(found: tuple[int, ...], data_type: str) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Returns whether an error of a library says that the device's memory is full."""
+    """Returns whether a library's error means that the device's memory is full."""
     signs = ("out of memory", "RESOURCE_EXHAUSTED", "ALLOC_FAILED")
     return "OutOfMemory" in type(error).__name__ or any(sign in str(error) for sign in signs)
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the first line of what an error says; its kind where it says nothing."""
+    """Returns the first line of an error's message, or its type if it has none."""
     return (str(error).splitlines() or [type(error).__name__])[0]

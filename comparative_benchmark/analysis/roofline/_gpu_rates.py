@@ -1,8 +1,8 @@
-"""One process of `cbs doctor --ceilings -device host-gpu`: one rate of a GPU through one library.
+"""Child process of `cbs doctor --ceilings -device host-gpu` for one rate of a GPU in one library.
 
-`python -m comparative_benchmark.analysis.roofline._gpu_rates LIBRARY RATE`, RATE being copy, fp32,
-tf32, bf16, fp16, fp8 or int8, prints a line of JSON whenever it has found a better rate, so that a
-killed process has not measured in vain. `{"no_device": "why"}`: the library cannot be used here.
+`python -m comparative_benchmark.analysis.roofline._gpu_rates LIBRARY RATE`, where RATE is copy,
+fp32, tf32, bf16, fp16, fp8 or int8, prints a line of JSON whenever it has found a better rate, so
+that a killed process still gives a result. `{"no_device": "why"}`: the library cannot be used here.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from comparative_benchmark.analysis.roofline._gpu_torch import Torch
 SIZES = (512, 1024, 2048, 4096, 8192, 16384)
 # The rate grows with the size until power limits it: the best is among the largest.
 _SIZES_TRIED = 3
-# A product that is expected to take longer is not tried.
+# Products that are expected to take longer are skipped.
 _LONGEST_S = 1.0
 _COPY_BYTES = 2 * 2**30
 _CACHE_MULTIPLE = 4
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measures and prints.
 
     Raises:
-      SystemExit: it could not be measured; the message says why.
+      SystemExit: it could not be measured; the message gives the reason.
     """
     options = _parser().parse_args(arguments)
     try:
@@ -68,7 +68,7 @@ def open_library(name: str, device: str) -> Library:
     Raises:
       NoDeviceError: it cannot be imported, or has no such device.
     """
-    # JAX would take most of the memory at once, which leaves none to others.
+    # By default JAX would reserve most of the memory, which leaves none to others.
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     try:
         module = importlib.import_module(name)
@@ -83,10 +83,10 @@ def measure_product(
     """Prints the rate of the fastest size, among the largest that fit into the memory.
 
     Args:
-      library: to multiply by.
-      data_type: of the matrices.
-      sizes: of which some are tried, in ascending order.
-      until: on the clock of `time.monotonic`; no further size is begun after it.
+      library: library to multiply with.
+      data_type: type of the matrices.
+      sizes: candidate sizes in ascending order; only some are tried.
+      until: on the clock of `time.monotonic`; no further size is started after it.
 
     Raises:
       UnmeasurableError: there is no such product, or not enough memory for any size.
@@ -112,11 +112,11 @@ def measure_product(
 
 
 def sizes_to_try(sizes: Sequence[int], data_type: str, free_bytes: int) -> list[int]:
-    """Returns the largest sizes that fit, ascending, then the smaller ones for want of memory.
+    """Returns the largest sizes that fit, ascending, then smaller ones in case memory runs out.
 
-    They fit into half of what is free: libraries need workspaces, and others memory.
+    They fit into half of the free memory: libraries need workspaces, and others memory.
     """
-    # Two matrices and a result; those of fp8 are made from bf16, and so is its result.
+    # Two matrices and a result; fp8 ones are made from bf16, and their result is bf16.
     item_bytes = max(ITEM_BYTES[data_type], 2)
     fitting = [size for size in sizes if 3 * size**2 * item_bytes <= free_bytes / 2] or [sizes[0]]
     return fitting[-_SIZES_TRIED:] + fitting[-_SIZES_TRIED - 1 :: -1]
@@ -125,10 +125,10 @@ def sizes_to_try(sizes: Sequence[int], data_type: str, free_bytes: int) -> list[
 def measure_copy(library: Library, buffer_bytes: int = _COPY_BYTES) -> None:
     """Prints the bandwidth of a copy within the device's memory: bytes read plus bytes written.
 
-    It is not the bandwidth of reading, which a kernel that only reads may take further.
+    This differs from the bandwidth of reading, which a read-only kernel may exceed.
 
     Raises:
-      UnmeasurableError: the memory has no room for buffers that the cache cannot hold.
+      UnmeasurableError: the memory has no room for buffers that exceed the cache.
     """
     size = min(buffer_bytes, library.free_bytes() // 4) // 4 * 4
     smallest = max(_CACHE_MULTIPLE * library.cache_bytes(), 4)
@@ -145,17 +145,17 @@ def measure_copy(library: Library, buffer_bytes: int = _COPY_BYTES) -> None:
 
 
 def _time_product(library: Library, data_type: str, size: int) -> Timing:
-    """Returns how long a product takes, and lets go of its matrices."""
+    """Returns the time of a product, and frees its matrices."""
     return time_calls(library.product(data_type, size).call, library.wait)
 
 
 def _time_copy(library: Library, size_bytes: int) -> Timing:
-    """Returns how long a copy takes, and lets go of its buffers."""
+    """Returns the time of a copy, and frees its buffers."""
     return time_calls(library.copy(size_bytes), library.wait)
 
 
 def _unless_out_of_memory(measure: Callable[[], Timing]) -> Timing | None:
-    """Returns None where the memory was full; by then, no frame holds on to a part of it."""
+    """Returns None if memory ran out; no frame then keeps a reference to a part of it."""
     try:
         return measure()
     except Exception as error:
@@ -165,9 +165,9 @@ def _unless_out_of_memory(measure: Callable[[], Timing]) -> Timing | None:
 
 
 def _check_precision(library: Library, data_type: str, size: int) -> None:
-    """Raises `UnmeasurableError` where a product is not computed in the type that was asked for.
+    """Raises `UnmeasurableError` if a product is not computed in the requested type.
 
-    Variables such as `NVIDIA_TF32_OVERRIDE` overrule what a program asks for, and a ceiling of fp32
+    Variables such as `NVIDIA_TF32_OVERRIDE` override a program's settings, and a ceiling of fp32
     that TF32 units reached would be several times too high.
     """
     error = relative_error(library, library.product(data_type, size))

@@ -1,4 +1,4 @@
-"""How long an asynchronous call takes on a warm GPU."""
+"""Times an asynchronous call on a warm GPU."""
 
 import math
 import os
@@ -11,20 +11,20 @@ import attrs
 
 from comparative_benchmark.analysis.machine import gpu_clocks
 
-# A call is asynchronous: one reading is of so many calls that waiting for the last one is nothing.
+# Calls are asynchronous: a reading covers so many that waiting for the last one is negligible.
 _READING_S, _MOST_CALLS = 0.02, 4096
-# An idle GPU has low clocks, and reaches those that it can hold after a while.
+# An idle GPU has low clocks, and takes a while to reach sustained ones.
 _WARM_UP_S = 0.3
 _READINGS_S, _FEWEST_READINGS = 0.6, 3
 
 
 @attrs.frozen(kw_only=True)
 class Timing:
-    """How long a call takes, and the clock of the GPU meanwhile.
+    """The time of a call, and the clock of the GPU meanwhile.
 
     Attributes:
       seconds: median of the faster half of the readings. Slow ones were disturbed; the fastest one
-        may have had a clock that the GPU does not hold.
+        may have had a clock that the GPU cannot sustain.
     """
 
     seconds: float
@@ -33,14 +33,15 @@ class Timing:
 
 
 def time_calls(call: Callable[[], Any], wait: Callable[[Any], None]) -> Timing:
-    """Returns how long a call takes on a warm device.
+    """Returns the time of a call on a warm device.
 
     Args:
       call: starts the work and returns its result, which need not be complete.
-      wait: waits until it is.
+      wait: waits until it is complete.
     """
-    gpu_clocks.read()  # the first time loads the driver's library, which outlasts a reading
-    wait(call())  # compiles, chooses an algorithm, takes memory
+    # the first call loads the driver's library, which takes longer than a reading
+    gpu_clocks.read()
+    wait(call())  # compiles, chooses an algorithm, allocates memory
     calls, spent_s, fastest_s = 1, 0.0, math.inf
     while spent_s < _WARM_UP_S:
         seconds = _reading(call, wait, calls)
@@ -63,11 +64,11 @@ def time_calls(call: Callable[[], Any], wait: Callable[[Any], None]) -> Timing:
 def clocks_of_first(
     clocks: Sequence[gpu_clocks.GpuClocks], visible: str | None
 ) -> gpu_clocks.GpuClocks | None:
-    """Returns the clocks of the GPU that a process sees first; None where that is not known.
+    """Returns the clocks of the first GPU that a process sees; None if unknown.
 
     Args:
-      clocks: of all GPUs.
-      visible: `CUDA_VISIBLE_DEVICES`; None where it is not set.
+      clocks: clocks of all GPUs.
+      visible: value of `CUDA_VISIBLE_DEVICES`; None if it is not set.
     """
     if len(clocks) == 1:
         return clocks[0]
@@ -86,7 +87,7 @@ def _reading(call: Callable[[], Any], wait: Callable[[Any], None], calls: int) -
 def _clocks_during(
     call: Callable[[], Any], wait: Callable[[Any], None], calls: int
 ) -> gpu_clocks.GpuClocks | None:
-    """Returns the clocks while the calls are under way: those of an idle GPU say nothing."""
+    """Returns the clocks while the calls run: an idle GPU has other clocks."""
     result = None
     for _ in range(calls):
         result = call()

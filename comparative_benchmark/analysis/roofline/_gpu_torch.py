@@ -16,7 +16,7 @@ from comparative_benchmark.analysis.roofline._gpu_library import (
 
 
 class Torch:
-    """PyTorch, handed over as a module, so that this one does not import it."""
+    """PyTorch, passed as a module, so that this one does not import it."""
 
     def __init__(self, torch: Any, device: str) -> None:
         self._torch = torch
@@ -29,21 +29,21 @@ class Torch:
         torch.manual_seed(SEED)
 
     def free_bytes(self) -> int:
-        """As the driver tells: memory that others hold is not free."""
+        """Returns the driver's value: memory of other processes is not free."""
         if not self._on_gpu:
             return psutil.virtual_memory().available
         free, _ = self._torch.cuda.mem_get_info(self._device)
         return int(free)
 
     def cache_bytes(self) -> int:
-        """L2; older releases do not tell it."""
+        """Returns the size of L2; 0 in older releases, which do not report it."""
         if not self._on_gpu:
             return 0
         properties = self._torch.cuda.get_device_properties(self._device)
         return int(getattr(properties, "L2_cache_size", 0))
 
     def product(self, data_type: str, size: int) -> Product:
-        """`torch.mm` into a result that is there; `torch._scaled_mm` and `torch._int_mm`."""
+        """Returns `torch.mm` into an existing result, `torch._scaled_mm` or `torch._int_mm`."""
         if self._on_gpu:
             check_capability(self._torch.cuda.get_device_capability(self._device), data_type)
         if data_type == "fp8":
@@ -58,7 +58,7 @@ class Torch:
         return Product(lambda: self._torch.mm(left, right, out=result), left, right)
 
     def copy(self, size_bytes: int) -> Callable[[], Any]:
-        """`Tensor.copy_`, which is a copy by the CUDA driver."""
+        """Returns `Tensor.copy_`, a copy by the CUDA driver."""
         source = self._random((size_bytes // 4,), self._torch.float32)
         target = self._torch.empty_like(source)
         return lambda: target.copy_(source)
@@ -69,7 +69,7 @@ class Torch:
             self._torch.cuda.synchronize(self._device)
 
     def to_host(self, matrix: Any) -> Any:
-        """Through float64, which numpy has."""
+        """Converts to float64, which numpy has."""
         return matrix.double().cpu().numpy()
 
     def release(self) -> None:
@@ -94,7 +94,7 @@ class Torch:
                 scale_a=one,
                 scale_b=one,
                 out_dtype=torch.bfloat16,
-                # Sums in fewer bits: the fastest that the units do is the ceiling.
+                # Sums in fewer bits: the fastest mode of the units is the ceiling.
                 use_fast_accum=True,
             )
 

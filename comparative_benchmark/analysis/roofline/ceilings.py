@@ -1,4 +1,4 @@
-"""The ceilings of this machine: measured by `cbs doctor --ceilings`, kept for all later results."""
+"""The ceilings of this machine: measured by `cbs doctor --ceilings`, stored for later results."""
 
 import json
 import platform
@@ -39,7 +39,7 @@ __all__ = [
     "share_of_roof",
 ]
 
-# Devices that a machine of this suite's users can be, by name: phones are not.
+# Devices that this suite's users can have, by name; no phones.
 _ACCELERATORS = {
     device.name: device.accelerator_type
     for device in devices.ALL_DEVICES
@@ -49,7 +49,7 @@ DEVICES = tuple(_ACCELERATORS)
 
 
 def accelerator_of(device: str) -> str | None:
-    """Returns "cpu" or "gpu" for the name of a device, None where it has no ceilings here."""
+    """Returns "cpu" or "gpu" for the name of a device, None if it has no ceilings here."""
     return _ACCELERATORS.get(device)
 
 
@@ -60,21 +60,21 @@ def measure_ceilings(
     device: str = "host-cpu",
     budget_s: float | None = None,
 ) -> Ceilings:
-    """Measures what a device of this machine can reach.
+    """Measures the ceilings of a device of this machine.
 
-    It takes about a minute for a CPU and two for a GPU: each library and data type has a process of
-    its own, so that one that crashes or hangs costs nothing but its own rate.
+    It takes about a minute for a CPU and two for a GPU: each library and data type has a separate
+    process, so that a crash or hang costs only its own rate.
 
     Args:
-      threads: of a CPU; one for each core by default. A GPU has no use for it.
-      say: told what is going on.
+      threads: threads of a CPU; one per core by default. Ignored for a GPU.
+      say: called with progress messages.
       device: name of a device, e.g. "host-gpu".
-      budget_s: seconds that all may take together, in the order in which they are worth most: the
-        copy, then bf16, fp32, tf32, fp16 and fp8 on a GPU. What does not fit is in `skipped` with
-        "no time left". None for no limit but two minutes for each process.
+      budget_s: seconds that all may take together, in the order of their value: the copy, then
+        bf16, fp32, tf32, fp16 and fp8 on a GPU. The rest is in `skipped` with "no time left". None
+        for no limit but two minutes per process.
 
     Raises:
-      CeilingsError: nothing could be measured, for which it gives the reasons.
+      CeilingsError: nothing could be measured; it gives the reasons.
     """
     budget = Budget.of(budget_s)
     if accelerator_of(device) == "gpu":
@@ -84,9 +84,10 @@ def measure_ceilings(
 
 
 def complete_ceilings(ceilings: Ceilings, say: Callable[[str], None] = lambda _: None) -> Ceilings:
-    """Returns ceilings of this machine's CPU with what older ones lack, which is measured.
+    """Measures what older ceilings of this machine's CPU lack, and returns the complete ones.
 
-    Those of a GPU are returned as they are: `cbs doctor --ceilings -device host-gpu` measures anew.
+    Ceilings of a GPU are returned unchanged: `cbs doctor --ceilings -device host-gpu` measures
+    them.
     """
     return _cpu_ceilings.complete(ceilings, say)
 
@@ -97,9 +98,9 @@ def ceilings_path(
     """Returns the file under the artifact root that holds the ceilings of this CPU, or of a GPU.
 
     Args:
-      threads: of a CPU.
+      threads: threads of a CPU.
       cpu_model: this one by default.
-      gpu: name of a GPU; the CPU and its threads are then of no account.
+      gpu: name of a GPU; the CPU and its threads are then ignored.
     """
     if gpu is not None:
         return root_dir() / f"ceilings-{_slug(gpu)}.json"
@@ -109,9 +110,9 @@ def ceilings_path(
 def load_ceilings(
     threads: int | None = None, cpu_model: str | None = None, *, gpu: str | None = None
 ) -> Ceilings | None:
-    """Returns the ceilings of this CPU, or the one named, or of the GPU that is named.
+    """Returns the ceilings of this CPU, of another CPU model, or of a GPU.
 
-    None where no file can be read.
+    None if there is no readable file.
     """
     path = ceilings_path(threads or host.default_threads().number, cpu_model, gpu)
     try:
@@ -122,7 +123,7 @@ def load_ceilings(
 
 
 def save_ceilings(ceilings: Ceilings) -> Path:
-    """Writes the ceilings, whole or not at all, and returns where."""
+    """Writes the ceilings atomically, and returns the path."""
     path = ceilings_path(ceilings.threads, ceilings.cpu_model, ceilings.gpu)
     write_atomically(path, json.dumps(attrs.asdict(ceilings), indent=2) + "\n")
     return path

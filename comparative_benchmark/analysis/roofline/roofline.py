@@ -1,4 +1,4 @@
-"""What a CPU or a GPU can reach at best, and how close to it a result comes."""
+"""Ceilings of a CPU or a GPU, and how close a result comes to them."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 SCHEMA = 2
-# Files of schema 1 are of CPUs; what they lack has a default.
+# Files of schema 1 are for CPUs; fields that they lack have a default.
 READABLE_SCHEMAS = (1, SCHEMA)
 
 
@@ -14,8 +14,8 @@ class CeilingsError(Exception):
     """The ceilings could not be measured.
 
     Attributes:
-      summary: that nothing could be measured.
-      reasons: why, one for each library.
+      summary: states that nothing could be measured.
+      reasons: the reason for each library.
     """
 
     def __init__(self, summary: str, reasons: Sequence[str] = ()) -> None:
@@ -31,11 +31,11 @@ class Gemm:
     Attributes:
       data_type: "tf32" is a product of fp32 matrices that TensorFloat-32 units compute; "fp32" is
         computed without them. "fp8" is e4m3 with one scale for each matrix and a bf16 result,
-        "int8" factors of 8 bits, signed or one of them not, and sums of 32; its flops are
-        operations on integers.
+        "int8" has 8-bit factors, both signed or one of them unsigned, and 32-bit sums; its flops
+        are operations on integers.
       size: rows and columns of the matrices.
-      sm_mhz: clock of a GPU during the product; None on a CPU, or where the driver does not tell.
-      held_back_by: what kept that clock from being higher; None where the driver does not tell.
+      sm_mhz: clock of a GPU during the product; None on a CPU, or if the driver does not report it.
+      held_back_by: what kept that clock from being higher; None if the driver does not report it.
     """
 
     data_type: str
@@ -51,12 +51,12 @@ class Gemm:
 class Copy:
     """The best rate of a copy in memory; bytes read and bytes written both count.
 
-    The bandwidth of a copy is not that of reading: a kernel that only reads may exceed it, as
-    memory does not turn from reading to writing and back for it.
+    A read-only kernel may exceed this bandwidth, because memory then does not switch between
+    reading and writing.
 
     Attributes:
-      threads: of the CPU; None for a copy within the memory of a GPU.
-      sm_mhz, held_back_by: as those of `Gemm`.
+      threads: threads of the CPU; None for a copy within the memory of a GPU.
+      sm_mhz, held_back_by: see `Gemm`.
     """
 
     threads: int | None
@@ -70,17 +70,17 @@ class Copy:
 
 @attrs.frozen(kw_only=True)
 class Ceilings:
-    """What a CPU was measured to reach with so many threads, or what a GPU was.
+    """Measured ceilings of a CPU with a number of threads, or of a GPU.
 
     Attributes:
-      cpu_model: of the machine, also where a GPU was measured.
+      cpu_model: CPU model of the machine, even if a GPU was measured.
       threads: None for a GPU.
       gemms: one for each library and data type that could be measured.
-      copies: one for one thread, one for all; of a GPU only one.
+      copies: one for one thread, one for all; only one for a GPU.
       skipped: what could not be measured, and why.
-      contended: others took CPU time meanwhile (None: not known, as on GPUs), so the truth is
-        higher.
-      gpu: name of the GPU, as its driver tells it; None where the CPU was measured.
+      contended: whether others took CPU time meanwhile, so that the true ceilings are higher; None
+        if unknown, as on GPUs.
+      gpu: name of the GPU, as its driver reports it; None if the CPU was measured.
     """
 
     cpu_model: str
@@ -99,7 +99,7 @@ class Ceilings:
         return max(found, key=lambda gemm: gemm.gflops, default=None)
 
     def unmeasured(self, data_types: Iterable[str]) -> tuple[str, ...]:
-        """Returns those of some data types that nobody has tried to measure."""
+        """Returns the data types that were never tried."""
         tried = {gemm.data_type for gemm in self.gemms}
         # "torch int8: why", or "torch int8 after 512: why".
         tried |= {word.rstrip(":") for line in self.skipped for word in line.split()[1:2]}
@@ -122,29 +122,29 @@ def share_of_roof(
     ceilings: Ceilings,
     data_type: str,
 ) -> float | None:
-    """Returns the shortest time that the roofline allows over the time that was taken.
+    """Returns the shortest time that the roofline allows over the measured time.
 
     The shortest time is the longer one of `flops / peak` and `bytes / bandwidth` (Williams,
     Waterman and Patterson, "Roofline", CACM 52(4), 2009): arithmetic and transfers overlap at best.
 
-    It cannot tell which code is slow, nor whether flops were worth their while. Flops and bytes
-    are those that the model needs (`WorkloadCost`), not those that a compiler made of it, so that
-    all competitors have the same roof. Elementwise work is not in them: where it prevails, a small
-    share is not the compiler's fault. Weights that stay in the caches move faster than the copy,
-    reading alone may be faster than it, too, and ceilings measured on a busy machine are too low:
-    each can lift the result above 1, which then says that the ceiling does not fit. Programs of
-    mixed data types are judged by one peak.
+    The share does not show which code is slow, nor whether the flops were necessary. Flops and
+    bytes are the model's (`WorkloadCost`), not the compiled program's, so that all competitors have
+    the same roof. Elementwise work is not included: if it dominates, a small share is not the
+    compiler's fault. The result can exceed 1, which means that the ceiling does not fit: weights
+    that stay in the caches move faster than the copy, reading alone may be faster as well, and
+    ceilings measured on a busy machine are too low. Programs of mixed data types are compared with
+    one peak.
 
     Args:
       flops: floating-point operations of one iteration, a multiply-add counted as two.
       bytes_moved: bytes of weights, inputs and outputs, each once.
-      latency_ms: of one iteration.
-      ceilings: of this machine, for the same number of threads; of this GPU.
+      latency_ms: latency of one iteration.
+      ceilings: ceilings of this machine for the same number of threads, or of this GPU.
       data_type: "fp32", "tf32", "fp16", "bf16", "fp8" or "int8".
 
     Returns:
-      The share; None where a number is missing, not finite or not positive, or where there is no
-      ceiling to compare with. Missing flops or bytes are None: one alone gives no roof.
+      The share; None if a number is missing, not finite or not positive, or if there is no ceiling
+      to compare with. Missing flops or bytes are None: one alone gives no roof.
     """
     gemm, copy = ceilings.best_gemm(data_type), ceilings.best_copy()
     if flops is None or bytes_moved is None or gemm is None or copy is None:

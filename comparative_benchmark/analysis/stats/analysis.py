@@ -1,8 +1,8 @@
-"""The one analysis behind every command: latencies, ratios, verdicts and means over cases.
+"""The statistics behind every command: latencies, ratios, verdicts and means over cases.
 
 A process is the unit of replication: iterations of one process share its memory layout and its
-autotuning choices, and more of them say nothing about the next process (Kalibera & Jones, "Rigorous
-benchmarking in reasonable time", ISMM 2013). Each process counts with its median, because
+autotuning choices, so more of them carry no information about the next process (Kalibera & Jones,
+"Rigorous benchmarking in reasonable time", ISMM 2013). Each process counts with its median, because
 interruptions only ever add time, and with the logarithm of that, because ratios multiply. All
 intervals are Student's t over processes. Samples are in milliseconds.
 """
@@ -24,27 +24,27 @@ Rounds = Sequence[tuple[float, float]]
 Array = NDArray[np.float64]
 
 LATENCY_LEVEL = 0.95
-# 2 % of comparisons of equals may end in a verdict, so it rests on a 98 % interval.
+# At most 2 % of comparisons of equals may end in a verdict, so it uses a 98 % interval.
 VERDICT_LEVEL = 0.98
-# A race stops when its spread looks small, so that spread is too small on average, and plain 98 %
-# intervals hold the truth in 96 % of races. Student's t therefore gets this share of the error that
-# a level allows; stopping takes the rest (`benchmarks/aa_simulation.py`).
+# Races stop when their spread looks small, so that spread is too small on average, and plain 98 %
+# intervals cover the truth in 96 % of races. Student's t therefore gets this share of the error
+# that a level allows; stopping takes the rest (`benchmarks/aa_simulation.py`).
 SHARE_OF_ERROR = 0.6
-# Of Holm's tests, for a chance of 5 %: far out in the tail stopping takes a little more.
+# For Holm's tests at an error of 5 %: far out in the tail stopping takes a little more.
 FAMILY_ERROR = 0.04
 NOISE_THRESHOLD = 0.01
 MIN_PROCESSES = 3
-# Fewer processes of nearly equal programs agree too often by chance. Of equals with two process
+# Fewer processes of nearly equal programs agree too often by chance. For equals with two process
 # speeds 10 % apart, three processes give 2.8 % false verdicts (`benchmarks/aa_simulation.py`).
 CLOSE = 1.25
 CLOSE_VERDICT_PROCESSES = 5
-# Three equal replicates have a p-value near 0, which no correction for many tests mends.
+# Three equal replicates have a p-value near 0, which no correction for many tests fixes.
 DECISIVE_PROCESSES = 6
 WITHIN_ONE_PROCESS = "within one process"
 
-# Limits of an interval that are further apart by a factor are not printed.
+# Intervals whose limits differ by a larger factor are not printed.
 _WIDEST = 1e4
-# Consecutive samples of a lone process stand by the median of their batch.
+# The samples of a single process are split into at most this many batches of consecutive samples.
 _MOST_BATCHES = 20
 # Beyond this many decades a number is not a latency, and its square may not fit a float.
 _MOST_DIGITS = 15
@@ -53,7 +53,7 @@ _LARGEST_LOG = 700.0
 
 
 class SampleError(ValueError):
-    """Samples that support no statement; the message is the reason, for a person."""
+    """Invalid or insufficient samples; the message is the reason for users."""
 
 
 class Verdict(enum.Enum):
@@ -63,8 +63,8 @@ class Verdict(enum.Enum):
       FASTER: the interval of the ratio is all below 1, the estimate beyond the noise threshold.
       SLOWER: the interval of the ratio is all above 1, the estimate beyond the noise threshold.
       SAME: the interval lies within the noise threshold around 1.
-      UNCLEAR: the measurements decide none of these.
-      INCOMPARABLE: there is no ratio, for a reason that is given.
+      UNCLEAR: the measurements support none of these.
+      INCOMPARABLE: there is no ratio; the reason is given separately.
     """
 
     FASTER = "faster"
@@ -79,9 +79,9 @@ class Interval:
     """An estimate with its confidence interval.
 
     Attributes:
-      level: how often such intervals hold the true value, e.g. 0.95.
-      processes: how many independent processes it rests on; with 1 it lacks the spread from process
-        to process, and is narrower than the truth.
+      level: how often such intervals cover the true value, e.g. 0.95.
+      processes: number of independent processes; with 1 the interval lacks the spread between
+        processes, and is too narrow.
     """
 
     estimate: float
@@ -97,33 +97,33 @@ class Interval:
 
     @property
     def inverse(self) -> "Interval":
-        """The same of the inverse: of a ratio of latencies, the speed-up."""
+        """The interval of the inverse: for a ratio of latencies, the speed-up."""
         return attrs.evolve(self, estimate=1 / self.estimate, low=1 / self.high, high=1 / self.low)
 
     @property
     def is_open(self) -> bool:
-        """Whether the limits are too far apart to mean anything, as for two unequal processes."""
+        """Whether the limits are too far apart to be useful, as for two unequal processes."""
         return self.high > _WIDEST * self.low
 
     @property
     def scope(self) -> str:
-        """What the interval covers, e.g. `95 %` or `95 %, within one process`."""
+        """Coverage of the interval, e.g. `95 %` or `95 %, within one process`."""
         within = f", {WITHIN_ONE_PROCESS}" if self.processes == 1 else ""
         return f"{100 * self.level:.3g} %{within}"
 
 
 @attrs.frozen(kw_only=True)
 class LogRatio:
-    """Logarithm of candidate over baseline, and what each process adds to its error.
+    """Logarithm of candidate over baseline, and each process's contribution to its error.
 
     An error term is the deviation of a process from its mean, scaled so that the sum of the squares
     of all terms is the variance of the estimate. Ratios to one baseline have terms in common, which
-    is what `mean_ratio` needs to know.
+    `mean_ratio` takes into account.
 
     Attributes:
       shared: terms of replicates (paired) or of the baseline's processes (unpaired), by index.
       own: terms of the candidate's processes; empty for paired ratios.
-      processes: of the side that has fewer.
+      processes: number of processes of the side that has fewer.
     """
 
     estimate: float
@@ -143,9 +143,10 @@ class LogRatio:
 
     @property
     def p_value(self) -> float | None:
-        """Probability of a ratio so far from 1 between equals; None where no verdict can be.
+        """Probability of such a ratio between equals; None if no verdict is possible.
 
-        The test behind the verdict: below 0.02 exactly where the 98 % interval excludes 1.
+        It belongs to the test behind the verdict: below 0.02 exactly if the 98 % interval excludes
+        1.
         """
         if self.processes < MIN_PROCESSES:
             return None
@@ -158,12 +159,12 @@ class LogRatio:
 def latency_interval(processes: Processes, *, level: float = LATENCY_LEVEL) -> Interval:
     """Returns the mean over processes of the per-process median latency, with its interval.
 
-    The mean over processes, because a process with a slow layout is real, its users wait for it,
-    and a median over five of them would hide it. Limits are symmetric in the logarithm.
+    It is a mean over processes because a process with a slow layout is real, its users wait for it,
+    and a median over five processes would hide it. Limits are symmetric in the logarithm.
 
-    Assumes that processes are independent. Fails where they are not: processes that ran side by
-    side on a throttled machine agree with each other and are all wrong. Where a race stopped at
-    the precision it wanted, a 95 % interval holds the truth in 94.5 % of cases.
+    Assumes that processes are independent. Otherwise it fails: processes that ran in parallel on a
+    throttled machine agree with each other and are all wrong. If a race stopped at its precision
+    goal, a 95 % interval covers the truth in 94.5 % of cases.
 
     Raises:
       SampleError: no samples, a single one, or samples that are not positive finite numbers.
@@ -180,11 +181,11 @@ def latency_interval(processes: Processes, *, level: float = LATENCY_LEVEL) -> I
 
 
 def latency_width(logs: Array, level: float = LATENCY_LEVEL) -> Array:
-    """Returns how far the interval of a latency extends in the logarithm.
+    """Returns the half-width of a latency's interval in the logarithm.
 
     Args:
       logs: float64[..., processes], logarithms of process medians; leading axes are experiments.
-      level: of the interval.
+      level: level of the interval.
     """
     count = logs.shape[-1]
     quantile = student_quantile((1 + level) / 2, count - 1.0)
@@ -196,13 +197,13 @@ def paired_ratio(paired: Sequence[Rounds]) -> LogRatio:
     """Returns candidate over baseline from interleaved measurements.
 
     The estimate is the mean over replicates of the median over rounds of the log ratio; logs, so
-    that a/b and b/a are reciprocal (Fleming & Wallace, CACM 29(3), 1986). What both sides of a
-    round suffer alike (drift, clock, neighbours) cancels; what differs from process to process does
-    not, and is what the interval shows.
+    that a/b and b/a are reciprocal (Fleming & Wallace, CACM 29(3), 1986). Effects on both sides of
+    a round (drift, clock, neighbours) cancel; differences between processes do not, and determine
+    the interval.
 
-    Fails where the order within a round matters (one side warms the cache of the other) and the
-    order is not shuffled, and where all processes of a side share an accident: a compiler's choice
-    that the cache of the first process hands on to the others is in the ratio, not in its interval.
+    Fails if the order within a round matters (one side warms the cache of the other) and is not
+    shuffled, and if all processes of a side share an accident: a compiler's choice that the first
+    process passes on through the cache is in the ratio, not in its interval.
 
     Args:
       paired: for each replicate (a fresh process of each side) its rounds, each the block medians
@@ -221,9 +222,9 @@ def paired_ratio(paired: Sequence[Rounds]) -> LogRatio:
 def unpaired_ratio(candidate: Processes, baseline: Processes) -> LogRatio:
     """Returns candidate over baseline of samples taken at different times.
 
-    Welch's t over the logarithms of process medians (Biometrika 34, 1947). Fails, and cannot know,
-    where the machine was different between the two measurements: that difference is in the ratio
-    and not in the interval. Race both sides where it matters.
+    Welch's t over the logarithms of process medians (Biometrika 34, 1947). Fails undetectably if
+    the machine changed between the two measurements: that difference is in the ratio and not in the
+    interval. Race both sides if it matters.
 
     Raises:
       SampleError: as for `latency_interval`, for either side.
@@ -240,14 +241,14 @@ def unpaired_ratio(candidate: Processes, baseline: Processes) -> LogRatio:
 def mean_ratio(groups: Iterable[Sequence[LogRatio]], level: float = VERDICT_LEVEL) -> Interval:
     """Returns the geometric mean of ratios, with its interval.
 
-    The interval says what another measurement of the same cases would give, not what other
-    workloads would. Errors add up within a group, process by process, and are independent between
-    groups; degrees of freedom are Satterthwaite's (Biometrics Bulletin 2, 1946). Cases that share a
-    disturbance of the machine are not independent, and the interval is then too narrow.
+    The interval applies to another measurement of the same cases, not to other workloads. Errors
+    add up within a group, process by process, and are independent between groups; degrees of
+    freedom are Satterthwaite's (Biometrics Bulletin 2, 1946). Cases that share a disturbance of the
+    machine are not independent, and the interval is then too narrow.
 
     Args:
-      groups: ratios that have the same baseline processes, or the same replicates, together.
-      level: of the interval.
+      groups: ratios, grouped by common baseline processes or replicates.
+      level: level of the interval.
     """
     groups = [list(group) for group in groups]
     ratios = [ratio for group in groups for ratio in group]
@@ -264,20 +265,20 @@ def verdict(
     threshold: float = NOISE_THRESHOLD,
     processes: int | None = None,
 ) -> tuple[Verdict, str]:
-    """Returns the verdict on a ratio candidate/baseline, and why.
+    """Returns the verdict on a ratio candidate/baseline, and its reason.
 
     `FASTER` or `SLOWER` if the whole interval lies on one side of 1, the estimate is beyond the
-    threshold, and a ratio up to `CLOSE` rests on at least `CLOSE_VERDICT_PROCESSES`; `SAME` if the
-    whole interval lies within the threshold (two one-sided tests, Schuirmann 1987); else
+    threshold, and a ratio up to `CLOSE` has at least `CLOSE_VERDICT_PROCESSES` processes; `SAME` if
+    the whole interval lies within the threshold (two one-sided tests, Schuirmann 1987); otherwise
     `UNCLEAR`. At most 2 % of equals get a verdict, however noisy they are.
 
-    Fails where the interval does: see `paired_ratio` and `unpaired_ratio`. Limits are reciprocal:
+    Fails if the interval does: see `paired_ratio` and `unpaired_ratio`. Limits are reciprocal:
     swapping the sides mirrors the verdict.
 
     Args:
-      interval: of the ratio; None if there is none.
-      threshold: differences below it are not worth a person's time.
-      processes: of the side that has fewer; those of the interval unless given.
+      interval: interval of the ratio; None without one.
+      threshold: smaller differences are not relevant.
+      processes: number of processes of the side that has fewer; by default the interval's.
     """
     if not (math.isfinite(threshold) and threshold >= 0):
         raise ValueError(f"expected a finite threshold of at least 0, got {threshold}")
@@ -316,17 +317,17 @@ def verdict(
 def decisive(
     ratios: Sequence[LogRatio], direction: Verdict, *, error: float = FAMILY_ERROR
 ) -> list[bool]:
-    """Returns which ratios are beyond chance in one direction among all that were looked at.
+    """Returns which ratios are significant in one direction after correction for many tests.
 
-    Holm's procedure on the one-sided p-values of the verdict's own test: where all are equals, the
+    Holm's procedure on the one-sided p-values of the verdict's own test: if all are equals, the
     chance of any false finding is 5 %, however many there are. A ratio that has a verdict is
-    decisive in any family of up to four, unless it rests on fewer than `DECISIVE_PROCESSES`: such a
-    ratio is never decisive.
+    decisive in any family of up to four. Ratios of fewer than `DECISIVE_PROCESSES` processes are
+    never decisive.
 
     Args:
-      ratios: of all comparisons, those without a verdict as well.
+      ratios: ratios of all comparisons, including those without a verdict.
       direction: `SLOWER` or `FASTER`.
-      error: what the p-values of one family may add up to.
+      error: family-wise error rate.
     """
     sign = 1 if direction is Verdict.SLOWER else -1
     return holm([_one_sided(ratio, sign) for ratio in ratios], error)
@@ -336,8 +337,8 @@ def holm(p_values: Sequence[float | None], error: float) -> list[bool]:
     """Returns which tests of a family reject, by Holm's procedure (Scand. J. Stat. 6, 1979).
 
     Args:
-      p_values: of each test; None for what is not in the family, which never rejects.
-      error: the largest chance that any true hypothesis of the family is rejected.
+      p_values: one per test; None is not in the family, and never rejects.
+      error: maximum chance that any true hypothesis of the family is rejected.
     """
     found = [False] * len(p_values)
     ranked = sorted((value, index) for index, value in enumerate(p_values) if value is not None)
@@ -349,7 +350,11 @@ def holm(p_values: Sequence[float | None], error: float) -> list[bool]:
 
 
 def checked(processes: Processes) -> list[Array]:
-    """Returns the samples as arrays, or raises `SampleError` with the reason."""
+    """Returns the samples as arrays.
+
+    Raises:
+      SampleError: the samples are invalid; the message is the reason.
+    """
     if not len(processes) or not all(len(samples) for samples in processes):
         raise SampleError("no samples")
     arrays = []
@@ -371,7 +376,7 @@ def checked(processes: Processes) -> list[Array]:
 
 
 def ratio_quantile(level: float, degrees: float) -> float:
-    """Returns how many standard errors of a log ratio its interval extends to either side."""
+    """Returns the half-width of a log ratio's interval in standard errors."""
     return student_quantile(ratio_probability(level), degrees)
 
 
@@ -381,7 +386,7 @@ def ratio_probability(level: float = VERDICT_LEVEL) -> float:
 
 
 def _around(estimate: float, width: float, level: float, processes: int) -> Interval:
-    """Returns the interval of an estimate that extends so far in the logarithm."""
+    """Returns an interval around an estimate with this half-width in the logarithm."""
     factor = _exp(width)
     return Interval(
         estimate=estimate,
@@ -393,7 +398,7 @@ def _around(estimate: float, width: float, level: float, processes: int) -> Inte
 
 
 def _terms(logs: Sequence[Array]) -> tuple[float, ...]:
-    """Returns the error terms of processes, see `LogRatio`; of a lone process those of batches.
+    """Returns the error terms of processes, see `LogRatio`; for a single process, of its batches.
 
     Batch means with medians (Law & Kelton, "Simulation Modeling and Analysis", ch. 9): up to 20
     batches of consecutive samples, so that autocorrelation shorter than a batch is in the error.

@@ -1,11 +1,11 @@
-"""Orders in which every competitor stands equally often in every position.
+"""Orders in which every competitor is equally often in every position.
 
 A competitor that often starts second, or is often measured after the same rival, has an advantage
 or a disadvantage that more processes do not remove. So orders are the rows of a Williams design
 (Williams 1949, "Experimental designs balanced for the estimation of residual effects of
 treatments"): each competitor is equally often in each position, and equally often directly after
-each other competitor. Everything else is random: which competitor is which in the design, and the
-order of its rows.
+each other competitor. Everything else is random: the assignment of competitors to the design, and
+the order of its rows.
 """
 
 import random
@@ -23,7 +23,7 @@ class BalancedOrder:
 
     Attributes:
       count: number of competitors.
-      random: decides all that is not balanced.
+      random: decides everything that is not balanced.
     """
 
     count: int

@@ -1,4 +1,4 @@
-"""Piecewise-constant fits: where a series changed its level, and how much noise is around it."""
+"""Piecewise-constant fits: the level changes of a series, and the noise around the levels."""
 
 import math
 
@@ -12,28 +12,28 @@ Mask = NDArray[np.bool_]
 # deviation over the median of absolute differences of two values.
 _MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
 _FROM_DIFFERENCES = 1 / (0.674490 * math.sqrt(2))
-# So many series at once: what the fit keeps of each night then fits the cache of a core.
+# Number of series per batch: the fit's data of each night then fits the cache of a core.
 _TOGETHER = 32
 
 
 def boundaries(values: Array, known: Mask, penalty: Array) -> list[list[int]]:
-    """Returns where the best piecewise-constant fit of each series begins a new piece.
+    """Returns the starts of pieces in the best piecewise-constant fit of each series.
 
-    Minimises sum |y - level| + penalty x (pieces - 1), exactly. The idea of fitting with absolute
-    errors, so that one outlier is not a step, is that of asv. Levels of such a fit are values
-    of the series itself: the minimum can be found like a most likely path (Viterbi) over nights
-    and levels: n^2 steps, each for all series at once, where a search over segments needs the
-    median of n^2 of them (Storath, Weinmann & Unser, IEEE Trans. Signal Processing 65, 2017, for
-    the same trick on the circle).
+    Minimises sum |y - level| + penalty x (pieces - 1), exactly. Absolute errors, so that one
+    outlier is not a step, are asv's idea. Levels of such a fit are values of the series itself, so
+    the minimum can be found like a most likely path (Viterbi) over nights and levels: n^2 steps,
+    each for all series at once, while a search over segments needs the median of n^2 of them
+    (Storath, Weinmann & Unser, IEEE Trans. Signal Processing 65, 2017, use the same trick on the
+    circle).
 
     Args:
       values: [series, nights], finite wherever known.
       known: [series, nights]; unknown nights cost nothing, and never begin a piece.
-      penalty: [series], what a further piece costs; above 0.
+      penalty: [series], cost of another piece; above 0.
 
     Returns:
-      For each series the positions in `values`, ascending, at which a piece begins, but for the
-      first.
+      For each series the positions in `values`, ascending, at which a piece begins, except for the
+      first piece.
     """
     found: list[list[int]] = []
     for start in range(0, len(values), _TOGETHER):
@@ -46,7 +46,7 @@ def _boundaries(values: Array, known: Mask, penalty: Array) -> list[list[int]]:
     count, nights = values.shape
     if not count or not nights:
         return [[] for _ in range(count)]
-    # Unknown values are levels too, of no use: no value is near them.
+    # Unknown values are levels too, but never used: no value is near them.
     levels = np.where(known, values, np.inf)
     levels = np.sort(levels, axis=1)
     levels = np.where(
@@ -60,7 +60,7 @@ def _boundaries(values: Array, known: Mask, penalty: Array) -> list[list[int]]:
         if night:
             origin = cost.argmin(axis=1)
             anew = (cost[rows, origin] + penalty)[:, None]
-            # Only where it is truly cheaper: of equal fits the one with fewer pieces is taken.
+            # Only if strictly cheaper: of equal fits, choose the one with fewer pieces.
             begins[night] = (anew < cost) & known[:, night, None]
             cost = np.where(begins[night], anew, cost)
             origins[night] = origin
@@ -85,9 +85,9 @@ def _within(starts: list[int], known: Mask) -> list[int]:
 def noise_scale(values: Array, known: Mask) -> Array:
     """Returns the standard deviation of each series about its level, whatever its steps.
 
-    From the median of the absolute differences of successive nights: a step is in one of them. It
-    is 0 where most nights are equal to those before. Assumes that nights are independent; drift
-    makes it too small, and steps that follow from that are for `steps` to refuse.
+    It uses the median of the absolute differences of successive nights: a step affects only one of
+    them. It is 0 if most nights are equal to those before. Assumes that nights are independent;
+    drift makes it too small, and `steps` must reject the resulting steps.
 
     Args:
       values: [series, nights].
@@ -102,18 +102,17 @@ def noise_scale(values: Array, known: Mask) -> Array:
 
 
 def penalties(scale: Array, nights: Array, least: float) -> Array:
-    """Returns what a further piece must save, by the noise of a series and its number of nights.
+    """Returns the cost of another piece, by the noise of a series and its number of nights.
 
-    Noise alone saves the more the more nights there are to split at, as the logarithm of their
-    number (as in BIC, Schwarz 1978); the pieces that survive are judged anew by `steps`, so the
-    factor only decides what is worth looking at. A single night makes a piece of its own at the end
-    of a series of 30 if it is some 3.5 standard deviations off; within it, where that takes two
-    steps, it needs twice as much.
+    Noise alone saves more with more nights to split at, as the logarithm of their number (as in
+    BIC, Schwarz 1978). `steps` tests the remaining pieces again, so the factor only selects
+    candidates. A single night forms a piece at the end of a series of 30 if it is some 3.5 standard
+    deviations off; in the middle, where that requires two steps, it needs twice as much.
 
     Args:
-      scale: [series], as of `noise_scale`.
-      nights: [series], how many are known.
-      least: the smallest scale; a series that repeats itself exactly would make any change a step.
+      scale: [series], from `noise_scale`.
+      nights: [series], number of known nights.
+      least: minimum scale; without it, any change in an exactly constant series would be a step.
     """
     found: Array = _MEAN_ABSOLUTE * np.maximum(scale, least) * (1 + np.log(np.maximum(nights, 2)))
     return found

@@ -1,4 +1,4 @@
-"""What a race can find: how many processes an effect takes, and what effect a budget allows."""
+"""Power of a race: the processes that an effect requires, and the effect that a budget allows."""
 
 import math
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ from comparative_benchmark.analysis.stats.analysis import (
 from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
 from comparative_benchmark.analysis.stats.student import student_quantile
 
-# Programs that are nearly alike get so many: fewer agree too often by chance, and most of the false
-# verdicts would be of races that stopped at three or four.
+# Nearly equal programs get at least this many: fewer agree too often by chance, and most false
+# verdicts would come from races that stopped at three or four.
 CLOSE_PROCESSES = 6
 POWER = 0.9
 # Variance of a median over that of a mean, normal samples.
@@ -32,9 +32,10 @@ _MEDIAN_DIFFERENCE_PER_SD = 0.6745
 
 
 def replicate_variances(paired: Sequence[Rounds]) -> tuple[Array, Array]:
-    """Returns the log ratio of each replicate, and its variance by what its rounds scatter.
+    """Returns the log ratio of each replicate, and its variance from the scatter of its rounds.
 
-    Medians over rounds; the variances from median absolute deviations, so that spikes do not count.
+    Medians over rounds; the variances are from median absolute deviations, so that spikes do not
+    count.
 
     Raises:
       SampleError: fewer than two replicates, or fewer than two rounds in one.
@@ -56,10 +57,10 @@ def variance_of_median(rounds: Array) -> Array:
 
 
 def ratio_sd(medians: Array, variances: Array) -> Array:
-    """Returns the standard deviation of a replicate's log ratio, as a pilot shows it.
+    """Returns the standard deviation of a replicate's log ratio, estimated from a pilot.
 
-    Never below what the rounds within the replicates scatter by: three replicates that agree better
-    than that do so by chance. From 3 of them it is known to a factor of 2 or 3 at best.
+    Never below the scatter of the rounds within the replicates: replicates agree better than that
+    only by chance. With 3 or a few more replicates it is known to a factor of 2 or 3 at best.
 
     Args:
       medians: float64[..., replicates], their log ratios.
@@ -77,9 +78,9 @@ def decidable_effect(
 
     Args:
       sd: standard deviation of one replicate's log ratio.
-      processes: replicates, from 2 on.
+      processes: number of replicates, at least 2.
       power: probability of a right verdict.
-      level: of the interval that the verdict rests on.
+      level: level of the interval behind the verdict.
     """
     if not math.isfinite(sd) or sd < 0:
         raise ValueError("a standard deviation must be finite and not negative")
@@ -89,16 +90,16 @@ def decidable_effect(
 def processes_needed(
     sd: float, *, effect: float = 0.03, power: float = POWER, level: float = VERDICT_LEVEL
 ) -> int:
-    """Returns how many replicates find a relative difference of `effect`, from 3 on.
+    """Returns the number of replicates, at least 3, that find a relative difference of `effect`.
 
-    The smallest number whose `decidable_effect` is not above it. A pilot that underestimates the
-    standard deviation makes this too small.
+    It is the smallest number whose `decidable_effect` is not above it. A pilot that underestimates
+    the standard deviation makes this too small.
     """
     if not math.isfinite(sd) or effect <= 0:
         raise ValueError("a standard deviation must be finite and the effect positive")
     needed = MIN_PROCESSES
     while reach(needed, power=power, level=level) * sd > math.log1p(effect):
-        # Where t is all but normal only the square root counts.
+        # When t is nearly normal, only the square root counts.
         needed += max(1, needed // 50)
     return needed
 
@@ -108,7 +109,7 @@ def reach(processes: int, *, power: float = POWER, level: float = VERDICT_LEVEL)
 
     (t + z * sqrt(1 + t^2 / 2 df)) / sqrt(K), with t the quantile of the interval, z the normal one
     of the power and K - 1 degrees of freedom (Johnson & Welch, Biometrika 31, 1940). A few percent
-    more than the exact noncentral t asks for, at 3 processes 8 %.
+    more than the exact noncentral t requires, with 3 processes 8 %.
     """
     quantile = ratio_quantile(level, processes - 1.0)
     scatter = math.sqrt(1 + quantile**2 / (2 * (processes - 1)))
@@ -117,12 +118,12 @@ def reach(processes: int, *, power: float = POWER, level: float = VERDICT_LEVEL)
 
 @attrs.frozen(kw_only=True)
 class Outlook:
-    """What a race can decide, before it is run.
+    """Expected power of a race.
 
     Attributes:
-      processes: of each competitor that its budgets allow.
-      decidable: relative difference that so many find in 90 % of races.
-      effect: relative difference that the race is to find; `needed` processes would.
+      processes: number of processes of each competitor that its budgets allow.
+      decidable: relative difference that this number finds in 90 % of races.
+      effect: relative difference that the race should find; this takes `needed` processes.
     """
 
     processes: int
@@ -132,7 +133,7 @@ class Outlook:
 
     @property
     def can_decide(self) -> bool:
-        """Tells whether the effect can be found within the budget."""
+        """Returns whether the effect can be found within the budget."""
         return self.decidable <= self.effect
 
     def __str__(self) -> str:
@@ -148,17 +149,17 @@ class Outlook:
 
 
 def outlook(sd: float, rule: SamplingRule, *, process_s: float | None = None) -> Outlook:
-    """Returns what this machine can decide under a sampling rule.
+    """Returns the power that this machine allows under a sampling rule.
 
     Args:
       sd: standard deviation of one replicate's log ratio, see `ratio_sd` and `sd_of_noise_floor`.
-      rule: its budgets and the effect that it is to find.
-      process_s: time that a process takes from start to end; None if that is not known, and only
+      rule: its budgets and the effect to find.
+      process_s: time that a process takes from start to end; None if unknown, in which case only
         the number of processes limits the race.
     """
     processes = rule.max_processes
     if process_s:
-        # A trial begins another process as long as its time is not up.
+        # A trial starts another process as long as its time is not up.
         processes = min(processes, math.floor(rule.trial_budget_s / process_s) + 1)
     processes = max(processes, rule.min_processes, 2)
     return Outlook(
@@ -170,21 +171,21 @@ def outlook(sd: float, rule: SamplingRule, *, process_s: float | None = None) ->
 
 
 def sd_of_noise_floor(median_difference: float, processes: int) -> float:
-    """Returns the sd of one replicate's log ratio from how far runs of one program lie apart.
+    """Returns the sd of one replicate's log ratio from differences of runs of one program.
 
     Args:
       median_difference: median of the relative differences between two runs of unchanged programs.
-      processes: of each of the runs.
+      processes: number of processes of each run.
     """
     return math.log1p(median_difference) / _MEDIAN_DIFFERENCE_PER_SD * math.sqrt(processes)
 
 
 def widest_sd_for_precision(goal: float, most: int) -> float:
-    """Returns the largest sd of process latencies that `most` processes bring to the half-width.
+    """Returns the largest sd of process latencies for which `most` processes reach the precision.
 
     Args:
       goal: relative half-width of a latency's 95 % interval.
-      most: processes that there may be, from 3 on.
+      most: maximum number of processes, at least 3.
     """
     quantile = student_quantile((1 + LATENCY_LEVEL) / 2, most - 1.0)
     return math.asinh(goal) * math.sqrt(most) / quantile

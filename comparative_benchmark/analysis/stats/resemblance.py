@@ -1,4 +1,4 @@
-"""Detects processes that resemble the one before, whose interval is too narrow."""
+"""Detects autocorrelated processes, which make intervals too narrow."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -7,7 +7,7 @@ import numpy as np
 
 from comparative_benchmark.analysis.stats.analysis import Array
 
-# Fewer values in a row have no order that is unlikely enough.
+# Among fewer values in a row, no order is unlikely enough.
 FEWEST = 8
 _ERROR = 0.01
 _PERMUTATIONS = 20_000
@@ -17,8 +17,8 @@ def resembles(values: Sequence[float]) -> bool:
     """Returns whether successive values resemble each other more than chance allows.
 
     Bartels' rank version of von Neumann's ratio (J. Am. Stat. Assoc. 77, 1982) at 1 %, one-sided.
-    Of ten values of an AR(1) series it finds a coefficient of 0.5 in 10 % of cases and one of 0.8
-    in 29 %: weaker dependence cannot be seen in a race. False for fewer than eight values.
+    With ten values of an AR(1) series it detects a coefficient of 0.5 in 10 % of cases and one of
+    0.8 in 29 %: weaker dependence cannot be seen in a race. False for fewer than eight values.
     """
     if len(values) < FEWEST:
         return False
@@ -37,6 +37,6 @@ def _ratio(ranks: Array) -> Array:
 
 @lru_cache
 def _critical(count: int) -> float:
-    """Returns the ratio that orders by chance fall below in 1 % of cases."""
+    """Returns the ratio below which random orders fall in 1 % of cases."""
     orders = np.random.default_rng(count).random((_PERMUTATIONS, count)).argsort(axis=-1)
     return float(np.quantile(_ratio(orders.astype(np.float64)), _ERROR))

@@ -1,8 +1,8 @@
-"""Whether a program kept its speed through the rounds that were measured.
+"""Tests whether a program kept its speed through the measured rounds.
 
-The warm-up is tested before anything counts (`steadiness`); a clock that falls, a cache that fills
-or memory that runs out comes later. The later rounds of each process are compared with those
-before, of all processes together: what happens to one is part of the spread between them.
+`steadiness` tests the warm-up before anything counts; a falling clock, a cache that fills or memory
+that runs out has an effect later. This compares the later rounds of each process with the earlier
+ones, over all processes: a change in a single process is part of the spread between them.
 """
 
 import math
@@ -15,23 +15,24 @@ import numpy as np
 Rounds = Mapping[int, float]
 
 _FEWEST_ROUNDS = 8
-# After which shares of the rounds a change may have come; a few, as each is one more test.
+# Shares of the rounds after which to test for a change; only a few, as each is one more test.
 _SPLITS = (0.5, 0.125, 0.25, 0.75, 0.875)
 _FEWEST_OF_PART = 3
 # Simulated with the stopping rule of races (`benchmarks/steady_rounds.py`): of 3,000 steady ones in
-# each kind of noise none is called unsteady, and of steps by 5 % in noise of 1 % at least 99.8 %.
+# each kind of noise none is reported as unsteady; steps by 5 % in noise of 1 % are found in at
+# least 99.8 %.
 _STANDARD_ERRORS = 4.0
-# A smaller change does not count, however sure it is.
+# Smaller changes do not count, however significant they are.
 _LEAST_CHANGE = 0.02
 
 
 @attrs.frozen(kw_only=True)
 class Change:
-    """How far the later rounds are from the earlier ones.
+    """The difference between later and earlier rounds.
 
     Attributes:
       split: share of the rounds that are the earlier ones.
-      log_ratio: mean over processes of later less earlier, in logarithms of the latency.
+      log_ratio: mean over processes of later minus earlier, in logarithms of the latency.
       standard_errors: the same in units of its own error.
       agreed: whether it has the same sign in each process.
     """
@@ -43,7 +44,7 @@ class Change:
 
     @property
     def is_real(self) -> bool:
-        """Whether the program was not steady."""
+        """Whether the program was unsteady."""
         return (
             self.agreed
             and abs(self.log_ratio) > _LEAST_CHANGE
@@ -54,15 +55,16 @@ class Change:
 def change(processes: Sequence[Sequence[float]], split: float = 0.5) -> Change | None:
     """Returns how the later rounds differ from the earlier ones; None for too few rounds.
 
-    The split-half test of `steadiness`, over several processes at once. The error is that of means
-    of rounds around the mean of their part, pooled over processes. Rounds of one process resemble
-    those before them, which makes means of them less certain: by (1 + r) / (1 - r) for noise of
-    first order and correlation r (Priestley, Spectral Analysis and Time Series, 1981, 5.3.2). r is
-    that of neighbouring rounds, plus what it lacks because each part is seen around its own mean.
+    The split-half test of `steadiness`, over several processes at once. The error is the error of
+    means of rounds around the mean of their part, pooled over processes. Rounds of one process
+    resemble their predecessors, which makes means of them less certain: by (1 + r) / (1 - r) for
+    noise of first order and correlation r (Priestley, Spectral Analysis and Time Series, 1981,
+    5.3.2). r is the correlation of neighbouring rounds, corrected because each part is centred on
+    its own mean.
 
     Args:
       processes: the logarithm of each block's median, in the order of the rounds.
-      split: share of the rounds that are the earlier ones; each part has three at least.
+      split: share of the rounds that are the earlier ones; each part has at least three.
     """
     long_enough = [np.asarray(p, dtype=np.float64) for p in processes if len(p) >= _FEWEST_ROUNDS]
     if not long_enough:
@@ -95,14 +97,14 @@ def change(processes: Sequence[Sequence[float]], split: float = 0.5) -> Change |
 def why_not_steady(
     processes: Sequence[Rounds], rivals: Sequence[Sequence[Rounds]] = ()
 ) -> str | None:
-    """Returns why a program did not keep its speed, None if it did or nobody can tell.
+    """Returns why a program did not keep its speed; None if it did or if that is unknown.
 
-    Where rivals were measured in turns, it must have changed against them, too, and to the same
-    side: what they share is the machine's.
+    If rivals were measured in alternation, it must have changed relative to them, too, in the same
+    direction: common changes are the machine's.
 
     Args:
-      processes: of the program, each round's block.
-      rivals: for each process, those that were measured beside it.
+      processes: blocks of the program by round.
+      rivals: for each process, the blocks of rivals that were measured alternately.
     """
     alone = [_in_order(rounds) for rounds in processes]
     beside = [_relative(*pair) for pair in zip(processes, rivals, strict=True)] if rivals else []
@@ -120,7 +122,7 @@ def why_not_steady(
 def _found(
     alone: Sequence[Sequence[float]], beside: Sequence[Sequence[float]], split: float
 ) -> tuple[Change, Change | None] | None:
-    """Returns a real change at a split, by itself and against rivals; None if there is none."""
+    """Returns a real change at a split, by itself and against rivals; None without one."""
     own = change(alone, split)
     if own is None or not own.is_real:
         return None
@@ -141,7 +143,7 @@ def _in_order(rounds: Rounds) -> list[float]:
 
 
 def _relative(own: Rounds, rivals: Sequence[Rounds]) -> list[float]:
-    """Returns each round less the median of the rivals, each around its own mean."""
+    """Returns each round minus the median of the rivals, each around its own mean."""
     centred = [
         {index: value - math.fsum(rounds.values()) / len(rounds) for index, value in rounds.items()}
         for rounds in rivals

@@ -1,4 +1,4 @@
-"""How long to warm up and to sample: fixed counts, until the numbers are good enough, or not."""
+"""Rules for warm-up and sampling: fixed counts, or until the results are precise enough."""
 
 import math
 import statistics
@@ -9,13 +9,13 @@ import attrs
 from comparative_benchmark.analysis.stats.steadiness import FEWEST_SAMPLES
 
 _TIMER_STEPS = 10_000
-# Samples travel through a pipe and stay in the results.
+# Samples are sent through a pipe and stored in the results.
 _MOST_ITERATIONS = 2000
 
 
 @attrs.frozen(kw_only=True)
 class FixedCounts:
-    """What `-w` and `-iter` ask for: one process, so many iterations."""
+    """The rule of `-w` and `-iter`: one process with this many iterations."""
 
     warmup_iterations: int
     iterations: int
@@ -23,9 +23,9 @@ class FixedCounts:
 
 @attrs.frozen(kw_only=True)
 class CompileOnly:
-    """What `--compile-only` asks for: pairs of a cold and a warm compile, and no latencies.
+    """The rule of `--compile-only`: pairs of a cold and a warm compilation, and no latencies.
 
-    Each pair has a cache directory of its own, so that there are as many cold compiles as pairs.
+    Each pair has a separate cache directory, so that there are as many cold compilations as pairs.
     """
 
     pairs: int = 6
@@ -34,31 +34,31 @@ class CompileOnly:
 
 @attrs.frozen(kw_only=True)
 class SamplingRule:
-    """Sample until the numbers are good enough, or cannot become so, or the budget is spent.
+    """Samples until the results are precise enough, cannot become so, or the budget is spent.
 
     Attributes:
-      goal: relative half-width of the 95 % interval of a latency at which to stop.
-      effect: relative difference that a race is to find with a probability of 90 %.
+      goal: relative half-width of a latency's 95 % interval at which to stop.
+      effect: relative difference that a race should find with a probability of 90 %.
       min_processes: fresh processes for each trial; fewer than 3 support no verdict. They are the
-        pilot that tells how many more it takes.
-      max_processes: where to stop although that is not reached.
+        pilot that determines how many more are needed.
+      max_processes: where to stop even if that is not reached.
       min_rounds, max_rounds: rounds of one process; a round has a block of each competitor.
-      block_ms: how long a block should take; longer than the machine's short disturbances.
-      round_budget_s: measuring time of one process, after which no round is begun.
-      warmup_floor_ms: before which no warm-up ends: clocks, allocators and caches settle in time,
-        not in iterations, of which a millisecond may hold many.
-      warmup_budget_ms: after which a trial that is not steady is `unsteady`, if it has had
-        enough iterations to look at.
+      block_ms: target duration of a block; longer than short disturbances of the machine.
+      round_budget_s: measuring time of one process, after which no round is started.
+      warmup_floor_ms: minimum duration of a warm-up: clocks, allocators and caches settle in time,
+        not in iterations, many of which may fit in a millisecond.
+      warmup_budget_ms: duration after which a trial that is not steady is `unsteady`, if it has had
+        enough iterations to test.
       steady_window: samples at the end of the warm-up that are tested for a trend.
-      steady_span_ms: time after which fewer samples, 8 at least, are enough for that test: what a
-        process warms up in is time more than iterations.
-      refresh_below_ms: iterations that are shorter are preceded by an unmeasured one in each block,
-        as others have used the caches meanwhile. Longer ones read far more than caches hold: a
-        first iteration takes no longer than the next (reasoned, not measured yet).
-      trial_budget_s: time of a trial after which it gets no further process beyond
-        `min_processes`. Start-up counts once it has six processes (`planning.CLOSE_PROCESSES`).
-      seed: decides the order of starts and of blocks; recorded with the results. None until a run
-        has drawn one.
+      steady_span_ms: time after which fewer samples, at least 8, are enough for that test, because
+        processes warm up in time rather than in iterations.
+      refresh_below_ms: in each block, shorter iterations are preceded by an unmeasured one, because
+        others have used the caches meanwhile. Longer ones read far more than caches hold: a first
+        iteration takes no longer than the next (reasoned, not measured yet).
+      trial_budget_s: time of a trial after which it gets no further process beyond `min_processes`.
+        Start-up counts once it has six processes (`planning.CLOSE_PROCESSES`).
+      seed: determines the order of starts and of blocks; recorded with the results. None until a
+        run has drawn one.
     """
 
     goal: float = 0.01
@@ -78,10 +78,10 @@ class SamplingRule:
     seed: int | None = 0
 
     def warmup_iterations(self, samples_ms: Sequence[float]) -> int:
-        """Returns how many iterations to run before looking again: some 20 ms, at least 3.
+        """Returns how many iterations to run before the next test: some 20 ms, at least 3.
 
-        To look takes longer than to run what takes microseconds: a program of 4 us would be looked
-        at hundreds of times before the floor is reached.
+        A test takes longer than an iteration of a few microseconds: a program of 4 us would be
+        tested hundreds of times before the floor is reached.
         """
         if not samples_ms:
             return 5
@@ -100,13 +100,13 @@ class SamplingRule:
         return long_enough and len(samples_ms) >= self._window(samples_ms)
 
     def is_warm_up_spent(self, samples_ms: Sequence[float]) -> bool:
-        """Returns whether a warm-up that is not steady has had its chance."""
+        """Returns whether an unsteady warm-up has used up its budget and iterations."""
         return self._is_over_budget(samples_ms) and len(samples_ms) >= 1.5 * self.steady_window
 
     def _window(self, samples_ms: Sequence[float]) -> int:
-        """Returns how many samples are tested: as many as the span takes, within limits.
+        """Returns the number of samples to test: as many as the span takes, within limits.
 
-        The first half of a warm-up whose budget is spent are let go.
+        If the warm-up budget is spent, the first half of the samples is left out.
         """
         fitting = self.steady_span_ms / max(statistics.median(samples_ms), 1e-3)
         if self._is_over_budget(samples_ms):
@@ -121,7 +121,7 @@ class SamplingRule:
         return sum(samples_ms) >= self.warmup_budget_ms
 
     def iterations_per_block(self, median_ms: float, timer_ns: float = 0.0) -> int:
-        """Returns how many iterations make a block.
+        """Returns the number of iterations in a block.
 
         A block takes about `block_ms`, and never less than 10,000 steps of the timer, so that its
         own time is known to 0.01 %.

@@ -1,7 +1,7 @@
-"""How nights scatter about a level: what all trends of a metric say together.
+"""Scatter of nights about a level, estimated from all trends of a metric together.
 
-A single trend is too short to tell whether its nights depend on each other, or how often one of
-them is far off; a hundred trends of one machine are not.
+A single trend is too short to show whether its nights depend on each other, or how often one of
+them is an outlier; a hundred trends of one machine are long enough.
 """
 
 import math
@@ -12,23 +12,23 @@ import numpy as np
 from comparative_benchmark.analysis.stats.piecewise import Array, Mask
 from comparative_benchmark.analysis.stats.student import student_quantile
 
-# Of drift that is slower still the level itself is what drifts.
+# With slower drift, the level itself drifts.
 _MOST_CORRELATION = 0.9
-# Where too little is known of the tails: of a thousand nights one is then 4.1 standard deviations
-# off, where it were 3.3 with normal ones.
+# The default if the tails are not known: one of a thousand nights is then 4.1 standard deviations
+# off, compared with 3.3 for normal ones.
 _USUAL_TAIL = 10.0
 _FEWEST_FOR_TAIL = 200
 _HEAVIEST_TAIL, _NO_TAIL = 2.1, 1e4
-# The quantile that is compared has as many deviations beyond it.
+# The compared quantile has this many deviations beyond it.
 _BEYOND = 5
 
 
 def correlation(values: Array, known: Mask) -> float:
-    """Returns how much a night is like the one before, from 0 to 0.9.
+    """Returns the correlation of successive nights, from 0 to 0.9.
 
     In an autoregressive series the squared differences of nights two apart are 1 + correlation
-    times those of neighbours. A step is in few differences, so that medians hardly see it. Of
-    thirty nights of a single trend it is a guess, often above 0 where nothing is correlated.
+    times those of neighbours. A step affects few differences, so medians are nearly unaffected. For
+    thirty nights of a single trend it is a guess, often above 0 without any correlation.
 
     Args:
       values: [series, nights].
@@ -52,18 +52,18 @@ def correlation(values: Array, known: Mask) -> float:
 def tail(residuals: Sequence[Array]) -> float:
     """Returns the degrees of freedom of the Student distribution with as heavy tails.
 
-    That of which a far quantile lies as many times the median away as in the residuals of all
-    trends, each in units of its own mean deviation. Few residuals have no far quantile; they are
-    taken for heavier than normal, as timings are.
+    In this distribution, a far quantile is the same multiple of the median as in the residuals of
+    all trends, each in units of its own mean deviation. Few residuals have no far quantile; they
+    are assumed to be heavier than normal, as timings are.
 
     Args:
-      residuals: of each trend, from its level.
+      residuals: for each trend, deviations from its level.
     """
     scaled = []
     for deviations in residuals:
         absolute = np.abs(deviations)
-        # Less moved by an outlier than a standard deviation, and steadier than a median, whose own
-        # scatter from trend to trend would look like tails.
+        # Less sensitive to an outlier than a standard deviation, and steadier than a median, whose
+        # own scatter from trend to trend would look like tails.
         scale = float(absolute.mean()) if absolute.size else 0.0
         if scale > 0:
             scaled.append(absolute / scale)
@@ -82,15 +82,14 @@ def tail(residuals: Sequence[Array]) -> float:
 
 
 def missed(scales: Array, residuals: Sequence[Array]) -> float:
-    """Returns the factor, from 1 on, by which residuals are smaller than nights scatter.
+    """Returns the factor, at least 1, by which residuals are smaller than the scatter of nights.
 
-    Pieces that follow a drift leave little between them and the nights, but the differences from
-    night to night are what they are. A single trend's estimate of either is coarse; the median
-    over all of them is not.
+    Pieces that follow a drift leave small residuals, but do not change the differences from night
+    to night. A single trend's estimate of either is coarse; the median over all of them is not.
 
     Args:
-      scales: [series], standard deviations by differences of nights; 0 where they say nothing.
-      residuals: of each series, from its pieces.
+      scales: [series], standard deviations from differences of nights; 0 if unknown.
+      residuals: for each series, deviations from its pieces.
     """
     ratios = []
     for scale, deviations in zip(scales, residuals, strict=True):

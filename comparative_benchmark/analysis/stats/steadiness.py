@@ -1,4 +1,4 @@
-"""When warm-up is over, and when more samples of this process would not help."""
+"""Tests for the end of the warm-up, and for the point where more samples no longer help."""
 
 import math
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from comparative_benchmark.analysis.stats.analysis import latency_interval
 FEWEST_SAMPLES = 8
 # pyperf's limits for means and quartiles.
 _SLOWER_FIRST_MEAN, _FASTER_FIRST_MEAN, _QUARTILES, _MAD_FACTOR = 0.10, 0.50, 0.05, 2.0
-# Differences below so many standard errors are chance.
+# Smaller differences, in standard errors, are due to chance.
 _STANDARD_ERRORS = 3.0
 _SD_PER_MAD = 1.4826
 # Standard error of a quartile, normal samples, in sd / sqrt(n).
 _QUARTILE_ERROR = 1.36
-# The same of a median.
+# The same for a median.
 _MEDIAN_ERROR = 1.25
 # Standard error of the logarithm of a MAD, times sqrt(n).
 _MAD_ERROR = 1.17
@@ -37,7 +37,7 @@ class Half:
 
 @attrs.frozen(kw_only=True)
 class Steadiness:
-    """Whether samples were steady, in one sentence why, and the evidence."""
+    """Whether samples were steady, with the reason and the evidence."""
 
     steady: bool
     reason: str
@@ -50,15 +50,16 @@ def steadiness(samples_ms: Sequence[float]) -> Steadiness:
 
     The split-half test of pyperf (`pyperf/_worker.py`, `test_calibrate_warmups`): the first sample
     is not an upper outlier of the rest (Q3 + 1.5 IQR), the first mean is from 50 % below to 10 %
-    above the second, quartiles differ by at most 5 %, and the spread (MAD) is alike. pyperf wants
-    MADs within 10 %, which 20 samples of any noise rarely hold: here by a factor of 2. And a
-    difference counts only beyond 3 standard errors, so that noise alone does not look like a
-    warm-up.
+    above the second, quartiles differ by at most 5 %, and the spread (MAD) is similar. pyperf
+    requires MADs within 10 %, which 20 noisy samples rarely satisfy: here the limit is a factor of
+    2. And a difference counts only beyond 3 standard errors, so that noise alone does not look like
+    a warm-up.
 
-    Assumes that what warms up does so within the samples. It cannot see a change slower than the
-    samples last (a clock that falls over minutes), a step after they end, an oscillation that both
-    halves share, nor a process that settled in a slow state. Of noisy samples it sees only large
-    trends. Fewer than 8 samples, or samples that are no positive finite number, are not steady.
+    Assumes that warm-up effects occur within the samples. It cannot see a change slower than the
+    duration of the samples (a clock that falls over minutes), a step after they end, an oscillation
+    that both halves share, nor a process that settled in a slow state. In noisy samples it sees
+    only large trends. Fewer than 8 samples, or samples that are not positive finite numbers, are
+    not steady.
     """
     values = np.asarray(samples_ms, dtype=np.float64)
     if values.size < FEWEST_SAMPLES:
@@ -80,7 +81,7 @@ def steadiness(samples_ms: Sequence[float]) -> Steadiness:
 
 
 def later_change(samples_ms: Sequence[float]) -> tuple[float, float] | None:
-    """Returns the medians of the first and the second half in ms, where they plainly differ.
+    """Returns the medians of the first and the second half in ms, if they clearly differ.
 
     They differ by more than 10 %, and by more than 3 standard errors of the two medians. None if
     they do not, if there are fewer than 8 samples, or if a sample is not a positive finite number.
@@ -100,12 +101,12 @@ def later_change(samples_ms: Sequence[float]) -> tuple[float, float] | None:
 def relative_precision(samples_ms: Sequence[float]) -> float:
     """Returns the half-width of the 95 % interval of this process, as a share of its median.
 
-    See `latency_interval`: cheap enough to be asked after each block. The next process may differ
-    by more. Infinite for fewer than 8 samples.
+    See `latency_interval`: cheap enough to be computed after each block. The next process may
+    differ by more. Infinite for fewer than 8 samples.
 
-    Whoever stops at a goal for it stops at a lucky moment now and then, so the interval at the stop
-    holds the truth a few percent less often than it says (Anscombe, 1952): the verdict rests on the
-    spread between processes, which this does not touch.
+    Stopping at a goal sometimes means stopping at a lucky moment, so the interval at the stop
+    covers the truth a few percent less often than its level (Anscombe, 1952). The verdict is based
+    on the spread between processes, which this does not affect.
 
     Raises:
       SampleError: fewer than two samples, or one that is not a positive finite number.
@@ -120,8 +121,9 @@ def noise_converged(history: Sequence[float], *, window: int = 16, tolerance: fl
     True if the mean of the later half of the last `window` relative half-widths is not more than
     `tolerance` below that of the earlier half. The idea is nvbench's `stdrel` criterion: stop at
     the goal, or when the noise estimate has stabilised. For independent samples widths fall with
-    1/sqrt(n), so it turns true after about 80 blocks of equal size; earlier, where drift or slow
-    modes keep the interval wide. It cannot tell which, nor whether patience would have helped.
+    1/sqrt(n), so it turns true after about 80 blocks of equal size; earlier if drift or slow modes
+    keep the interval wide. It cannot distinguish these cases, nor show whether more samples would
+    have helped.
     """
     recent = [float(value) for value in history[-window:]]
     if window < 2 or len(recent) < window or not all(math.isfinite(value) for value in recent):
@@ -131,11 +133,11 @@ def noise_converged(history: Sequence[float], *, window: int = 16, tolerance: fl
 
 
 def tukey_outliers(samples: Sequence[float]) -> tuple[int, int]:
-    """Returns how many samples are mild and severe outliers: beyond 1.5 and 3 quartile ranges.
+    """Returns the numbers of mild and severe outliers: beyond 1.5 and 3 quartile ranges.
 
-    Tukey, "Exploratory Data Analysis", 1977. They are counted, never dropped: a slow iteration is
-    part of what users get. Of normal samples 0.7 % are mild; of a skewed distribution far more
-    are, and of one with two modes none may be.
+    Tukey, "Exploratory Data Analysis", 1977. They are counted, never dropped: users experience slow
+    iterations, too. Of normal samples 0.7 % are mild outliers; of a skewed distribution far more,
+    and of one with two modes possibly none.
     """
     if not samples:
         return 0, 0
@@ -174,7 +176,7 @@ def _differences(first: Half, second: Half) -> list[str]:
             found.append(f"the first half's {quartile} differs by {before / after - 1:+.0%}")
     spreads = sorted((first.mad_ms, second.mad_ms))
     chance = math.exp(_STANDARD_ERRORS * _MAD_ERROR * math.sqrt(2 / first.samples))
-    # Spreads below 1 % of the latency may differ as they like.
+    # Spreads below 1 % of the latency may differ by any factor.
     if spreads[1] > max(_MAD_FACTOR, chance) * max(spreads[0], 0.01 * second.mean_ms):
         found.append(f"the spread changed from {first.mad_ms:.2g} to {second.mad_ms:.2g} ms")
     return found

@@ -1,4 +1,4 @@
-"""Which changes of level are real, and which of them still hurt.
+"""Finds real level changes in a series, and those that have not been undone.
 
 Values are logarithms here: differences are ratios, and noise is a percentage at any level.
 """
@@ -14,10 +14,10 @@ from comparative_benchmark.analysis.stats.piecewise import Array
 from comparative_benchmark.analysis.stats.scatter import inflation
 from comparative_benchmark.analysis.stats.student import student_quantile, student_tail
 
-# Fewer nights say too little about the spread from night to night.
+# Fewer nights do not show enough of the spread from night to night.
 FEWEST_NIGHTS = 5
 _FEWEST_BEFORE = 3
-# Share of series without a change that may keep a piece for the judgement of all together.
+# Significance level at which a series without a change keeps a piece for the joint test.
 _PRUNED_ABOVE = 0.01
 _INTERVAL_LEVEL = 0.95
 # As good as normal.
@@ -30,8 +30,9 @@ class Piece:
 
     Attributes:
       lower, upper: the two middle ones of its logarithms; equal if their number is odd.
-      mean: of its logarithms.
-      own_variance: of a night's own estimate, as its interval says; mean over those that have one.
+      mean: mean of its logarithms.
+      own_variance: variance of a night's own estimate, from its interval; mean over the nights that
+        have one.
     """
 
     start: int
@@ -43,12 +44,12 @@ class Piece:
 
     @property
     def level(self) -> float:
-        """The median of the logarithms, which a single night off does not move."""
+        """The median of the logarithms, which a single outlier does not move."""
         return (self.lower + self.upper) / 2
 
     @property
     def nights(self) -> int:
-        """How many nights it has."""
+        """The number of nights."""
         return self.stop - self.start
 
 
@@ -59,8 +60,8 @@ class Step:
     Attributes:
       night: position of the first night on the higher level.
       before: the level before it.
-      ratio, low, high: the lowest level since, over that before, with its 95 % interval.
-      p: how often noise alone makes such a rise in a series as long as this, about; at most 1.
+      ratio, low, high: the lowest level since, over the level before, with its 95 % interval.
+      p: how often noise alone makes such a rise in a series of this length, about; at most 1.
     """
 
     night: int
@@ -76,8 +77,8 @@ class Fit:
     """A series as pieces, with the variance from night to night.
 
     Attributes:
-      degrees: of freedom of the variance, of as many independent nights.
-      correlation: of successive nights.
+      degrees: degrees of freedom of the variance, for this many independent nights.
+      correlation: correlation of successive nights.
       residuals: [nights], deviations from the levels.
     """
 
@@ -89,16 +90,16 @@ class Fit:
 
     @property
     def nights(self) -> int:
-        """How many nights there are."""
+        """The number of nights."""
         return len(self.residuals)
 
     def p(self, before: Piece, after: Piece, tail: float = math.inf) -> float:
-        """Returns the two-sided p of two levels being one, corrected for the choice of the night.
+        """Returns the two-sided p of two levels being equal, corrected for the choice of the night.
 
-        A step at the last night, the one that a person asks about every morning, has half of the
-        chances, one at the night before a sixth, and so on: 1 / (k (k + 1)), which sums to 1 (a
-        Bonferroni correction with weights). What is longer ago has more nights to show. A piece of
-        several nights is judged by its middle one and by its mean; the smaller p counts, doubled.
+        A step at the last night, which a person checks every morning, gets half of the error, one
+        at the night before a sixth, and so on: 1 / (k (k + 1)), which sums to 1 (a Bonferroni
+        correction with weights). Older steps have more nights as evidence. A piece of several
+        nights is tested by its middle one and by its mean; the smaller p counts, doubled.
 
         Args:
           before: a piece.
@@ -114,9 +115,9 @@ class Fit:
         return min(1.0, alone * ago * (ago + 1))
 
     def _by_middle(self, before: Piece, after: Piece, tail: float) -> float:
-        """Returns p of the middle night of a piece, of two the nearer one, being so far off.
+        """Returns p of a piece's middle night, of two the nearer one, being this far off.
 
-        Of nights with heavy tails one may be far off by itself. If the middle one is, then more
+        A single night with heavy tails may be far off by chance. If the middle one is, then more
         than half of them are as far off or farther: a power of the chance of one.
         """
         if after.level > before.level:
@@ -129,10 +130,10 @@ class Fit:
         return max(p, 2 * _heavy_tail(distance, tail)) if tail < self.degrees else p
 
     def _by_mean(self, before: Piece, after: Piece, tail: float) -> float:
-        """Returns p of the mean of a piece being so far off: by all of its nights, or by one alone.
+        """Returns p of a piece's mean being this far off: by all of its nights, or by one alone.
 
-        More than by the middle night, if tails are light. If they are heavy, a mean is most often
-        off because a single night is off by as much as all together.
+        More powerful than the middle night if tails are light. If they are heavy, a mean is most
+        often off because a single night is off by as much as all together.
         """
         distance = abs(after.mean - before.level)
         variance = max(self.variance, after.own_variance)
@@ -145,14 +146,15 @@ class Fit:
         return p + 2 * after.nights * _heavy_tail(jump, tail)
 
     def scaled(self, factor: float) -> "Fit":
-        """Returns the same with a standard deviation that many times as large."""
+        """Returns the fit with the standard deviation scaled by a factor."""
         return attrs.evolve(self, variance=self.variance * factor**2)
 
     def error(self, before: Piece, after: Piece) -> float:
         """Returns the standard error of the difference of two levels.
 
-        The variance from night to night holds that within a night. A night that was measured worse
-        than the others says so by its own interval, which then counts.
+        The variance from night to night includes the variance within a night. A night that was
+        measured worse than the others has a larger variance from its own interval, which then
+        counts.
         """
         after_variance = max(self.variance, after.own_variance)
         return math.sqrt(
@@ -160,7 +162,7 @@ class Fit:
         )
 
     def _share(self, nights: int) -> float:
-        """Returns the variance of a median of so many nights over that of one."""
+        """Returns the variance of a median of this many nights over that of one."""
         median_over_mean = math.pi / 2 if nights > 2 else 1.0
         return median_over_mean * inflation(nights, self.correlation) / nights
 
@@ -168,17 +170,17 @@ class Fit:
 def fit(
     values: Array, own: Array, starts: Sequence[int], *, least: float, correlation: float = 0.0
 ) -> Fit:
-    """Returns the pieces that are left when those that noise explains are merged, worst first.
+    """Returns the pieces that remain after merging those that noise explains, worst first.
 
-    A piece of a single night is none, unless it is the last: what comes and goes is noise. Assumes
-    that nights scatter alike about all levels, and have nothing in common but their correlation.
+    A piece of a single night does not count, unless it is the last: short peaks are noise. Assumes
+    that nights scatter alike about all levels, and depend on each other only by their correlation.
 
     Args:
       values: [nights], logarithms.
-      own: [nights], variance of each value as its own interval says; 0 where it has none.
-      starts: where pieces begin, but for the first; see `piecewise.boundaries`.
-      least: the smallest standard deviation to assume.
-      correlation: of successive nights, see `scatter.correlation`.
+      own: [nights], variance of each value from its own interval; 0 without one.
+      starts: starts of pieces, except for the first; see `piecewise.boundaries`.
+      least: minimum standard deviation to assume.
+      correlation: correlation of successive nights, see `scatter.correlation`.
     """
     left: list[int] = []
     for start in starts:
@@ -199,11 +201,11 @@ def rises(found: Fit, *, threshold: float, tail: float = math.inf) -> list[Step]
     """Returns the rises that later nights have not undone, oldest first.
 
     Seen from the end: a level is a rise over an earlier one if no level since has been as low. A
-    peak that is over is none, a rise that was undone in part counts with what is left of it.
+    peak that has ended is not a rise; a rise that was partly undone counts with the remaining part.
 
     Args:
       found: the series.
-      threshold: rises of less, as a fraction, are left out.
+      threshold: smaller rises, as a fraction, are left out.
       tail: see `Fit.p`.
     """
     steps: list[Step] = []
@@ -228,11 +230,11 @@ def rises(found: Fit, *, threshold: float, tail: float = math.inf) -> list[Step]
 
 
 def discoveries(p: Sequence[float], tests: int, rate: float) -> float:
-    """Returns the largest p that counts when that many series are looked at together.
+    """Returns the largest p that counts when this many series are tested together.
 
-    Benjamini & Hochberg (J. R. Stat. Soc. B 57, 1995): of what is reported at most `rate` is
-    false on average; where nothing changed at all, that is the chance of any report. 0 where
-    nothing counts.
+    Benjamini & Hochberg (J. R. Stat. Soc. B 57, 1995): on average at most `rate` of the reported
+    ones are false; if nothing changed at all, `rate` is the chance of any report. 0 if nothing
+    counts.
     """
     limit = 0.0
     for rank, value in enumerate(sorted(p), start=1):
@@ -267,7 +269,7 @@ def _fit(values: Array, own: Array, starts: Sequence[int], least: float, correla
         pieces.append(piece)
     spare = nights - len(pieces)
     squares = float((residuals**2).sum())
-    # Correlated nights say as much of the variance as fewer independent ones (Bartlett 1946).
+    # Correlated nights determine the variance like fewer independent ones (Bartlett 1946).
     degrees = spare * (1 - correlation**2) / (1 + correlation**2)
     return Fit(
         pieces=tuple(pieces),

@@ -1,4 +1,4 @@
-"""When a trial has processes enough, for one race or for many simulated ones at once."""
+"""Decides whether trials have enough processes, for one race or for many simulated ones at once."""
 
 import math
 
@@ -15,7 +15,7 @@ from comparative_benchmark.analysis.stats.planning import (
 from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
 
 PRECISION, NOISE, GO_ON = "precision", "noise", ""
-# A ratio that is far from 1 need not be resolved to `effect`: a quarter of its distance will do.
+# A ratio far from 1 need not be resolved to `effect`: a quarter of its distance is enough.
 _SHARE_OF_DISTANCE = 0.25
 
 
@@ -27,21 +27,22 @@ def stop_reasons(
     *,
     competitors: int = 2,
 ) -> NDArray[np.str_]:
-    """Returns why trials need no further process; `GO_ON` where they do.
+    """Returns why trials need no further process; `GO_ON` if they do.
 
     The processes so far are the pilot. `PRECISION`: the interval of the latency is as narrow as the
     goal. `NOISE`: it is not, and the spread between the processes is such that `max_processes`
-    would not make it so. Either way the ratio to the baseline, if there is one, has processes
-    enough to find `effect`, and up to a factor of `CLOSE` at least `CLOSE_PROCESSES`. Among more
-    than two competitors it has enough to find itself among all pairs of them, see `Family`.
+    would not make it so. In both cases the ratio to the baseline, if any, has enough processes to
+    find `effect`, and up to a factor of `CLOSE` at least `CLOSE_PROCESSES`. Among more than two
+    competitors it has enough to be found among all pairs of them, see
+    `results.comparing.family.Family`.
 
-    A trial that races alone is measured to be compared with another file, where nothing is paired
+    A trial that races alone is measured for comparison with another file, where nothing is paired
     and each further process makes the interval narrower: noise is then not a reason to stop.
 
-    The spread decides, and not whether a verdict would come out by now. That is not enough to keep
-    the level: the spread that allows to stop is the denominator of t, so races stop when it happens
-    to be small (Stein, Ann. Math. Stat. 16, 1945, for the remedy that this is too short for).
-    `analysis.SHARE_OF_ERROR` makes up for it.
+    The decision depends on the spread, not on whether a verdict would be reached by now. This alone
+    does not keep the level: the spread that allows to stop is the denominator of t, so races stop
+    when it happens to be small (Stein, Ann. Math. Stat. 16, 1945, has a remedy, for which races are
+    too short). `analysis.SHARE_OF_ERROR` compensates for it.
 
     Args:
       logs: float64[..., processes], logarithms of the process medians of each trial; leading axes
@@ -49,7 +50,7 @@ def stop_reasons(
       ratios: of the same shape or shorter, log ratios of the replicates; None without a baseline.
       variances: of the shape of `ratios`, see `planning.variance_of_median`.
       rule: the sampling rule.
-      competitors: that race, the trial included.
+      competitors: number of competitors, including the trial.
     """
     processes = logs.shape[-1]
     if processes < max(rule.min_processes, 2):

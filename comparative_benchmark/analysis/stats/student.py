@@ -13,11 +13,11 @@ _NORMAL_FROM = 1e4
 
 @lru_cache(maxsize=1024)
 def student_quantile(probability: float, degrees: float) -> float:
-    """Returns the quantile of Student's t for a probability from 0.5 on.
+    """Returns the quantile of Student's t for a probability of at least 0.5.
 
-    With t = sqrt(df) tan(angle) the distribution is the integral of cos(angle)^(df - 1)
-    (Abramowitz & Stegun 26.7), taken by Gauss-Legendre and inverted by bisection: exact to 1e-9 for
-    any real number of degrees of freedom from 1 on.
+    With t = sqrt(df) tan(angle) the distribution is the integral of cos(angle)^(df - 1) (Abramowitz
+    & Stegun 26.7), computed by Gauss-Legendre and inverted by bisection: exact to 1e-9 for any real
+    number of degrees of freedom of at least 1.
     """
     if degrees > _NORMAL_FROM:
         return NormalDist().inv_cdf(probability)
@@ -35,7 +35,7 @@ def student_tail(distance: float, degrees: float) -> float:
     """Returns P(T > distance), with a small relative error far out in the tail."""
     first = math.atan(distance / math.sqrt(degrees))
     nodes, weights = _gauss_legendre()
-    # With many degrees of freedom nothing is left farther out, and nodes there would be wasted.
+    # With many degrees of freedom there is nothing farther out, and nodes there would be wasted.
     half = min(math.pi / 2 - first, 12 / math.sqrt(degrees)) / 2
     area = half * float(weights @ np.cos(half * (nodes + 1) + first) ** (degrees - 1))
     return area * _density_at_zero(degrees)

@@ -1,1 +1,1 @@
-"""Whether outputs are right: pure functions on files of arrays."""
+"""Verification of outputs: pure functions on files of arrays."""

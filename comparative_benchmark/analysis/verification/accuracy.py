@@ -1,12 +1,12 @@
-"""How well a program does what its model was trained for: pure functions of its outputs.
+"""Accuracy of a program on its model's task: pure functions of its outputs.
 
-Accuracy decides no status: limits and signal do, which see far smaller errors. It says what an
-error costs in words that people use.
+Accuracy does not determine the status; limits and signal do, which detect far smaller errors. It
+expresses the effect of an error in the task's own metric.
 
-An interval of a share is Wilson's (1927, "Probable inference"), one of a mean over examples is
-normal. Both are wide with hundreds of examples. What fewer bits change is told far better by pairs,
-as program and float64 model see the same examples: how many classes changed, in which direction
-(McNemar 1947), and the mean difference of the losses of each text.
+The interval of a share is Wilson's (1927, "Probable inference"), the interval of a mean over
+examples is normal. Both are wide with hundreds of examples. Pairs show the effect of fewer bits far
+better, because program and float64 model see the same examples: how many classes changed, in which
+direction (McNemar 1947), and the mean difference of the losses of each text.
 """
 
 import math
@@ -23,7 +23,7 @@ from openxla.benchmark.models.trained import Task
 LEVEL = 0.95
 # The quantile of the normal distribution for this level.
 _Z = 1.959963984540054
-# Beyond it a perplexity says no more than this one does.
+# A larger perplexity carries no more information than this one.
 _LARGEST_EXPONENT = 600.0
 _Share = Annotated[float, Meta(ge=0, le=1e300)]
 _Count = Annotated[int, Meta(ge=0)]
@@ -31,21 +31,22 @@ _Count = Annotated[int, Meta(ge=0)]
 
 @attrs.frozen(kw_only=True)
 class Accuracy:
-    """What a program reached on the held-out examples of its model's task.
+    """A program's accuracy on the held-out examples of its model's task.
 
     Attributes:
       task: in a few words.
       metric: `top-1`, a share, or `perplexity`, of the next token.
-      value: of the program; None where it is not finite.
-      reference: of the float64 model on the same examples.
-      examples: how many; texts count each predicted token.
-      lost, gained: of classes, examples that only the float64 model has right, and only the
-        program. With a perplexity, None.
-      changed: of classes, examples of which program and float64 model say different ones.
+      value: the program's value; None if it is not finite.
+      reference: the float64 model's value on the same examples.
+      examples: number of examples; for texts, of predicted tokens.
+      lost, gained: for classes, examples that only the float64 model has right, and only the
+        program; None for a perplexity.
+      changed: for classes, examples for which program and float64 model give different ones.
       low, high: 95 % interval of the value, over examples.
-      ratio, ratio_low, ratio_high: of a perplexity, to the float64 model's, with a 95 % interval.
-      most_lost: by how much it may be worse than the float64 model, see `loss`; None in results
-        that do not tell.
+      ratio, ratio_low, ratio_high: for a perplexity, its ratio to the float64 model's, with a 95 %
+        interval.
+      most_lost: maximum allowed loss relative to the float64 model, see `loss`; None in results
+        without it.
     """
 
     task: str
@@ -65,7 +66,7 @@ class Accuracy:
 
     @property
     def loss(self) -> float | None:
-        """How much worse it is: a difference of shares, or by which part a perplexity is higher."""
+        """The loss of accuracy: a difference of shares, or a perplexity's relative increase."""
         if self.value is None:
             return None
         if self.metric == "top-1":
@@ -77,7 +78,7 @@ class Accuracy:
         """Whether it is worse by more than the task allows, or has no value at all."""
         if self.most_lost is None:
             return False
-        # A share is a quotient of integers: what is allowed to the last example is allowed.
+        # A share is a quotient of integers: tolerate rounding, so that the limit itself is allowed.
         return self.loss is None or self.loss > self.most_lost + 1e-9
 
     def __str__(self) -> str:
@@ -87,12 +88,12 @@ class Accuracy:
 
 
 def judge(task: Task, outputs: Sequence[npt.NDArray[Any]]) -> Accuracy:
-    """Returns what outputs are worth.
+    """Returns the accuracy of outputs.
 
     Args:
-      task: whose examples, in order, gave them.
-      outputs: of each batch the first output: logits [batch, classes] or [batch, seq, vocabulary],
-        or hidden states [batch, seq, hidden] where the task has a head.
+      task: the task whose examples, in order, were the inputs.
+      outputs: for each batch the first output: logits [batch, classes] or [batch, seq, vocabulary],
+        or hidden states [batch, seq, hidden] if the task has a head.
     """
     found = np.concatenate([value.astype(np.float64) for value in outputs])
     if task.metric == "perplexity":
@@ -103,7 +104,7 @@ def judge(task: Task, outputs: Sequence[npt.NDArray[Any]]) -> Accuracy:
 def _top_1(task: Task, found: npt.NDArray[np.float64]) -> Accuracy:
     examples, count = task.examples, len(found)
     if "head" in examples:
-        # Classes are read from the mean of what the places of a row hold that are no padding.
+        # Classify the mean of a row's hidden states, without padding.
         places = np.arange(found.shape[1]) < examples["lengths"][:count, None]
         means = (found * places[..., None]).sum(1) / places.sum(1)[:, None]
         found = means @ examples["head"].T + examples["bias"]
@@ -147,7 +148,7 @@ def _perplexity(task: Task, logits: npt.NDArray[np.float64]) -> Accuracy:
     )
     if found.value is None or count == 1:
         return found
-    # Rows are of one length, so the mean of their means is that of all losses.
+    # Rows have the same length, so the mean of their means is the mean of all losses.
     low, _, high = _exponential_mean(rows)
     least, ratio, most = _exponential_mean(rows - due)
     return attrs.evolve(found, low=low, high=high, ratio=ratio, ratio_low=least, ratio_high=most)

@@ -1,4 +1,4 @@
-"""Outputs of runtimes that agree with each other, and not with the truth."""
+"""Finds runtimes whose outputs agree with each other, but not with the truth."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ def agreeing(
     reference: Sequence[Path],
     parameters: Mapping[str, float] = MappingProxyType({}),
 ) -> tuple[str, str] | None:
-    """Returns the first two runtimes whose outputs agree within what is allowed of a right one.
+    """Returns the first two runtimes whose outputs agree within the limits of a right output.
 
     Args:
       outputs: files of each runtime, by its name; all of them differ from the truth.
@@ -47,7 +47,7 @@ def _agree(
     limits = limits_of(expected, open_array(reference), parameters)
     if isinstance(limits, str):
         return False
-    # Each may be off by the limit, which is one of outputs as large as the truth.
+    # Each may be off by the limit, which applies to outputs as large as the truth.
     allowed = 2 * limits.rmse * max(1.0, _rms(first) / _rms(expected))
     # NaN agrees with nothing.
     return _rms(_wide(first) - _wide(second)) <= allowed

@@ -1,8 +1,8 @@
-"""How far from the truth an output may be: what right programs need, and coarser ones exceed.
+"""Error limits of outputs: above the errors of right programs, below those of coarser types.
 
-The measure is the error that a plain, op-by-op run in the same type makes (as PyTorch's Inductor
-tests do, `torch._dynamo.utils.same`). A compiler may add in another order and round less often; it
-may not compute in a coarser type. The factors lie between the two, measured on the tiny models
+The measure is the error of a plain, op-by-op run in the same type (as in PyTorch's Inductor tests,
+`torch._dynamo.utils.same`). A compiler may add in another order and round less often; it may not
+compute in a coarser type. The factors lie between the two, measured on the tiny models
 (`benchmarks/separation.py`, docs/concepts/separation.md).
 """
 
@@ -17,20 +17,20 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-# A few neighbours miss some of the elements next to a tie: flips that none of them shows may be
-# this share of the elements that do change among them.
+# A few neighbours miss some of the elements next to a tie: the number of flips that none of them
+# shows may be this share of the number of elements that change among them.
 _MISSED_SHARE = 0.1
 
 
 def integer_problem(
     output: Array, truth: Array, reference: Array, neighbours: Sequence[Array] = ()
 ) -> str | None:
-    """Returns what is wrong with an output of integers or booleans; None if nothing is.
+    """Returns the problem of an output of integers or booleans; None without one.
 
     Args:
-      output: of the candidate; all arrays have its shape.
-      truth: of the float64 run.
-      reference: of the run in the model's own type; it has the type of the output.
+      output: output of the candidate; all arrays have its shape.
+      truth: output of the float64 run.
+      reference: output of the run in the model's own type; it has the type of `output`.
       neighbours: float64 outputs on slightly different weights and inputs, if there are any.
     """
     different = output != reference
@@ -55,12 +55,12 @@ def integer_problem(
 
 MIN_SQNR = "min_sqnr_db"
 
-# By precision, in dB; see docs/design/0010-tflite.md for what was measured.
+# By precision, in dB; docs/design/0010-tflite.md has the measurements.
 MIN_SQNR_DB: Mapping[str, float] = MappingProxyType(
     {"fp16-weights": 50.0, "dynamic-range": 20.0, "int8": 15.0}
 )
-# Noise spreads over an output, a wrong element stands out: none may be off by more than this many
-# times the root mean square error that would just have passed.
+# Noise spreads over an output, a wrong element stands out: no element may be off by more than this
+# multiple of the largest root mean square error that passes.
 MAX_ELEMENT_FACTOR = 8.0
 
 
@@ -70,10 +70,10 @@ def parameters_for(
     """Returns the verify parameters of a case for a program of a precision.
 
     Args:
-      precision: what the compiler quantises to; None where it keeps the model's type.
-      data_type: of the workload; a precision of its own for a case that is a quantised file.
-      given: verify parameters of the case. Tolerances of an unquantised case are not for what a
-        compiler makes of it by quantising: of these only `min_sqnr_db` holds.
+      precision: the type that the compiler quantises to; None if it keeps the model's type.
+      data_type: data type of the workload; a case that is a quantised file has its own precision.
+      given: verify parameters of the case. Tolerances of an unquantised case do not apply to a
+        program that the compiler quantised: only `min_sqnr_db` does.
     """
     effective = precision or data_type or ""
     if effective not in MIN_SQNR_DB:
@@ -90,10 +90,10 @@ def sqnr_db(relative_rmse: float) -> float:
 
 
 def largest_error(minimum_db: float, scale: float) -> float:
-    """Returns how far off a single element may be, in the output's own unit.
+    """Returns the maximum error of a single element, in the output's own unit.
 
     Args:
-      minimum_db: least SQNR that passes.
+      minimum_db: minimum SQNR that passes.
       scale: root mean square of the truth.
     """
     return float(MAX_ELEMENT_FACTOR * scale * 10 ** (-minimum_db / 20))
@@ -108,55 +108,55 @@ EPSILONS = {
     "complex64": 2.0**-23,
     "complex128": 2.0**-52,
 }
-# Below it numbers lose digits, and some runtimes flush them to zero.
+# Smaller numbers lose digits, and some runtimes flush them to zero.
 SMALLEST_NORMAL = {"f64": 2.0**-1022, "f32": 2.0**-126, "f16": 2.0**-14, "bf16": 2.0**-126}
-# How much further from the truth than the reference a candidate may be. The next coarser type is
-# some 3 times as far (int8 beside bf16), 5 times (bf16 beside fp16), 80 times (TF32 beside fp32).
+# Maximum error of a candidate relative to the reference's. The next coarser type has errors some 3
+# times as large (int8 versus bf16), 5 times (bf16 versus fp16), 80 times (TF32 versus fp32).
 RMSE_FACTORS = {"f16": 2.5, "bf16": 1.9}
 _RMSE_FACTOR = 6.0
 # Root mean squares of few elements scatter: an estimate's relative deviation is about 1/sqrt(2 N).
 _SCATTER = 2.0
-# At least so many spacings near one, relative to the spread, for a reference that is right by luck.
-# Rounding a result to its type costs 0.2.
+# Minimum limit in spacings near one, relative to the spread, in case the reference is right by
+# luck. Rounding a result to its type costs 0.2.
 _FLOORS_IN_EPSILONS = {"f16": 0.5, "bf16": 0.5}
 _FLOOR_IN_EPSILONS = 2.0
 # A sum of n terms one after the other is off by about eps * sqrt(n) (Higham 1993, "The accuracy of
-# floating point summation"); PyTorch takes some sums in double, and its error then shows nothing of
+# floating point summation"); PyTorch computes some sums in double, and its error then does not show
 # this. ONNX Runtime's and OpenVINO's cumulative sums of 100,000 numbers are off by half of this.
 _LONG_SUM = 0.25
-# Programs that sum in float32 whatever they store.
+# Programs sum in float32 even if they store these types.
 _SUMMED_IN = {"f16": "f32", "bf16": "f32"}
 # An allowed error beyond this share of the spread would accept almost anything.
 LARGEST_SHARE_OF_SPREAD = 0.1
-# Relative to `noise`, where few numbers leave the reference's error to chance.
+# Relative to `noise`, for few numbers, for which the reference's error is a matter of chance.
 _NOISE_FACTOR = 10.0
-# No single element may be further off than the allowed factor, and this much more, times the
-# reference's worst, or this many times its root mean square if that is more: rounding is spread
-# like noise, a wrong element stands out. Of right runs the worst is 4 to 11 times the root mean
-# square.
+# No single element may be off by more than the allowed factor times `_ELEMENT_FACTOR` times the
+# reference's worst error, or `_ELEMENTS_IN_RMSE` times its root mean square if that is larger:
+# rounding errors spread like noise, a wrong element stands out. In right runs the worst is 4 to 11
+# times the root mean square.
 _ELEMENT_FACTOR = 1.25
 _ELEMENTS_IN_RMSE = 8.0
-# Nor need it be nearer than so many spacings of numbers as large as itself: outputs such as
-# gradients have elements far outside the spread, whose rounding alone is more than the above (seen:
-# 1.5 spacings).
+# Elements may always be off by this many spacings of numbers as large as themselves: outputs such
+# as gradients have elements far outside the spread, whose rounding alone exceeds the limit above
+# (seen: 1.5 spacings).
 _ELEMENT_IN_EPSILONS = 2.5
-# Errors go either way: the mean of all is at most this share of what the root mean square may be
-# (of right runs 0.1), more where there are few.
+# Errors have either sign: the mean error may be at most this share of the root mean square's limit
+# (0.1 in right runs), more if there are few elements.
 _BIAS_SHARE = 0.25
 _BIAS_SCATTER = 4.0
 
 
 @attrs.frozen(kw_only=True)
 class ErrorLimits:
-    """What would just pass, in the unit of the output.
+    """The largest errors that pass, in the unit of the output.
 
     Attributes:
       rmse: root mean square of the error.
-      needed: what right programs may need; larger than `rmse` if that would accept almost anything.
-        Errors between the two cannot be judged.
-      element: error of a single element, of those that are no outliers.
-      relative_element: error of a single element, relative to what it is due to be; the larger of
-        the two counts.
+      needed: the error that right programs may need; larger than `rmse` if that would accept almost
+        anything. Errors between the two cannot be judged.
+      element: error of a single element, except for outliers.
+      relative_element: error of a single element, relative to its expected value; the larger of the
+        two limits counts.
       bias: mean of the error.
     """
 
@@ -168,7 +168,7 @@ class ErrorLimits:
 
 
 def factor_of(element_type: str, parameters: Mapping[str, float]) -> float:
-    """Returns how many times the reference's error is allowed."""
+    """Returns the allowed multiple of the reference's error."""
     return parameters.get("rmse_factor", RMSE_FACTORS.get(element_type, _RMSE_FACTOR))
 
 
@@ -201,15 +201,15 @@ def error_limits(
     """Returns the limits of an output.
 
     Args:
-      element_type: in which the model computes, e.g. `bf16`.
+      element_type: the type in which the model computes, e.g. `bf16`.
       rmse: root mean square error of the reference.
-      largest: its largest error of an element.
+      largest: the reference's largest error of an element.
       spread: standard deviation of the truth's elements; 0 if they are constant.
-      size: how many elements there are.
+      size: number of elements.
       parameters: `rmse_factor` and `rmse_floor` (relative to the spread) replace the numbers above.
       scale: root mean square of the truth; counts if the elements are few or constant, or if sums
         are long.
-      longest_sum: over how many numbers an element may be summed.
+      longest_sum: maximum number of terms that an element may sum.
       noise: root mean square by which rounding of weights and inputs moves the truth; 0 if unknown.
     """
     scattered = factor_of(element_type, parameters) * (1 + _SCATTER / math.sqrt(size))
@@ -232,7 +232,7 @@ def error_limits(
             _ELEMENTS_IN_RMSE * max(floor, long_sum, _NOISE_FACTOR * noise),
         ),
         relative_element=_ELEMENT_IN_EPSILONS * EPSILONS.get(element_type, 0.0),
-        # Errors of a sum that is taken in another order may all have one sign. The same holds for
-        # a factor that elements share, as the sum of a softmax's row.
+        # Errors of a sum in another order may all have the same sign. The same is true for a factor
+        # that elements share, such as the sum of a softmax's row.
         bias=max(needed * bias_share, long_sum, shared * mean),
     )

@@ -1,14 +1,15 @@
-"""Is generated text right? Judged step by step, along the tokens that the truth takes.
+"""Verification of generated text, step by step along the truth's tokens.
 
-A choice between two nearly equal logits may go the other way by rounding alone, and then all that
-follows is another text. So three questions are asked, each of which can be answered:
+Rounding alone may reverse a choice between two nearly equal logits, after which the text differs.
+So three decidable questions are asked:
 
-1. `verify_free_run`: a run that goes on with its own tokens has the truth's logits as long as it
-   has the truth's tokens, and leaves these only at a near-tie.
-2. `verify_forced_run`, where it has left them: fed with the truth's tokens (teacher forcing), the
+1. `verify_free_run`: a run that continues with its own tokens has the truth's logits as long as it
+   has the truth's tokens, and only leaves these at a near-tie.
+2. `verify_forced_run`, if it has left them: fed with the truth's tokens (teacher forcing), the
    model has the truth's logits at every step.
-3. `verify_same_run`, then, too: fed with the free run's own tokens, it has the free run's logits,
-   so that what 2 says of the fed program holds for the free one behind its near-tie.
+3. `verify_same_run`, also in that case: fed with the free run's own tokens, it has the free run's
+   logits, so that the result of 2 for the fed program also holds for the free one after its
+   near-tie.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,24 +42,24 @@ from openxla.benchmark.models.architectures.base import DATA_TYPES
 from openxla.benchmark.models.generation import LOGITS, TOKENS
 
 Array = npt.NDArray[Any]
-# How much further off a step may be than all steps together: all its logits come of one vector, so
-# its error scatters like that of one number. Of right runs in fp32, fp16 and bf16, 4 to 32 steps
-# each, the worst step is 1.04 to 1.92 times as far off as all steps (`benchmarks/step_errors.py`).
+# Maximum error of a step relative to all steps together: all its logits come from one vector, so
+# its error scatters like the error of one number. In right runs in fp32, fp16 and bf16 with 4 to 32
+# steps, the worst step is 1.04 to 1.92 times as far off as all steps (`benchmarks/step_errors.py`).
 MAX_STEP_FACTOR = 2.0
 _NO_PARAMETERS: Mapping[str, float] = MappingProxyType({})
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Limits:
-    """How far off logits may be, in their own unit.
+    """Limits of the errors of logits, in their own unit.
 
     Attributes:
       scale: root mean square of the truth's logits.
       reference_rmse: error of the reference over all steps.
       rmse: allowed over all steps.
-      step_rmse: allowed at a step, float64[batch, steps]: twice what is allowed over all steps,
-        more where the reference itself is further off. A margin up to twice this is a near-tie: it
-        is the difference of two logits.
+      step_rmse: allowed at a step, float64[batch, steps]: twice the limit over all steps, more if
+        the reference itself is further off. A margin up to twice this is a near-tie, because it is
+        the difference of two logits.
       element: allowed for a single logit.
       bias: allowed for the mean error over all steps.
       absolute, relative: further tolerances, together as in `numpy.allclose`; None if not given.
@@ -92,20 +93,20 @@ def verify_free_run(
     *,
     data_type: str | None,
 ) -> Verification:
-    """Judges tokens and logits of a run that went on with its own tokens.
+    """Verifies tokens and logits of a run that continued with its own tokens.
 
     Args:
       outputs: `.npy` files of the run: tokens i32[batch, steps], logits [batch, steps, vocab].
-      truth: the same of the float64 run.
-      reference: the same of an op-by-op run in the model's own type that was fed with the truth's
-        tokens, so that its error can be taken at every step.
-      parameters: as of `verification.verify`; with `min_sqnr_db` the program is a quantised one,
+      truth: the same files of the float64 run.
+      reference: the same files of an op-by-op run in the model's own type that was fed with the
+        truth's tokens, so that its error is known at every step.
+      parameters: as for `verification.verify`; with `min_sqnr_db` the program is a quantised one,
         whose near-ties are as wide as its noise.
-      data_type: the model's, e.g. `bf16`: logits are float32 whatever the model computes in, and
-        the spacing of its numbers is that of its own type.
+      data_type: the model's type, e.g. `bf16`, which determines the spacing of its numbers: logits
+        are float32 whatever the model computes in.
 
     Returns:
-      The verdict; where it has `divergences` and has passed, steps behind these are not judged.
+      The verdict; if it has `divergences` and has passed, later steps have not been verified.
     """
     return _verify(outputs, truth, reference, parameters, data_type, is_fed=False)
 
@@ -118,7 +119,7 @@ def verify_forced_run(
     *,
     data_type: str | None,
 ) -> Verification:
-    """Judges every step of a run that was fed with the truth's tokens; see `verify_free_run`."""
+    """Verifies every step of a run that was fed with the truth's tokens; see `verify_free_run`."""
     return _verify(outputs, truth, reference, parameters, data_type, is_fed=True)
 
 
@@ -131,17 +132,17 @@ def verify_same_run(
     *,
     data_type: str | None,
 ) -> Verification:
-    """Judges every step of a free run by another that was fed with its tokens.
+    """Verifies every step of a free run by another that was fed with its tokens.
 
-    Either may be as far from what is right as the limits allow, and they from each other twice so.
+    Each may differ from the right result by the limits, so they may differ by twice the limits.
 
     Args:
-      outputs: of the free run.
-      repeated: of the run that was fed with the tokens among these.
+      outputs: files of the free run.
+      repeated: files of the run that was fed with the tokens among these.
       truth: see `verify_free_run`.
-      reference: see there.
-      parameters: see there.
-      data_type: see there.
+      reference: see `verify_free_run`.
+      parameters: see `verify_free_run`.
+      data_type: see `verify_free_run`.
     """
     found = limits_of(
         open_array(truth[LOGITS]), open_array(reference[LOGITS]), parameters, data_type
@@ -199,10 +200,10 @@ def _form_problem(
 def limits_of(
     truth: Array, reference: Array, parameters: Mapping[str, float], data_type: str | None
 ) -> Limits | str:
-    """Returns the limits that the reference's own error gives, or why nothing can be judged.
+    """Returns the limits derived from the reference's error, or why nothing can be judged.
 
-    The rule is that of `verification.verify`, for all steps together and for each; of a quantised
-    program, whose noise is far above the reference's error, it is the least SQNR.
+    The rule of `verification.verify` applies to all steps together and to each step; for a
+    quantised program, whose noise is far above the reference's error, the minimum SQNR applies.
     """
     batch, steps, vocabulary = truth.shape
     squared = np.zeros((batch, steps))
@@ -262,10 +263,10 @@ def limits_of(
 def _judge(
     own: Sequence[Array], due: Sequence[Array], limits: Limits, *, is_fed: bool, whose: str
 ) -> Verification:
-    """Judges step after step, all sequences at each, until one is wrong.
+    """Verifies step after step, all sequences at each, until one is wrong.
 
-    A free run (`is_fed` is False) is judged up to the step where it leaves the tokens that are due,
-    that step included: up to there it has read the same.
+    A free run (`is_fed` is False) is verified up to and including the step where it leaves the
+    expected tokens: up to there it has read the same ones.
     """
     batch, steps = due[TOKENS].shape
     judged = _Judged(tokens_fed="truth" if is_fed else "own", limits=limits)
@@ -303,7 +304,7 @@ def _judge(
 
 @attrs.define(kw_only=True)
 class _Judged:
-    """What has been judged so far."""
+    """The steps verified so far."""
 
     tokens_fed: Any
     limits: Limits
@@ -327,7 +328,7 @@ class _Judged:
         expected: npt.NDArray[np.float64],
         place: tuple[int, int],
     ) -> str | None:
-        """Counts the logits of a step; returns what is wrong with them, None if nothing is."""
+        """Counts the logits of a step; returns their problem, None without one."""
         limits = self.limits
         difference = logits - expected
         error = np.abs(difference)
@@ -369,7 +370,7 @@ class _Judged:
 
 
 def _token_problem(found: Divergence, whose: str, problem: str | None) -> str | None:
-    """Returns what is wrong at a step with another token; None at a near-tie with right logits."""
+    """Returns the problem of a step with another token; None at a near-tie with right logits."""
     if found.margin <= found.tolerance:
         return problem
     text = (

@@ -1,9 +1,9 @@
-"""Limits for parts of an output: no part may hide behind a larger one.
+"""Limits for parts of an output, so that errors cannot hide behind larger parts.
 
-The largest elements decide the root mean square of a whole output. Logits next to a mask of -1e9,
+The largest elements dominate the root mean square of a whole output. Logits next to a mask of -1e9,
 or scores next to pixel coordinates, could be anything. So elements are compared in groups, of
-similar magnitude and of equal position along an axis, each with the error that the reference makes
-in the same group. docs/concepts/separation.md gives the margins.
+similar magnitude and of equal position along an axis, each with the reference's error in the same
+group. docs/concepts/separation.md gives the margins.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,23 +22,23 @@ from comparative_benchmark.analysis.verification.error_limits import (
 
 Array = npt.NDArray[Any]
 
-# Groups of fewer elements prove nothing: their root mean squares scatter by a fifth and more.
+# Smaller groups prove nothing: their root mean squares scatter by a fifth and more.
 _FEWEST = 16
-# How much more than over the whole output a group may be off: there are hundreds of groups, and
-# errors within one row resemble each other. In 16 bits the next coarser type is too near for more.
+# A group's limit relative to the whole output's: there are hundreds of groups, and errors within
+# one row resemble each other. In 16 bits the next coarser type is too close for more.
 _GROUP_FACTORS = {"f16": 2.0, "bf16": 2.0}
 _GROUP_FACTOR = 4.0
 _SCATTER = 2.0
-# Magnitudes are grouped by factors of eight. A gap of two empty groups ends a regime: what lies
-# beyond it is a mask or another quantity, whose rounding does not reach across.
+# Magnitudes are grouped by factors of eight. A gap of two empty groups ends a regime: beyond it is
+# a mask or another quantity, whose rounding does not affect this one.
 _OCTAVES = 3
 _GAP = 2
 # Bounded functions (sigmoid, tanh, softmax, erf) are exact to a few spacings near one. Far out in a
-# tail they return less than that, and right programs differ there by all of it.
+# tail their values are smaller than that, and right programs may differ by all of the value.
 _UNIT = 1.0
 # A slice with fewer large elements is an outlier among small ones: (sum t^2)^2 / (n sum t^4).
 _LEAST_PARTICIPATION = 0.1
-# A longer axis has slices that differ in content, not in meaning, and too many to be told apart.
+# The slices of a longer axis differ in content, not in meaning, and are too many to distinguish.
 _LONGEST_AXIS = 4096
 _CHUNK = 1 << 20
 _LEAST_EXPONENT, _EXPONENTS = -1080, 2112
@@ -80,14 +80,14 @@ class _Sums:
 
 @attrs.frozen(kw_only=True)
 class Group:
-    """Elements that are compared apart from the others.
+    """Elements that are compared separately from the others.
 
     Attributes:
-      name: what they have in common, for people.
-      axis, index: the place along an axis, axes of one element left out; None for a magnitude.
+      name: description of the group for messages.
+      axis, index: the place along an axis, without axes of one element; None for a magnitude.
       least, below: magnitudes of the truth, the second one excluded; None for a place.
-      size: how many there are.
-      error, limit: root mean square of their errors, and what is allowed.
+      size: number of elements.
+      error, limit: root mean square of their errors, and its limit.
     """
 
     name: str
@@ -108,7 +108,7 @@ class Group:
 
 
 def worst_share(groups: Sequence[Group]) -> float:
-    """Returns the largest error of a group as a share of what is allowed; 0 without groups."""
+    """Returns the largest error of a group as a share of its limit; 0 without groups."""
     return max((group.share for group in groups), default=0.0)
 
 
@@ -131,12 +131,12 @@ def groups_of(
     """Returns the groups of an output with their errors and limits.
 
     Args:
-      output: of the candidate, real and finite.
-      truth: of the float64 run, of the same shape.
-      reference: of the run in the model's own type, of the same shape.
-      element_type: of that type, e.g. `bf16`.
+      output: output of the candidate, real and finite.
+      truth: output of the float64 run, of the same shape.
+      reference: output of the run in the model's own type, of the same shape.
+      element_type: the model's own type, e.g. `bf16`.
       parameters: `rmse_factor` and `rmse_floor`, see `error_limits`.
-      longest_sum: over how many numbers an element may be summed.
+      longest_sum: maximum number of terms that an element may sum.
     """
     shape = tuple(size for size in truth.shape if size > 1)
     axes = [
@@ -178,11 +178,11 @@ def groups_of(
 
 @attrs.frozen
 class _Rule:
-    """The allowance of a group.
+    """The limit of a group's error.
 
     Attributes:
-      factor: of the reference's error.
-      floor: at least, relative to a scale.
+      factor: multiple of the reference's error.
+      floor: minimum limit, relative to a scale.
       unit: the scale of bounded functions, or of the whole output if that is smaller.
     """
 
@@ -196,7 +196,7 @@ class _Rule:
         scales: npt.NDArray[np.float64],
         counted: npt.NDArray[np.bool_],
     ) -> Iterator[tuple[int, Group]]:
-        """Yields index and group where counted, given the scale that each error is relative to."""
+        """Yields index and group of counted groups, given the scale of each error."""
         count = np.maximum(sums.count, 1)
         scattered = self.factor * (1 + _SCATTER / np.sqrt(count))
         due = scattered * sums.means(sums.reference)

@@ -1,8 +1,8 @@
-"""Can the reported times be true? The parent checks them by its own clocks and by physics.
+"""Plausibility of reported times, which the parent checks by its own clocks and by physics.
 
-A worker runs foreign code: a clock that was replaced, a backend that does not wait, or one that
-returns what it kept would be the fastest of all. The limits are far from
-honest programs; `benchmarks/plausible_times.py` simulates a loaded machine.
+A worker runs foreign code: a replaced clock, or a backend that does not wait or returns cached
+outputs, would be the fastest of all. The limits are far from honest programs;
+`benchmarks/plausible_times.py` simulates a loaded machine.
 """
 
 import statistics
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import attrs
 
-# More than any core does. Cycles: the fastest clocks sold are 6.2 GHz. Float32: two AVX-512 units
-# of 16 multiply-adds, times four because transforms (Winograd) multiply less than is counted. Fewer
-# bits: AMX, four tiles at a time. Bytes: three 64-byte accesses to the L1 cache.
+# More than any core achieves. Cycles: the fastest clocks sold are 6.2 GHz. Float32: two AVX-512
+# units of 16 multiply-adds, times four because transforms (Winograd) multiply less than is counted.
+# Fewer bits: AMX, four tiles at a time. Bytes: three 64-byte accesses to the L1 cache.
 _CYCLES_PER_S = 6.5e9
 _FLOPS_PER_CYCLE = {"f64": 128.0, "f32": 256.0}
 _MOST_FLOPS_PER_CYCLE = 16384.0
@@ -23,7 +23,7 @@ _OVERHEAD_CPU_MS_PER_BLOCK = 15.0
 _OVERHEAD_MS = 500.0
 # CPU time and wall time are read one after the other.
 _CLOCK_SLACK_MS = 5.0
-# How much longer a first run on another input may take: caches are cold, and memory is new.
+# Maximum factor for a first run on another input: caches are cold, and memory is new.
 _COLD_FACTOR = 20.0
 _COLD_MS = 0.5
 
@@ -34,7 +34,7 @@ class TimedBlock:
 
     Attributes:
       samples_ms: sum of the samples; the block has `iterations` of them, and ran `extra` more.
-      wall_ms, cpu_ms: of the timed loop, by the worker's clocks.
+      wall_ms, cpu_ms: times of the timed loop, by the worker's clocks.
       seen_ms: from the command to the answer, by the parent's clock.
       seen_cpu_ms: CPU time of the worker meanwhile, from the kernel; None if it cannot be read.
     """
@@ -52,8 +52,8 @@ def clock_problem(blocks: Sequence[TimedBlock], cpus: int) -> str | None:
     """Returns why the times of a process cannot be true; None if they can.
 
     Args:
-      blocks: of one process.
-      cpus: that the machine has.
+      blocks: blocks of one process.
+      cpus: number of CPUs of the machine.
     """
     if not blocks:
         return None
@@ -68,7 +68,7 @@ def clock_problem(blocks: Sequence[TimedBlock], cpus: int) -> str | None:
         )
     if wall > seen + _CLOCK_SLACK_MS * len(blocks):
         return f"it reports {wall:.3g} ms for blocks that took {seen:.3g} ms: its clock is wrong"
-    # The least of all: a busy machine may hold up the worker in one block, but not in each.
+    # The minimum, because a busy machine may delay the worker in one block, but not in each.
     left = min(b.seen_ms - (1 + b.extra / b.iterations) * b.wall_ms - b.wall_ms for b in blocks)
     if len(blocks) > 2 and left > _OVERHEAD_MS:
         return (
@@ -100,10 +100,10 @@ def latency_problem(
 
     Args:
       latencies_ms: samples of one process.
-      flops: of an iteration, as counted from the model.
-      weight_bytes: that an iteration reads.
-      element_type: that it computes in, e.g. `f32`; fewer bits for a quantised program.
-      cpus: that the machine has.
+      flops: flops of an iteration, as counted from the model.
+      weight_bytes: weight bytes that an iteration reads.
+      element_type: the type that it computes in, e.g. `f32`; fewer bits for a quantised program.
+      cpus: number of CPUs of the machine.
     """
     if not latencies_ms:
         return None
@@ -124,26 +124,26 @@ def latency_problem(
 
 
 def enough_ms(median_ms: float) -> float:
-    """Returns how long a run on other inputs may take, given the median of the timed ones."""
+    """Returns the maximum time of a run on other inputs, given the median of the timed ones."""
     return _COLD_FACTOR * median_ms + _COLD_MS
 
 
 def is_machine_slow(runs_ms: Sequence[float], seen_ms: Sequence[float]) -> bool:
     """Returns whether runs on seen inputs were as slow as runs on new ones at the same time.
 
-    On a busy machine the threads of a program wait for a CPU after each pause. Programs that keep
+    On a busy machine the threads of a program wait for a CPU after each pause. Programs that cache
     outputs, or compute when these are fetched, are fast on seen inputs.
     """
     return bool(runs_ms and seen_ms) and min(runs_ms) <= enough_ms(statistics.median(seen_ms))
 
 
 def fresh_run_problem(median_ms: float, runs_ms: Sequence[float]) -> str | None:
-    """Returns why timed iterations did not do what runs on other inputs do; None if they may have.
+    """Returns why timed iterations did less work than runs on other inputs; None if unproven.
 
     Args:
-      median_ms: of the timed iterations.
-      runs_ms: of single runs on inputs that the program had not seen, outputs fetched, less the
-        time of fetching them again.
+      median_ms: median of the timed iterations.
+      runs_ms: times of single runs on inputs that the program had not seen, including fetching the
+        outputs, minus the time of fetching them again.
     """
     if not runs_ms or min(runs_ms) <= enough_ms(median_ms):
         return None

@@ -1,8 +1,8 @@
-"""Is the output right? Judged before anything is timed, and again on the last timed output.
+"""Verification of outputs, before anything is timed, and again on the last timed output.
 
-Method: the error of the candidate against a float64 run is compared with the error that a plain,
-op-by-op run in the same type makes: all of it, its worst element, its mean (`error_limits`), and
-its parts (`groups`). NaN and infinity are compared by position, integers exactly (`integers`).
+Method: the error of the candidate against a float64 run is compared with the error of a plain,
+op-by-op run in the same type: overall, of its worst element, its mean (`error_limits`), and of its
+parts (`groups`). NaN and infinity are compared by position, integers exactly (`integers`).
 
 An output that cannot be judged is not wrong: the verdict is then `undecided`.
 """
@@ -30,11 +30,11 @@ from comparative_benchmark.analysis.verification.groups import group_problem, gr
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models.preprocessing import element_type_of
 
-# A reference further than this from the truth, relative to the spread, measures nothing.
+# A reference further than this from the truth, relative to the spread, is useless.
 MAX_REFERENCE_ERROR = 0.2
 # Elements with a smaller relative spread count as constant: errors are relative to their size.
 MIN_RELATIVE_SPREAD = 1e-6
-# Where the float64 run is finite and the reference is not, an element has no expected value. An
+# An element that is finite in the float64 run and not in the reference has no expected value. An
 # output with more such elements cannot be judged.
 _MOST_UNDUE = 0.5
 # A runtime may stop at the largest number instead of infinity.
@@ -45,13 +45,13 @@ _CHUNK = 1 << 20
 
 @attrs.frozen(kw_only=True)
 class Divergence:
-    """Where a generating run took another token than the truth.
+    """A step at which a generating run chose another token than the truth.
 
     Attributes:
-      sequence, step: which of the batch, and which of its new tokens, both from 0 on.
-      token: what it took; `due_token` is what the truth takes.
-      margin: by how much the truth prefers its own: the difference of the two logits.
-      tolerance: how large the margin of a near-tie may be; above it the token is wrong.
+      sequence, step: index in the batch, and index of the new token, both from 0.
+      token: the chosen token; `due_token` is the truth's.
+      margin: the truth's preference for its own token: the difference of the two logits.
+      tolerance: maximum margin of a near-tie; above it the token is wrong.
     """
 
     sequence: int
@@ -73,16 +73,16 @@ class Verification:
       judged: `integers` if no floating-point number was compared: they prove no precision. None
         otherwise, and in old results.
       relative_rmse: root mean square error against the truth, divided by the root mean square of
-        the truth; the largest over the outputs; None where it could not be computed.
-      reference_relative_rmse: the same for the reference, of the same output.
-      allowed_relative_rmse: what would just have passed.
+        the truth; the largest over the outputs; None if it could not be computed.
+      reference_relative_rmse: the same for the reference, for the same output.
+      allowed_relative_rmse: the limit of `relative_rmse`.
       max_abs_error: largest absolute error of an element over all outputs.
-      worst_part: the largest error of a part (see `groups`) as a share of what is allowed, over all
-        outputs; None where parts are not compared, and in old results.
-      sqnr_db: signal-to-quantisation-noise ratio in dB, the least over the outputs, where that is
-        what they are judged by; None also where there is no error at all.
-      divergences: of a generating run, where it left the truth's tokens; empty if nowhere.
-      tokens_fed: of a generating run, whose tokens it went on with: its `own`, or the `truth`'s.
+      worst_part: the largest error of a part (see `groups`) as a share of its limit, over all
+        outputs; None if parts are not compared, and in old results.
+      sqnr_db: minimum signal-to-quantisation-noise ratio in dB over the outputs, if they are
+        verified by it; None also if there is no error at all.
+      divergences: for a generating run, where it left the truth's tokens; empty if nowhere.
+      tokens_fed: for a generating run, the tokens it continued with: its `own`, or the `truth`'s.
     """
 
     passed: bool
@@ -101,7 +101,7 @@ class Verification:
 
 @attrs.frozen(kw_only=True)
 class _Errors:
-    """Sums over one output, taken in chunks so that memory stays small.
+    """Sums over one output, computed in chunks so that memory stays small.
 
     Attributes:
       rmse, max_abs, bias: root mean square, largest and mean of the error.
@@ -130,14 +130,14 @@ def verify(
     Args:
       outputs: `.npy` files of the candidate, in order.
       truth: float64 files.
-      reference: files in the model's own type; they say which type and shape are due.
+      reference: files in the model's own type; they define the expected types and shapes.
       parameters: `rmse_factor` and `rmse_floor` replace numbers of `error_limits`, `min_sqnr_db`
-        the comparison with the reference (see `quantized_verification`); `absolute_tolerance` and
+        the comparison with the reference (see `error_limits.MIN_SQNR_DB`); `absolute_tolerance` and
         `relative_tolerance` (together as in `numpy.allclose`) must hold in addition.
       neighbours: by output, float64 outputs of slightly different weights and inputs, stacked along
-        a new first axis; for outputs of integers, and of few numbers.
-      longest_sum: over how many numbers an element may be summed; see `sum_length`.
-      least_db: smallest allowed ratio of each output, where it exceeds `min_sqnr_db`; may be empty.
+        a new first axis; for outputs of integers, and for small outputs.
+      longest_sum: maximum number of terms that an element may sum; see `sum_length`.
+      least_db: minimum ratio of each output, if it exceeds `min_sqnr_db`; may be empty.
     """
     if len(outputs) != len(truth):
         return failed(f"expected {len(truth)} outputs, got {len(outputs)}")
@@ -170,9 +170,9 @@ def verify(
 
 
 def sum_length(inputs: Sequence[tuple[int, ...]], outputs: Sequence[tuple[int, ...]]) -> int:
-    """Returns over how many numbers an element of an output may be summed.
+    """Returns the maximum number of terms that an element of an output may sum.
 
-    Only sums over inputs count: those over weights are as long in the reference, and as inexact.
+    Only sums over inputs count: sums over weights are as long in the reference, and as inexact.
 
     Args:
       inputs: shapes of the inputs.
@@ -186,7 +186,7 @@ def sum_length(inputs: Sequence[tuple[int, ...]], outputs: Sequence[tuple[int, .
 def relative_rmse(values: Path, truth: Path) -> float | None:
     """Returns the error of an output file, relative to the truth's root mean square.
 
-    None if it holds no floating-point numbers, or the truth holds nothing but zeros.
+    None if it holds no floating-point numbers, or the truth holds only zeros.
     """
     due, found = open_array(truth), open_array(values)
     if due.dtype.kind not in "fV" or found.shape != due.shape or not due.size:
@@ -212,7 +212,7 @@ def _is_undecided(verdict: Verification) -> bool:
 def form_problem(
     name: str, output: npt.NDArray[Any], truth: npt.NDArray[Any], reference: npt.NDArray[Any]
 ) -> str | None:
-    """Returns what is wrong with the shape or the type of an output; None if nothing is."""
+    """Returns the problem of an output's shape or type; None without one."""
     if output.shape != truth.shape:
         return f"{name} has shape {output.shape}, expected {truth.shape}"
     if output.dtype != reference.dtype:
@@ -224,7 +224,7 @@ def form_problem(
 def finite_problem(
     name: str, output: npt.NDArray[Any], truth: npt.NDArray[Any], reference: npt.NDArray[Any]
 ) -> Verification | None:
-    """Returns the verdict on an output in which everything must be finite and is not, or None."""
+    """Returns the verdict on an output that must be finite and is not; None if it is."""
     if not _all_finite(truth):
         return undecided(f"{name}: the truth contains NaN or infinity")
     if not _all_finite(reference):
@@ -234,7 +234,7 @@ def finite_problem(
 
 @attrs.define(kw_only=True)
 class _Output:
-    """One output, and what it is judged by; see `verify`."""
+    """One output with the data to verify it; see `verify`."""
 
     name: str
     output: npt.NDArray[Any]
@@ -264,7 +264,7 @@ class _Output:
         return self._judge() if self.output.size else Verification(passed=True)
 
     def _separate_parts(self) -> None:
-        """Takes real and imaginary parts of complex numbers for elements along a new last axis."""
+        """Converts complex numbers to real and imaginary parts along a new last axis."""
         if self.reference.dtype.kind != "c":
             return
         self.output, self.reference = _real_parts(self.output), _real_parts(self.reference)
@@ -273,10 +273,10 @@ class _Output:
             self.neighbours = _real_parts(self.neighbours.astype(np.complex128))
 
     def _without_infinities(self) -> Verification | None:
-        """Compares NaN and infinity by position, and leaves the numbers to be judged.
+        """Compares NaN and infinity by position, and removes them from the output.
 
         Returns:
-          The verdict if some are wrong, or too many cannot be judged; else None.
+          The verdict if some are wrong, or too many cannot be judged; otherwise None.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             due = self.truth.astype(self.reference.dtype)
@@ -352,7 +352,7 @@ class _Output:
         return Verification(passed=True, **figures)
 
     def _noise(self) -> float:
-        """Returns by how much the neighbours differ from the truth, as a root mean square."""
+        """Returns the root mean square difference of the neighbours from the truth."""
         if self.neighbours is None:
             return 0.0
         with np.errstate(invalid="ignore"):
@@ -366,7 +366,7 @@ def limits_of(
     parameters: Mapping[str, float],
     longest_sum: int = 1,
 ) -> ErrorLimits | str:
-    """Returns the limits of an output that is not of integers, or why nothing can be judged."""
+    """Returns the limits of a non-integer output, or why nothing can be judged."""
     if reference.dtype.kind == "c":
         truth, reference = _real_parts(truth.astype(np.complex128)), _real_parts(reference)
     return _limits(reference, _errors(reference, truth), parameters, longest_sum, noise=0.0)
@@ -441,7 +441,7 @@ def _real_parts(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _stray_element(
     output: npt.NDArray[Any], truth: npt.NDArray[Any], limits: ErrorLimits
 ) -> str | None:
-    """Returns by how much the worst element exceeds what is allowed; None if none does."""
+    """Returns a message if the worst element exceeds its limit; None if none does."""
     off, allowed = 0.0, np.inf
     for candidate, expected in _chunks(output, truth):
         errors = np.abs(candidate - expected)

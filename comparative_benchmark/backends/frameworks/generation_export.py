@@ -1,8 +1,8 @@
-"""A PyTorch model that generates, as two exported programs: prefill and decode.
+"""Exports a PyTorch model that generates as two programs: prefill and decode.
 
-An exported program has no loop over tokens, and to unroll hundreds of steps would make a program
-that nobody runs. So both are exported, and the host calls the second again and again, as those do
-who serve such models with these runtimes.
+Exported programs have no loop over tokens, and unrolling hundreds of steps would make a program
+that does not occur in practice. So both are exported, and the host calls decode repeatedly, as
+servers of such models do with these runtimes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from openxla.benchmark.models.pt.tensors import as_tensor
 
 
 def is_generator(model: Any) -> bool:
-    """Tells whether a model generates with a `prefill` and a `decode` of PyTorch."""
+    """Returns whether a model generates with PyTorch functions `prefill` and `decode`."""
     return isinstance(model, GenerationModel) and isinstance(model, torch.nn.Module)
 
 
@@ -47,7 +47,7 @@ def export(
     Args:
       model: a `GenerationModel` that is a module.
       inputs: one array for each argument of `prefill`.
-      phase: times the export, and the one run of both that it takes.
+      phase: times the export, and the one run of both that it requires.
 
     Raises:
       UnsupportedError: `torch.export` cannot export them.
@@ -55,7 +55,7 @@ def export(
     tensors = tuple(as_tensor(value) for value in inputs)
     position = torch.tensor([model.first_position(*tensors)], dtype=torch.int64)
     with phase("trace"), torch_export.refusing("torch.export"), torch.no_grad():
-        # Shapes of the state, and which parts of it a step changes, are known by running it.
+        # A run shows the shapes of the state, and which of its parts a step changes.
         logits, cache = model.prefill(*tensors)
         token, state = choose(logits), list(_leaves(cache))
         changes = _changes(model, token, position, cache)
@@ -83,7 +83,7 @@ class _Prefill(torch.nn.Module):
 
 
 class _Decode(torch.nn.Module):
-    """(tokens, position, *state) -> tokens, logits, *those parts of the state that change."""
+    """(tokens, position, *state) -> tokens, logits, *changed parts of the state."""
 
     def __init__(self, model: Any, cache: Any, changes: Sequence[bool]) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class _Decode(torch.nn.Module):
     def forward(
         self, token: torch.Tensor, position: torch.Tensor, *state: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        # The model writes into its cache; an exported program gives what has changed as outputs.
+        # The model writes into its cache; an exported program returns the changes as outputs.
         copies = [
             part.clone() if changed else part
             for part, changed in zip(state, self._changes, strict=True)
@@ -119,7 +119,7 @@ def _changes(
 
 
 def _leaves(value: Any) -> Iterator[torch.Tensor]:
-    """Yields the tensors of a cache: of lists, tuples and attrs classes, in order."""
+    """Yields the tensors of a cache (lists, tuples and attrs classes) in order."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, list | tuple):

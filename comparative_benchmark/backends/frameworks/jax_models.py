@@ -1,4 +1,4 @@
-"""What JAX models offer: a pure function and its weights; and the precision to trace them in."""
+"""JAX models as pure functions with weights, and the precision to trace them in."""
 
 import contextlib
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from comparative_benchmark.backends import host_settings
 def split(model: Any) -> tuple[Callable[..., Any], Any]:
     """Returns a model's pure function and its weights.
 
-    A model with `apply(params, *inputs)` and `params` gives these; of any other, `forward` is taken
+    These are `apply(params, *inputs)` and `params`, if the model has them; otherwise `forward`,
     with whatever it closes over, and no weights.
     """
     if hasattr(model, "apply") and hasattr(model, "params"):
@@ -22,10 +22,10 @@ def split(model: Any) -> tuple[Callable[..., Any], Any]:
 
 
 def precision(*, on_gpu: bool, types: Iterable[str]) -> contextlib.AbstractContextManager[Any]:
-    """Returns a context to trace in: no TF32 for a model of float32 on a GPU.
+    """Returns a context to trace in, which forbids TF32 to a float32 model on a GPU.
 
-    What is traced keeps it, in products and convolutions alike. A 16-bit model is traced as its
-    users trace it.
+    Traced products and convolutions keep this precision. A 16-bit model is traced as its users
+    trace it.
     """
     if on_gpu and host_settings.is_float32(types):
         context: contextlib.AbstractContextManager[Any] = jax.default_matmul_precision("highest")
@@ -34,7 +34,7 @@ def precision(*, on_gpu: bool, types: Iterable[str]) -> contextlib.AbstractConte
 
 
 def widened(tree: Any) -> Any:
-    """Returns arrays with floating-point numbers in float64, where 64 bits are enabled."""
+    """Returns arrays with floating-point numbers as float64; requires 64 bits to be enabled."""
     return jax.tree.map(
         lambda leaf: (
             jnp.asarray(leaf, jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf

@@ -1,6 +1,6 @@
-"""From a PyTorch model to ONNX files.
+"""Exports PyTorch models to ONNX files.
 
-PyTorch is imported by the function that needs it.
+The function that needs PyTorch imports it.
 """
 
 import gc
@@ -15,7 +15,7 @@ from comparative_benchmark.backends.frameworks.torch_export import refusing
 from comparative_benchmark.backends.reproducing import program_names
 from comparative_benchmark.backends.resident_programs import GenerationPlan
 
-# Key of a file's metadata: places of outputs that are complex. ONNX holds them as pairs of numbers.
+# Metadata key for the indices of complex outputs, which ONNX holds as pairs of numbers.
 _COMPLEX_OUTPUTS = "complex_outputs"
 
 
@@ -24,12 +24,12 @@ def write(
 ) -> tuple[list[Path], GenerationPlan | None]:
     """Exports a model (`trace`), translates it (`lower`), and writes it (`load`).
 
-    ONNX files end at 2 GB: the weights go to a file of the same name and `.data` beside it, and the
-    file itself is small whatever the model.
+    ONNX files are limited to 2 GB, so the weights go to a second file with `.data` appended to the
+    name, and the first file is small for all models.
 
     Returns:
-      `model.onnx`; or of a model that generates `prefill.onnx` and `decode.onnx`, and how to call
-      them.
+      `model.onnx`; or, for a model that generates, `prefill.onnx` and `decode.onnx`, and how to
+      call them.
 
     Raises:
       UnsupportedError: the model cannot be exported, or has an operation without translation.
@@ -56,11 +56,11 @@ def write(
 
 
 def with_complex_outputs(outputs: Sequence[Array], metadata: Mapping[str, str]) -> list[Array]:
-    """Returns outputs whose pairs of numbers are complex numbers where the model's are.
+    """Returns outputs, converting pairs to complex numbers if the model's outputs are complex.
 
     Args:
-      outputs: of a graph that `write` has written.
-      metadata: of its file.
+      outputs: outputs of a graph that `write` has written.
+      metadata: metadata of its file.
     """
     places = {int(place) for place in metadata.get(_COMPLEX_OUTPUTS, "").split()}
     return [_from_pairs(value) if place in places else value for place, value in enumerate(outputs)]

@@ -1,4 +1,4 @@
-"""TensorFlow models on their way to XLA: the function to trace, and what it has captured."""
+"""TensorFlow models on their way to XLA: the function to trace, and its captured weights."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -14,8 +14,8 @@ from openxla.benchmark.models.tf.products import lowered_by_xla
 def function_of(forward: Callable[..., Any], *, jit_compile: bool | None) -> Any:
     """Returns a `tf.function` of positional arguments.
 
-    Without the defaults of `forward`, with which TensorFlow cannot tell what XLA made of it. With
-    `jit_compile`, our models say to XLA in which type they sum.
+    It has no default arguments: with the defaults of `forward`, TensorFlow cannot return what XLA
+    made of it. With `jit_compile`, our models set the type in which XLA sums.
     """
 
     def positional(*arguments: Any) -> Any:
@@ -26,9 +26,9 @@ def function_of(forward: Callable[..., Any], *, jit_compile: bool | None) -> Any
 
 
 def captured(concrete: Any) -> dict[str, Array]:
-    """Returns what a traced function reads besides its arguments, by name, in XLA's order.
+    """Returns the captured inputs of a traced function by name, in XLA's order.
 
-    That is the order of the capture, in which tensors and variables may take turns.
+    This is the order of capture, which may alternate between tensors and variables.
     """
     variables = {id(variable.handle): variable for variable in concrete.graph.variables}
     held: dict[str, Array] = {}

@@ -1,7 +1,7 @@
-"""From a PyTorch model to an exported program.
+"""Exports PyTorch models with `torch.export`.
 
-For the workers of backends that run exported programs. What an exporter cannot do ends a trial as
-unsupported, with the reason that it gives. PyTorch is imported by the functions that need it.
+For workers of backends that run exported programs. If an exporter fails, the trial ends as
+unsupported, with the exporter's reason. The functions that need PyTorch import it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError
 if TYPE_CHECKING:
     import torch
 
-# How torch.export says that a model wants to have its loop kept out of the program.
+# torch.export's message if a model keeps its loop out of the program.
 _HOST_LOOP = "Non-recursive torch.compiler.disable"
 _LONGEST_REASON = 400
 
@@ -58,26 +58,26 @@ def export(model: Any, inputs: Sequence[Any], phase: PhaseTimer) -> torch.export
 
 @contextmanager
 def refusing(tool: str) -> Iterator[None]:
-    """Turns what an exporter raises into an `UnsupportedError`, except a lack of memory.
+    """Turns errors of an exporter into `UnsupportedError`, except lack of memory.
 
-    The model has run by itself before: what fails here is the tool's limitation.
+    The model has run by itself before, so an error here is a limitation of the tool.
     """
     try:
         yield
     except (UnsupportedError, MemoryError):
         raise
     except Exception as error:
-        # PyTorch has errors of its own for that: one for GPUs, and a RuntimeError.
+        # PyTorch reports a lack of memory by its own error on GPUs, and by a RuntimeError on CPUs.
         if type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error):
             raise
         raise UnsupportedError(f"{tool} cannot do this model: {reason_of(error)}") from error
 
 
 def reason_of(error: BaseException) -> str:
-    """Returns the type of the error at the root of an error, and what of its text says most.
+    """Returns the type of an error's root cause, and the most informative line of its message.
 
-    That is the first line, with the next where it only names a place; or the first item of the
-    summary that OpenVINO's front ends give.
+    This is the first line, joined with the next if it only names a location, or the first item of
+    the summary of OpenVINO's front ends.
     """
     while error.__cause__ is not None:
         error = error.__cause__

@@ -18,7 +18,7 @@ def of(model: Any) -> Iterator[torch.nn.Module]:
 
 
 def element_types(model: Any) -> frozenset[str]:
-    """Returns the element types of a model's parameters and buffers, by NumPy's names."""
+    """Returns the NumPy names of the element types of a model's parameters and buffers."""
     return frozenset(
         str(tensor.dtype).removeprefix("torch.")
         for module in of(model)
@@ -39,16 +39,16 @@ class _Forward(torch.nn.Module):
 
 
 def as_module(model: Any) -> torch.nn.Module:
-    """Returns the model as one module, for exporters that take nothing else."""
+    """Returns the model as one module, for exporters that accept nothing else."""
     return model if isinstance(model, torch.nn.Module) else _Forward(model)
 
 
 def to_numpy(value: Any) -> Array:
-    """Returns a tensor as an array on the host; bfloat16 through its bits.
+    """Returns a tensor as an array on the host; bfloat16 is copied as bits.
 
     Raises:
-      TypeError: the value is not a tensor, or of a class that may compute when it is read: outside
-        the time that is measured.
+      TypeError: the value is not a tensor, or its class may compute when it is read, which would
+        not be timed.
     """
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         raise TypeError(f"forward gave a {type(value).__name__}, which is not a plain tensor")

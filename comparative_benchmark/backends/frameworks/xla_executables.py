@@ -1,4 +1,4 @@
-"""What XLA tells of an executable of jaxlib's, whoever had it compiled."""
+"""Facts about jaxlib executables from XLA, whichever package compiled them."""
 
 import contextlib
 import hashlib
@@ -12,24 +12,24 @@ try:
 except ImportError:  # jaxlib has moved it before, and offers no public name for it
     HloPrintOptions = None
 
-# How XLA calls the threads of its pool on the CPU.
+# XLA's name for the threads of its CPU pool.
 POOL = "tf_XLAEigen"
 _SIZES = ("argument_size", "output_size", "temp_size", "generated_code_size")
-# `jaxlib`'s own error is one, too.
+# Raised for unavailable values; `jaxlib`'s own error is a RuntimeError.
 _NOT_TOLD = (RuntimeError, NotImplementedError)
 
 
 def host_settings() -> HostSettings:
-    """Returns how many threads XLA's pool has, which has no other way to tell."""
+    """Returns the size of XLA's thread pool, which shows only in the names of its threads."""
     return HostSettings(threads=pool_size(POOL), threads_told_by=f"threads named {POOL}")
 
 
 def describe(loaded: Any, facts: BackendFacts) -> None:
-    """Writes down costs, memory, identity and size of a `LoadedExecutable`, as far as XLA tells."""
+    """Records costs, memory, identity and size of a `LoadedExecutable`, if XLA knows them."""
     with contextlib.suppress(*_NOT_TOLD):
         cost = loaded.cost_analysis() or {}
         cost = cost[0] if isinstance(cost, list) else cost
-        # Below zero is XLA's word for what it cannot count, as a custom call.
+        # XLA returns negative values if it cannot count the cost, as for a custom call.
         told = {name: value for name, value in cost.items() if value >= 0}
         facts.flops, facts.bytes_accessed = told.get("flops"), told.get("bytes accessed")
     with contextlib.suppress(*_NOT_TOLD):
@@ -38,7 +38,7 @@ def describe(loaded: Any, facts: BackendFacts) -> None:
             name: getattr(memory, f"{name}_in_bytes") for name in _SIZES
         }
     facts.artifact_sha256 = fingerprint(loaded)
-    # Not the size of the code alone, which is 0 on the CPU: XLA does not count it there.
+    # The size of the code alone is not used: XLA reports 0 for it on the CPU.
     serialized = serialize(loaded)
     facts.artifact_size_bytes = None if serialized is None else len(serialized)
 
@@ -48,8 +48,8 @@ def optimized_hlo(loaded: Any, *, metadata: bool = False) -> str:
 
     Args:
       loaded: the executable.
-      metadata: with source locations, which differ between an executable that was compiled now
-        and the same one out of a cache.
+      metadata: whether to include source locations, which differ between a newly compiled
+        executable and the same one from a cache.
     """
     modules = loaded.hlo_modules()
     if HloPrintOptions is None:
@@ -63,14 +63,14 @@ def optimized_hlo(loaded: Any, *, metadata: bool = False) -> str:
 def fingerprint(loaded: Any) -> str:
     """Returns the sha256 of the optimised HLO.
 
-    With backend configurations and constants, which are what the compiler chose; XLA's own form
-    for fingerprints leaves these out.
+    It includes backend configurations and constants, which the compiler chose; XLA's own
+    fingerprint format leaves these out.
     """
     return hashlib.sha256(optimized_hlo(loaded).encode()).hexdigest()
 
 
 def serialize(loaded: Any) -> bytes | None:
-    """Returns the executable as a cache would keep it; None if XLA cannot do that."""
+    """Returns the executable in the form that caches store; None if XLA cannot serialise it."""
     with contextlib.suppress(*_NOT_TOLD):
         serialized: bytes = loaded.serialize()
         return serialized

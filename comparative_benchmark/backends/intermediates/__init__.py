@@ -1,12 +1,12 @@
-"""What each layer of a model gives, under names that all frameworks share. Runs in a worker.
+"""Outputs of each layer of a model, under names that all frameworks share. Runs in a worker.
 
-A layer is a module that holds weights of its own, and its name is what the checkpoint puts before
-the names of these weights: `encoder.layer.1.output.dense`. Modules that hold only other modules are
-left out: where one of them begins and ends is each framework's own choice, while a matrix product
-is one everywhere. The n-th call of a layer, from the second on, is `name@n`.
+A layer is a module that holds weights itself; its name is the checkpoint's prefix of these weights,
+as in `encoder.layer.1.output.dense`. Modules that only hold other modules are left out: their
+boundaries depend on the framework, while a matrix product is the same in all of them. Later calls
+of a layer are named `name@n`, for n from 2.
 
 Everything runs in float64: two implementations of one model then agree to many digits, and a layer
-where they do not computes something else.
+where they do not agree computes something else.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ from openxla.benchmark.models.shared_model import as_tuple
 Array = npt.NDArray[Any]
 Note = Callable[[str, Array], None]
 
-# By framework, the function that runs a model in float64 and notes what its layers give.
+# By framework, the function that runs a model in float64 and records the outputs of its layers.
 RECORDERS: Mapping[str, str] = MappingProxyType(
     {
         "pytorch": f"{__name__}.torch_modules:run",
@@ -42,21 +42,21 @@ class Recording:
         self._calls: dict[str, int] = {}
 
     def note(self, name: str, value: Array) -> None:
-        """Adds what a call of a layer gave."""
+        """Adds the output of a call of a layer."""
         number = self._calls[name] = self._calls.get(name, 0) + 1
-        # A copy: the framework may go on to write into its buffer.
+        # Copy, because the framework may write into its buffer later.
         self.layers[name if number == 1 else f"{name}@{number}"] = np.array(value)
 
 
 def record(
     framework: str, model: Any, inputs: Sequence[Array]
 ) -> tuple[Mapping[str, Array], list[Array]]:
-    """Returns what the layers of a model give in float64, and its outputs.
+    """Returns the outputs of a model's layers in float64, and its outputs.
 
     The model must not be used afterwards: it may have been widened in place.
 
     Raises:
-      UnsupportedError: nothing is known of the layers of such a model.
+      UnsupportedError: layers of such a model are not supported.
     """
     if framework not in RECORDERS:
         known = ", ".join(RECORDERS)
@@ -78,7 +78,7 @@ def save(
     inputs: Sequence[str],
     directory: str,
 ) -> dict[str, Any]:
-    """Makes a model and writes what its layers give; the parent's way to `record`.
+    """Creates a model and writes the outputs of its layers; lets the parent use `record`.
 
     Returns:
       `layers`, names in the order of execution: the n-th is in `layer_<n>.npy`. The outputs are
@@ -93,8 +93,8 @@ def save(
 
 
 def widened(value: Array) -> Array:
-    """Returns floating-point numbers as float64, others as they are."""
-    # bfloat16 is not a floating type to numpy; its kind is V.
+    """Returns floating-point numbers as float64, others unchanged."""
+    # numpy does not treat bfloat16 as a floating-point type; its kind is V.
     is_float = value.dtype.kind == "f" or value.dtype.name == "bfloat16"
     return value.astype(np.float64) if is_float else value
 

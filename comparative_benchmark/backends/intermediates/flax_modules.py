@@ -1,7 +1,7 @@
 """Layers of flax.nnx models, by wrapping the calls of their modules.
 
-Our models merge graph and weights anew in each call (`FlaxModel.apply`), so modules cannot be
-hooked beforehand: `nnx.merge` is watched for those that it makes.
+Our models merge graph and weights again in each call (`FlaxModel.apply`), so modules cannot be
+hooked beforehand: instead `nnx.merge` is wrapped to see the modules that it creates.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,16 +22,16 @@ Path = tuple[str | int, ...]
 
 
 def run(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any, ...]:
-    """Runs a model in float64 and notes what each layer gives; returns the outputs."""
+    """Runs a model in float64 and records the output of each layer; returns the outputs."""
     if not hasattr(model, "weight_names"):
         raise UnsupportedError(f"{type(model).__name__} does not say where its weights come from")
     names = {path[:-1]: layer_of(name) for path, name in model.weight_names.items()}
-    # The root's own weights are not those of a layer.
+    # Weights of the root do not belong to a layer.
     names.pop((), None)
     found: list[tuple[str, Any]] = []
 
     def apply(params: Any, *values: Any) -> Any:
-        """Returns the outputs, and what the layers gave."""
+        """Returns the outputs, and the outputs of the layers."""
         found.clear()
         with _watched(names, lambda name, value: found.append((name, value))):
             outputs = model.apply(params, *values)
@@ -42,7 +42,8 @@ def run(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any, ...]:
         try:
             outputs, values = jax.jit(apply)(*arguments)
         except jax.errors.UnexpectedTracerError:
-            # Layers inside a loop of the program have no values outside; op by op they have.
+            # Layers inside a loop of the program have no values outside it, unless JAX runs op by
+            # op.
             with jax.disable_jit():
                 outputs, values = apply(*arguments)
         for (name, _), value in zip(found, values, strict=True):
@@ -52,10 +53,10 @@ def run(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any, ...]:
 
 @contextmanager
 def _watched(names: dict[Path, str], note: Callable[[str, Any], None]) -> Iterator[None]:
-    """Notes what modules give, of those that `nnx.merge` makes inside the block."""
+    """Records the outputs of modules that `nnx.merge` creates inside the block."""
     merge = nnx.merge
     layers: dict[int, str] = {}
-    alive = []  # so that no identity is given twice
+    alive = []  # keeps modules alive, so that ids stay unique
     wrapped: dict[type, Any] = {}
 
     def watching(*arguments: Any, **options: Any) -> Any:

@@ -12,7 +12,7 @@ from openxla.benchmark.models.shared_model import as_tuple
 
 
 def run(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any, ...]:
-    """Runs a model in float64, eagerly, and notes what each layer gives; returns the outputs."""
+    """Runs a model in float64, eagerly, and records each layer's output; returns the outputs."""
     if not hasattr(model, "weight_names"):
         raise UnsupportedError(f"{type(model).__name__} does not say where its weights come from")
     wide = model.as_float64()
@@ -34,13 +34,13 @@ def _at(layer: Any, path: str) -> Any:
 
 @contextmanager
 def _watched(layers: Mapping[int, str], note: Note) -> Iterator[None]:
-    """Notes what layers give, told by their identity, inside the block."""
+    """Records the outputs of these layers, given by `id`, inside the block."""
     call = keras.layers.Layer.__call__
 
     def noting(self: Any, *arguments: Any, **options: Any) -> Any:
         output = call(self, *arguments, **options)
         value = as_tuple(output)[0]
-        # A tensor of a graph that is being made has no value yet.
+        # Tensors of a graph under construction have no value yet.
         if id(self) in layers and hasattr(value, "numpy"):
             note(layers[id(self)], value.numpy())
         return output

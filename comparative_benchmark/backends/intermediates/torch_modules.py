@@ -13,7 +13,7 @@ from openxla.benchmark.models.shared_model import as_tuple
 
 
 def run(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any, ...]:
-    """Runs a model in float64, in place, and notes what each layer gives; returns the outputs."""
+    """Runs a model in float64, in place, and records each layer's output; returns the outputs."""
     torch.set_grad_enabled(False)
     known = checkpoints.load_tensors(model.architecture, model.checkpoint)
     hooks = []
@@ -35,13 +35,13 @@ def _layers(root: torch.nn.Module, known: Container[str]) -> Iterator[tuple[str,
         tensors = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
         names = [_in_checkpoint(f"{path}.{name}", known) for name, _ in tensors]
         layers = {layer_of(name) for name in names if name is not None}
-        # The root's name is empty: it gives the model's outputs, which are compared anyway.
+        # The root has an empty name; its outputs are the model's, which are compared anyway.
         if len(layers) == 1 and (layer := layers.pop()):
             yield layer, module
 
 
 def _in_checkpoint(name: str, known: Container[str]) -> str | None:
-    """Returns the checkpoint's name of a tensor, which may lie below a wrapper of our own."""
+    """Returns a tensor's name in the checkpoint; the suite's wrappers may add a prefix to it."""
     while name not in known:
         _, dot, name = name.partition(".")
         if not dot:

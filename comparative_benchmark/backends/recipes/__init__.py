@@ -1,9 +1,9 @@
 """Recipes: ways to compute a model in fewer bits, or with fewer weights.
 
-A recipe has a name, parameters, the share of the signal that must remain, and a configuration for
-the library of each backend. It is an option of a compiler, as in `pt_inductor:inductor+int8wo`, so
-that any model can be raced against itself without the recipe. `table` has the built-in recipes,
-packages add others. The import of a recipe imports no framework: workers do that.
+A recipe has a name, parameters, a minimum signal-to-noise ratio, and a configuration for the
+library of each backend. It is an option of a compiler, as in `pt_inductor:inductor+int8wo`, so that
+any model can be raced against itself without the recipe. `table` holds the built-in recipes;
+packages add others. Importing a recipe imports no framework; workers do that.
 """
 
 from comparative_benchmark.backends.recipes.definition import (

@@ -10,7 +10,7 @@ from comparative_benchmark.backends.recipes.rounding import Rounding
 
 
 class RecipeError(LookupError):
-    """No such recipe, or it does not take such parameters; the message gives the choices."""
+    """Unknown recipe or invalid parameters; the message lists the choices."""
 
 
 class NotAppliedError(RuntimeError):
@@ -22,8 +22,8 @@ class Parameter:
     """A number that follows the name of a recipe, as the 4 in `intx-4-64`.
 
     Attributes:
-      name: what it is.
-      choices: the numbers that it may be; any above 0 where there are none.
+      name: what the number means.
+      choices: the allowed numbers; empty if any number above 0 is allowed.
     """
 
     name: str
@@ -35,23 +35,23 @@ class Recipe:
     """One way to compute in fewer bits, or with fewer weights.
 
     Attributes:
-      name: how users call it; its parameters follow, each after a `-`.
+      name: the name on the command line; its parameters follow, each after a `-`.
       description: what it does to weights and activations.
       parameters: in order.
-      min_sqnr_db: least signal-to-quantisation-noise ratio of a model's outputs, or a function that
-        gives it for the values of the parameters. A model with less has lost its signal.
-      rounding: the values to round, or a function that gives them for the values of the parameters,
-        so that a plain run can round in the same way; None if the recipe does not round.
-      by_nncf_in: the backends that leave it to NNCF, which rounds the weights of convolutions, too,
-        and to a grid that holds one number more below zero than above.
+      min_sqnr_db: minimum signal-to-quantisation-noise ratio of a model's outputs in dB, or a
+        function of the parameters' values that returns it. Below it, a model has lost its signal.
+      rounding: the values to round, or a function of the parameters' values that returns them, so
+        that a plain run can round in the same way; None if the recipe does not round.
+      by_nncf_in: backends that use NNCF, which also rounds the weights of convolutions, and to a
+        grid with one more number below zero than above.
       by_backend: by the name of the backend, a function that makes the configuration of the
         backend's library, or its path as `module:function`. The function gets the parameters by
         name. It runs only in workers, and imports the library itself.
       lacking: by the name of a backend, why it cannot be applied there.
-      trains: the backends in which a model that it was applied to has all gradients: of its inputs
-        and of the weights that it changed.
-      products: the type of the factors of its products, `int8` or `fp8`, whose ceiling it is judged
-        by; None where products are in the model's own type.
+      trains: the backends in which a model with this recipe has all gradients: of its inputs and of
+        the changed weights.
+      products: the type of the factors of its products, `int8` or `fp8`, which selects the ceiling
+        to compare it with; None if products are in the model's own type.
     """
 
     name: str
@@ -77,8 +77,8 @@ class Chosen:
 
     Attributes:
       label: as the user wrote it, e.g. `intx-4-64`.
-      recipe: which.
-      values: of its parameters; for a recipe of torchao's guide, the label.
+      recipe: the recipe.
+      values: values of its parameters; for a recipe of torchao's guide, the label.
     """
 
     label: str
@@ -92,7 +92,7 @@ class Chosen:
         return limit(self.values) if callable(limit) else limit
 
     def rounding_in(self, backend: str) -> Rounding | None:
-        """Returns the values that it rounds in a backend; None if that is unknown."""
+        """Returns the values that it rounds in a backend; None if unknown."""
         rounding = self.recipe.rounding
         if callable(rounding):
             rounding = rounding(self.values)

@@ -36,7 +36,7 @@ def torchao_intx(config: str, granularity: str, bits: int, group: int) -> _Torch
 
 
 def torchao_int4(group: int) -> _Torchao:
-    """The public configuration needs a package of CUDA kernels; the prototype runs on CPUs."""
+    """Returns a prototype's configuration: the public one needs CUDA kernels, this runs on CPUs."""
     import torch
 
     if torch.cuda.is_available():
@@ -58,7 +58,10 @@ def torchao_float8(granularity: str) -> _Torchao:
 
 
 def torchao_mxfp8() -> _Torchao:
-    """Without hardware for this type, the rounding is real and the products are in bf16."""
+    """Returns the configuration of MXFP8.
+
+    Without hardware for this type, values are rounded to it, but products are in bf16.
+    """
     import torch
     from torchao.prototype.mx_formats import MXDynamicActivationMXWeightConfig
     from torchao.quantization.quantize_.common import KernelPreference
@@ -126,7 +129,7 @@ def nncf_intx(bits: int, group: int) -> _Nncf:
 
 
 def onnxruntime_int8() -> _OnnxRuntime:
-    """Returns its quantiser for dynamic int8."""
+    """Returns ONNX Runtime's quantiser for dynamic int8."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     quantise = functools.partial(
@@ -155,7 +158,7 @@ def _saturates() -> bool:
 
 
 def onnxruntime_intx(bits: int, group: int) -> _OnnxRuntime:
-    """Returns its quantiser for packed integers."""
+    """Returns ONNX Runtime's quantiser for packed integers."""
     if bits not in (4, 8):
         raise NotImplementedError("it packs only 4-bit and 8-bit weights")
     if group < 16 or group & (group - 1):

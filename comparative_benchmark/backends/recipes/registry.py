@@ -16,9 +16,9 @@ from openxla.benchmark.text import choices
 GROUP = "comparative_benchmark.recipes"
 # The backend that applies recipes of torchao's guide.
 GUIDE_BACKEND = "pt_inductor"
-# The function gives no limit: with less than the lowest limit of the table, no signal remains.
+# The function has no minimum: below the lowest one of the table, no signal remains.
 _GUIDE_MIN_SQNR_DB = 5.0
-# By their names, which have no parameters.
+# By name; these recipes have no parameters.
 _from_guide: dict[str, Recipe] = {}
 
 
@@ -52,8 +52,8 @@ def accept_options(options: Collection[str], known: Collection[str]) -> None:
     """Accepts, in a worker, the names that the parent has accepted.
 
     Args:
-      options: of a compiler.
-      known: options of the compiler itself.
+      options: options of a compiler.
+      known: options that the compiler itself defines.
     """
     for option in options:
         if option not in known and not is_one(option):
@@ -84,10 +84,10 @@ def _guide_configuration(label: str) -> tuple[Any, None]:
 
 
 def parse(text: str) -> Chosen:
-    """Returns the recipe that a name with parameters stands for; the whole of it must match.
+    """Returns the recipe with parameters that `text` names; all of it must match.
 
     Raises:
-      RecipeError: it stands for none.
+      RecipeError: it does not name one.
     """
     if text in _from_guide:
         return Chosen(label=text, recipe=_from_guide[text], values={"label": text})
@@ -109,7 +109,7 @@ def parse(text: str) -> Chosen:
 
 
 def chosen_among(options: Iterable[str]) -> Chosen | None:
-    """Returns the recipe among the options of a compiler, None if there is none.
+    """Returns the recipe among the options of a compiler; None without one.
 
     Raises:
       RecipeError: there are two.
@@ -122,7 +122,7 @@ def chosen_among(options: Iterable[str]) -> Chosen | None:
 
 
 def is_one(text: str) -> bool:
-    """Tells whether a text is the name of a recipe with its parameters."""
+    """Returns whether a text is the name of a recipe with its parameters."""
     try:
         parse(text)
     except RecipeError:

@@ -1,4 +1,4 @@
-"""Rounding of recipes: a plain run can repeat it, and so measure its noise.
+"""Rounding of recipes, repeated in a plain run to measure its noise.
 
 Grids are symmetric and scaled by their largest number. Correct programs measured so far have up to
 1.2 dB more noise than a run with these grids, and up to 3 dB less (docs/design/0035).
@@ -19,14 +19,14 @@ Floats = npt.NDArray[Any]
 
 @attrs.frozen
 class Grid:
-    """Numbers that can be held in few bits.
+    """Numbers that a few bits can represent.
 
     Attributes:
       kind: `int2` to `int8`, `uint8` (from the least to the largest number), `fp8` (e4m3), `fp4`
         (e2m1), or `2:4` (the two largest of each four).
-      share: which numbers have a common scale: a `tensor`, the `row` that a product sums over, or a
-        group of that many numbers in a row.
-      scale: what a scale can be: any float32, a power of two, or a number in float8.
+      share: numbers with a common scale: a `tensor`, the `row` that a product sums over, or a group
+        of this size in a row.
+      scale: possible scales: any float32, a power of two, or a number in float8.
       full_range: whether integers go down to -2^(bits-1): the largest number above zero is then off
         by a whole step.
     """
@@ -42,10 +42,10 @@ class Rounding:
     """The values that a recipe rounds.
 
     Attributes:
-      weights: of products.
-      activations: factors of these weights; None if they are not rounded.
-      outputs: of every operation; None if they are not rounded.
-      convolutions: whether these count among the products.
+      weights: grid of the weights of products.
+      activations: grid of the other factors of these products; None if they are not rounded.
+      outputs: grid of the outputs of all operations; None if they are not rounded.
+      convolutions: whether convolutions count as products.
     """
 
     weights: Grid | None = None
@@ -55,7 +55,7 @@ class Rounding:
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
-        """Returns what `attrs.asdict` was made of."""
+        """Returns the rounding from its fields, as made by `attrs.asdict`."""
         made: dict[str, Any] = {
             name: Grid(**value) if isinstance(value, dict) else value
             for name, value in fields.items()
@@ -67,9 +67,9 @@ def rounded(values: Floats, grid: Grid, axes: Sequence[int] = (-1,)) -> Floats:
     """Returns an array rounded to a grid, in its own type.
 
     Args:
-      values: of any shape.
-      grid: which numbers it may hold.
-      axes: that a product sums over: they make up a row.
+      values: array of any shape.
+      grid: the grid to round to.
+      axes: axes that a product sums over; they form a row.
     """
     last = tuple(range(-len(axes), 0))
     moved = np.moveaxis(values, axes, last)
@@ -100,7 +100,7 @@ def _on_grid(rows: Floats, grid: Grid) -> Floats:
     if grid.kind == "uint8":
         low = np.minimum(rows.min(axis=-1, keepdims=True), 0.0)
         step = np.maximum(rows.max(axis=-1, keepdims=True), 0.0) / 255 - low / 255
-        # A mask of -1e9, or of the least number, leaves no range that could be divided.
+        # A mask of -1e9, or of the least number, leaves no range to divide.
         divisible = (step > 0) & (step < _LARGEST_STEP)
         step = np.where(divisible, step, 1.0)
         return np.where(divisible, np.round(rows / step) * step, rows)
@@ -127,7 +127,7 @@ def _times(round_: Callable[[Floats], Floats], rows: Floats, scale: Floats) -> F
 
 
 def _scale(due: Floats, grid: Grid) -> Floats:
-    """Rounds scales to the numbers that a scale can be."""
+    """Rounds scales to the representable ones."""
     scale: Floats = np.where(due == 0, 1.0, due)
     if grid.scale == "power of two":
         scale = np.exp2(np.ceil(np.log2(scale)))

@@ -35,12 +35,12 @@ nncf = functools.partial(library, "nncf")
 
 
 def _min_db(values: _Values) -> float:
-    """Returns 6 dB for each bit, less the noise that layers add up; one bit leaves almost none."""
+    """Returns 6 dB per bit, less the noise that layers add; with one bit little signal remains."""
     return max(6.0 * values["bits"] - 12.0, 3.0)
 
 
 def _integers(values: _Values) -> Grid | None:
-    """Returns the grid of the weights; None for one bit, which no two libraries round alike."""
+    """Returns the grid of the weights; None for one bit, which libraries round differently."""
     return Grid(f"int{values['bits']}", values["group"]) if values["bits"] > 1 else None
 
 

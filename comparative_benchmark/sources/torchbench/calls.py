@@ -1,4 +1,4 @@
-"""What an iteration of a folder calls: which module, on what, and what came of it."""
+"""Calls in an iteration of a folder: the module, its arguments and its outputs."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
@@ -11,11 +11,11 @@ class Calls:
     """The calls of a module.
 
     Attributes:
-      count: how many there were.
-      through_module: how many of them called the module, and not its `forward`.
-      arguments: of the last one.
-      named: of the last one, by name.
-      last: what the last one returned.
+      count: number of calls.
+      through_module: number of calls of the module itself instead of its `forward`.
+      arguments: positional arguments of the last call.
+      named: named arguments of the last call.
+      last: return value of the last call.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Calls:
         self.last: Any = None
 
     def watching(self, call: Callable[..., Any], *, inputs: bool = False) -> Callable[..., Any]:
-        """Returns the call, which is counted here, and its outputs kept."""
+        """Returns a wrapper of `call` that counts calls here and keeps their outputs."""
 
         def watched(*arguments: Any, **named: Any) -> Any:
             self.count += 1
@@ -38,17 +38,17 @@ class Calls:
 
     @property
     def example(self) -> Any:
-        """The last arguments as `get_module()` gives them; None where there are both kinds."""
+        """The last arguments as `get_module()` returns them; None if there are both kinds."""
         if self.arguments and self.named:
             return None
         return self.named or self.arguments
 
 
 class OnlyOf:
-    """Gives what stands for a method of a module to it alone, and to no other of its class.
+    """Replaces a method of one module, and not of other objects of its class.
 
     Folders copy modules with all attributes and other weights (`higher` does, for each inner loop
-    of MAML): a copy that took what was compiled along would compute with the weights of the first.
+    of MAML): a copy that kept the compiled method would compute with the weights of the original.
     """
 
     def __init__(self, module: torch.nn.Module, call: Callable[..., Any], others: Any) -> None:
@@ -63,12 +63,12 @@ class OnlyOf:
 def put_in_place(
     module: torch.nn.Module, method: str, call: Callable[..., Any]
 ) -> Callable[[], None]:
-    """Has a module call something in a method's place; returns what undoes it.
+    """Makes a module call `call` instead of a method; returns a function that undoes it.
 
-    The module gets a class of its own, as what is put into one's attributes is copied with them.
+    The module gets its own class, because an attribute would be copied with the module.
     """
     kept = vars(module).get(method)
-    if kept is not None:  # the folder put it there, and it is copied anyway
+    if kept is not None:  # set by the folder, and copied anyway
         setattr(module, method, call)
         return lambda: setattr(module, method, kept)
     shared = type(module)
@@ -79,7 +79,7 @@ def put_in_place(
 
 
 def is_watchable(module: Any) -> bool:
-    """Tells whether calls of a module can be seen: scripted ones keep their `forward`."""
+    """Returns whether calls of a module can be watched: scripted ones keep their `forward`."""
     return isinstance(module, torch.nn.Module) and not isinstance(module, torch.jit.ScriptModule)
 
 

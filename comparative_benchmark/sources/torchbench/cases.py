@@ -20,7 +20,7 @@ _MODULE = f"{__package__}.model"
 
 
 def named(folders: Sequence[Folder]) -> dict[str, Folder]:
-    """Returns folders by names of their own: two of one name get what they lie in before it."""
+    """Returns folders by unique names: folders of the same name get a prefix from their parents."""
     counts = Counter(folder.name for folder in folders)
     found: dict[str, Folder] = {}
     for folder in folders:
@@ -49,10 +49,10 @@ def cases(
       folders: by name, see `named`.
       test: `train` or `eval`.
       name: regular expression that must match the folder's name, or that of the whole case.
-      batch_size: the user's.
-      sizes: of single folders, by their path; they go before it.
-      packages: where packages are that were installed for a folder, by its path.
-      on_cpu: whether it is to be run there; batch sizes of other devices are the folder's to find.
+      batch_size: batch size from the user.
+      sizes: batch sizes of single folders, by path; these take precedence.
+      packages: by a folder's path, the directory of packages that were installed for it.
+      on_cpu: whether the cases run on the CPU; on other devices the folder chooses its batch size.
 
     Raises:
       FolderError: the expression is malformed, or matches nothing.

@@ -1,6 +1,6 @@
-"""What TorchBench's guide says that "our test scripts will test", of one folder and test.
+"""Checks of one folder and test that TorchBench's guide lists ("our test scripts will test").
 
-Runs in a worker of its own; the commands' side is `maintenance.onboarding.folder_check`.
+Runs in a separate worker; the command's side is `maintenance.onboarding.folder_check`.
 """
 
 import gc
@@ -19,14 +19,14 @@ from comparative_benchmark.sources.torchbench import folders
 from comparative_benchmark.sources.torchbench.loading import LoadedFolder, Request
 from comparative_benchmark.sources.torchbench.running import Running, same
 
-# Scripted code may add in another order; the guide asks for the same output.
+# Scripted code may add in another order; the guide requires the same output.
 _JIT_TOLERANCE = 1e-4
-# What allocators and lazily loaded libraries may keep on a device.
+# Memory that allocators and lazily loaded libraries may keep on a device.
 _DEVICE_SLACK_BYTES = 1 << 20
 
 
 def check(folder: str, test: str, packages: str | None = None) -> dict[str, Any]:
-    """Returns what was found: `states` by check, each with a detail, and `outputs`, a digest.
+    """Returns the results: `states` by check, each with a detail, and `outputs`, a digest.
 
     Raises:
       UnsupportedError: the folder does not implement the test here.

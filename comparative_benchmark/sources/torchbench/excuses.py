@@ -1,7 +1,7 @@
-"""Why a folder cannot be run here through no fault of its own or ours.
+"""Reasons why a folder cannot run here, through no fault of the folder or the suite.
 
-A package, data or a device that is not there ends a trial as `unsupported`; all else that a folder
-raises is its failure.
+A missing package, data file or device ends a trial as `unsupported`; any other error of a folder is
+its failure.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from comparative_benchmark.backends.missing_packages import (
 from comparative_benchmark.sources.torchbench.folders import repository
 
 _BASE = "torchbenchmark"
-# What PyTorch says where it was built without CUDA, or there is no GPU.
+# PyTorch's messages if it was built without CUDA, or there is no GPU.
 _NO_GPU = (
     "Torch not compiled with CUDA enabled",
     "Found no NVIDIA driver",
@@ -29,9 +29,9 @@ def reason(error: BaseException, folder: Path, packages: Path | None) -> str | N
     """Returns why an error excuses a folder; None if it does not.
 
     Args:
-      error: that the folder raised.
-      folder: where it is.
-      packages: where packages are that its install.py installed; None if it has not run.
+      error: the error that the folder raised.
+      folder: the folder's path.
+      packages: directory of packages that its install.py installed; None if it has not run.
     """
     for one in chain(error, implicit=False):
         if (lack := lack_of(one)) is not None:
@@ -60,7 +60,7 @@ def _lacking(lack: Lack, error: BaseException, folder: Path, packages: Path | No
 
 
 def _of_base(name: str, folder: Path) -> str | None:
-    """Returns what of TorchBench is not here; None if it is a part of the folder itself."""
+    """Returns the missing part of TorchBench; None if it belongs to the folder itself."""
     kind, _, inside = name.removeprefix(f"{_BASE}.").partition(".")
     if kind not in ("models", "canary_models"):
         return f"{folder.name} imports something from {name} that cbs does not provide"
@@ -71,7 +71,7 @@ def _of_base(name: str, folder: Path) -> str | None:
 
 
 def _file(error: FileNotFoundError, folder: Path) -> str | None:
-    """Returns which data are not there, if they are not a part of the folder."""
+    """Returns which data are missing, if they are not part of the folder."""
     if not isinstance(error.filename, str | bytes) or not error.filename:
         return None
     path = Path(error.filename if isinstance(error.filename, str) else error.filename.decode())

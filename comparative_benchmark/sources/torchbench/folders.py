@@ -1,4 +1,4 @@
-"""Finds model folders and reads what they say of themselves, without importing any."""
+"""Finds model folders and reads their metadata, without importing them."""
 
 import ast
 import hashlib
@@ -23,7 +23,7 @@ _CHUNK = 1 << 20
 
 
 class FolderError(ValueError):
-    """What a user named is not what it should be; the message says what to type."""
+    """A path from the user is not valid; the message gives the remedy."""
 
 
 @attrs.frozen(kw_only=True)
@@ -31,12 +31,12 @@ class Folder:
     """A model folder.
 
     Attributes:
-      path: where it is, absolute.
-      sha256: of all its files, with their places in it.
-      protocol: of its class `Model`, `unknown` where that is not written in `__init__.py`.
-      batch_sizes: by test: what metadata.yaml says for the CPU, or the class's own default.
-      not_implemented: pairs of test and device that metadata.yaml lists so; None for any. It is
-        what TorchBench's unit tests leave out; its runner tries them, and so do we.
+      path: absolute path.
+      sha256: digest of all its files, with their relative paths.
+      protocol: protocol of its class `Model`; `unknown` if it is not written in `__init__.py`.
+      batch_sizes: by test, the batch size from metadata.yaml for the CPU, or the class's default.
+      not_implemented: pairs of test and device that metadata.yaml lists as such; None matches any.
+        TorchBench's unit tests skip these; its runner tries them, and so do we.
       installs: whether there is an install.py.
       problem: why it cannot be run; None if it can be tried.
     """
@@ -51,11 +51,11 @@ class Folder:
 
     @property
     def name(self) -> str:
-        """Its own name, which is that of the module."""
+        """The folder's name, which is also the module's."""
         return self.path.name
 
     def lists_as_not_implemented(self, test: str, device: str) -> bool:
-        """Tells whether metadata.yaml says that a test is not for a device."""
+        """Returns whether metadata.yaml lists a test as not implemented on a device."""
         return any(
             listed in (None, test) and where in (None, device)
             for listed, where in self.not_implemented
@@ -66,7 +66,7 @@ def find(paths: Sequence[Path]) -> list[Folder]:
     """Returns the model folders at or below paths, by name.
 
     Raises:
-      FolderError: a path is not there, or has none.
+      FolderError: a path does not exist, or contains no model folder.
     """
     found: dict[Path, Folder] = {}
     for path in paths:
@@ -87,7 +87,7 @@ def find(paths: Sequence[Path]) -> list[Folder]:
 
 
 def read(path: Path) -> Folder:
-    """Returns what a folder says of itself."""
+    """Returns a folder with its metadata."""
     path = path.absolute()
     try:
         problem = _way_out(path)
@@ -103,7 +103,7 @@ def read(path: Path) -> Folder:
     try:
         tree = ast.parse((path / _INIT).read_bytes())
     except (SyntaxError, ValueError):
-        return found  # its worker says what is wrong, and in which line
+        return found  # its worker reports the error with its line
     model = _class_model(tree)
     metadata = _metadata(path / "metadata.yaml")
     return attrs.evolve(
@@ -115,10 +115,10 @@ def read(path: Path) -> Folder:
 
 
 def digest(path: Path) -> str:
-    """Returns the sha256 of a folder's files; compiled ones and those of version control left out.
+    """Returns the sha256 of a folder's files, without compiled and version-control files.
 
     Raises:
-      OSError: one cannot be read.
+      OSError: a file cannot be read.
     """
     return _digest_of(
         f"{file.relative_to(path).as_posix()}\0{_file_digest(file)}" for file in _files(path)
@@ -142,12 +142,12 @@ def _files(path: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
         for name in sorted(files):
             file = Path(place, name)
-            if not name.endswith(".pyc") and file.is_file():  # a pipe would never end
+            if not name.endswith(".pyc") and file.is_file():  # reading a pipe would never end
                 yield file
 
 
 def _way_out(path: Path) -> str | None:
-    """Returns which link leads out of a folder; None if none does."""
+    """Returns a link that leads out of a folder; None if there is none."""
     inside = path.resolve()
     for place, folders, files in os.walk(path):
         for name in sorted((*folders, *files)):
@@ -174,7 +174,7 @@ def _model_folders(path: Path, depth: int) -> Iterator[Path]:
 
 
 def _has_model(init: Path) -> bool:
-    """Tells whether a file defines or imports `Model`, or cannot be parsed but names it."""
+    """Returns whether a file defines or imports `Model`, or cannot be parsed but names it."""
     content = init.read_bytes()
     try:
         tree = ast.parse(content)
@@ -205,7 +205,7 @@ def _protocol(model: ast.ClassDef | None) -> Protocol:
 
 
 def _defaults(model: ast.ClassDef | None) -> dict[str, int]:
-    """Returns the batch sizes that a class states as numbers, by test."""
+    """Returns the batch sizes that a class sets to literal numbers, by test."""
     names = {"DEFAULT_TRAIN_BSIZE": "train", "DEFAULT_EVAL_BSIZE": "eval"}
     stated = _constants(model)
     sizes = {test: stated.get(name) for name, test in names.items()}
@@ -217,7 +217,7 @@ def _has_one_size(model: ast.ClassDef | None) -> bool:
 
 
 def _constants(model: ast.ClassDef | None) -> dict[str, Any]:
-    """Returns what is assigned to names in a class, if it is written out."""
+    """Returns the literal values that a class assigns to names."""
     found = {}
     for node in model.body if model else ():
         targets, value = [], None
@@ -240,7 +240,7 @@ def _metadata(path: Path) -> Any:
 
 def _of_cpu(said: Any) -> dict[str, int]:
     """Returns the batch sizes that metadata.yaml has for the CPU, by test."""
-    for key in ("devices", "cpu"):  # some files have a list of devices, which says nothing
+    for key in ("devices", "cpu"):  # some files have a list of devices, without batch sizes
         said = said.get(key) if isinstance(said, dict) else None
     sizes = said if isinstance(said, dict) else {}
     named = {test: sizes.get(f"{test}_batch_size") for test in ("train", "eval")}
@@ -248,7 +248,7 @@ def _of_cpu(said: Any) -> dict[str, int]:
 
 
 def _not_implemented(said: Any) -> tuple[tuple[str | None, str | None], ...]:
-    """Returns tests and devices that are listed; entries for other options, `jit` say, left out."""
+    """Returns the listed tests and devices; entries for other options, e.g. `jit`, are left out."""
     listed = said.get("not_implemented") if isinstance(said, dict) else None
     return tuple(
         (item.get("test"), item.get("device"))
@@ -265,6 +265,6 @@ def _names_beside(path: Path) -> list[str]:
 
 
 def repository(folder: Path) -> Path:
-    """Returns the checkout that a folder is in, else the folder's parent."""
+    """Returns the checkout that contains a folder, or else the folder's parent."""
     two_up = folder.parents[1] if len(folder.parents) > 1 else folder.parent
     return two_up.parent if two_up.name == "torchbenchmark" else folder.parent

@@ -1,7 +1,7 @@
-"""Runs install.py of model folders, each in an environment of its own; ours is never touched.
+"""Runs install.py of model folders, each in a separate environment; ours is never changed.
 
-An environment is named after the folder's content, so it is made once. It sees our packages below
-its own: a folder computes with our PyTorch, and pip is told to leave that alone.
+An environment is named after the folder's content, so it is made once. It finds our packages after
+its own: a folder computes with our PyTorch, and constraints keep pip from replacing it.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from openxla.benchmark.root import root_dir
 
 _UTILS = Path(__file__).parent / "host_install"
 _HOST = Path(__file__).parent / "host"
-# What is ours in every environment: a worker has imported it before the folder is.
+# Packages that are ours in all environments: a worker imports them before the folder.
 PINNED = ("torch", "torchvision", "torchaudio", "torchtext", "numpy", "triton")
 _PATIENCE_S = 1800
 _LOG = "install.log"
@@ -46,12 +46,12 @@ _NETWORK = (
 
 @attrs.define(kw_only=True)
 class Installed:
-    """What became of the environments of folders.
+    """The environments of folders.
 
     Attributes:
-      packages: where packages are that were installed for a folder, by its path.
-      failures: why a folder cannot be run, by its path.
-      said: what the user should know.
+      packages: by a folder's path, the directory of packages that were installed for it.
+      failures: by a folder's path, why it cannot be run.
+      said: messages for the user.
     """
 
     packages: dict[Path, Path] = attrs.field(factory=dict)
@@ -63,8 +63,8 @@ def packages_of(folders: Sequence[Folder], *, install: bool) -> Installed:
     """Returns the environments of folders that have an install.py.
 
     Args:
-      folders: that are to be run.
-      install: whether to make those that are not there; else only the ones that are get used.
+      folders: the folders to run.
+      install: whether to create missing environments; otherwise only existing ones are used.
     """
     found = Installed()
     waiting = []
@@ -88,9 +88,9 @@ def packages_of(folders: Sequence[Folder], *, install: bool) -> Installed:
 
 
 def environment_of(folder: Folder) -> Path:
-    """Returns where the environment of a folder belongs.
+    """Returns the path for a folder's environment.
 
-    It is named after what decides what is installed, not after data that install.py adds.
+    Its name depends on what determines the installed packages, not on data that install.py adds.
     """
     inputs = [folder.path / "install.py", *sorted(folder.path.glob("requirements*"))]
     named = "".join(path.read_text(errors="replace") for path in inputs if path.is_file())
@@ -100,12 +100,12 @@ def environment_of(folder: Folder) -> Path:
 
 
 def site_packages(place: Path) -> Path:
-    """Returns the folder that packages of an environment are in."""
+    """Returns the package directory of an environment."""
     return Path(sysconfig.get_path("purelib", "venv", vars={"base": str(place)}))
 
 
 def run_install(folder: Folder, place: Path) -> str | None:
-    """Makes an environment and runs install.py in it; returns why that failed, None if not."""
+    """Makes an environment and runs install.py in it; returns the error, or None on success."""
     shutil.rmtree(place, ignore_errors=True)
     place.parent.mkdir(parents=True, exist_ok=True)
     venv.create(place, with_pip=False, symlinks=True)
@@ -126,7 +126,7 @@ def run_install(folder: Folder, place: Path) -> str | None:
             code: int | None = process.wait(timeout=_PATIENCE_S)
         except subprocess.TimeoutExpired:
             code = None
-        finally:  # what it started must not outlive it, nor Ctrl-C
+        finally:  # its processes must not outlive it, nor Ctrl-C
             _end_group(process)
     if code == 0:
         files.write_atomically(place / _DONE, digest(folder.path) + "\n")
@@ -146,7 +146,7 @@ def _end_group(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _show_ours(place: Path) -> None:
-    """Has an environment find our packages, after its own."""
+    """Lets an environment find our packages, after its own."""
     ours = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     lines = [f"import site; site.addsitedir({path!r})" for path in ours]
     (site_packages(place) / "ours.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -176,7 +176,7 @@ def _environment(place: Path, folder: Folder) -> dict[str, str]:
 
 
 def _constraints() -> str:
-    """Returns pins of what stays ours, as pip reads them; local versions are on no index."""
+    """Returns pip constraints that pin our packages; local versions are on no index."""
     lines = []
     for name in PINNED:
         try:

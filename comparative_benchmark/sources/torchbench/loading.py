@@ -1,7 +1,7 @@
-"""A model folder in this process: imported as its authors expect, and its object made.
+"""Imports a model folder as its authors expect, and creates its object.
 
-For workers alone, one for each folder and test: folders change the state of their process, and
-what is done here changes it for good.
+For workers only, one for each folder and test: folders change the state of their process, and so
+does this module, for good.
 """
 
 import contextlib
@@ -30,14 +30,14 @@ _PACKAGE = "torchbenchmark"
 
 @attrs.frozen(kw_only=True)
 class Request:
-    """What is asked of a folder.
+    """A folder to load, and how.
 
     Attributes:
-      folder: where it is.
+      folder: the folder's path.
       test: `train` or `eval`.
-      batch_size: that it is to be made with; None for its own.
-      packages: where packages are that were installed for it; None if none were.
-      jit: whether it is to be scripted; the protocol of 2021 alone.
+      batch_size: batch size to create it with; None for its default.
+      packages: directory of packages that were installed for it; None if none were.
+      jit: whether to script it; protocol of 2021 only.
     """
 
     folder: Path
@@ -48,7 +48,7 @@ class Request:
 
 
 class LoadedFolder:
-    """An imported folder, which makes objects of its class `Model`.
+    """An imported folder, which creates objects of its class `Model`.
 
     Raises:
       UnsupportedError: the folder needs the network, or a package that is not installed.
@@ -66,18 +66,18 @@ class LoadedFolder:
         self._parameters = parameters
 
     def scripted(self) -> "LoadedFolder":
-        """Returns the same folder, whose objects are to be scripted."""
+        """Returns the same folder, whose objects will be scripted."""
         other = copy.copy(self)
         other.request = attrs.evolve(self.request, jit=True)
         return other
 
     @property
     def protocol(self) -> str:
-        """`2021` for the guide's, `current` for the one with `test` in the constructor."""
+        """`2021` for the guide's protocol, `current` for the one with `test` in the constructor."""
         return "current" if self.is_current else "2021"
 
     def make(self, device: str | None = None) -> Any:
-        """Returns a new object of the folder's class, made with the seed.
+        """Returns a new object of the folder's class, created with the seed.
 
         Raises:
           UnsupportedError: the folder does not implement this test here.
@@ -114,7 +114,7 @@ class LoadedFolder:
         return {"test": self.request.test, "device": device, **taken}
 
     def _of_2021(self, device: str) -> dict[str, Any]:
-        """Returns arguments of a constructor without `test`; later ones take a batch size each."""
+        """Returns arguments of a constructor without `test`; later ones take two batch sizes."""
         request = self.request
         given: dict[str, Any] = {"device": device, "jit": request.jit, **self._sizes()}
         if request.batch_size is not None and f"{request.test}_bs" not in self._parameters:
@@ -122,18 +122,18 @@ class LoadedFolder:
         return {key: value for key, value in given.items() if key in self._parameters}
 
     def _sizes(self) -> dict[str, int]:
-        """Returns the user's batch size by its names of 2022; empty if there is none."""
+        """Returns the user's batch size by its names of 2022; empty without one."""
         size = self.request.batch_size
         return {} if size is None else {"train_bs": size, "eval_bs": size}
 
     def step_of(self, made: Any) -> Callable[[], Any]:
-        """Returns what runs one iteration of the test by an object."""
+        """Returns a function that runs one iteration of an object's test."""
         grad = self.request.test == "train" or not made.eval_in_nograd()
 
         def step() -> Any:
             with torch.set_grad_enabled(grad):
                 returned = made.invoke()
-            if isinstance(returned, NotImplementedError):  # some return it, and mean to raise it
+            if isinstance(returned, NotImplementedError):  # some return it instead of raising it
                 raise returned
             return returned
 
@@ -141,10 +141,10 @@ class LoadedFolder:
 
     @contextlib.contextmanager
     def refusing(self, *but: type[Exception]) -> Iterator[None]:
-        """Turns what a folder raises to say that it cannot into an `UnsupportedError`.
+        """Turns a folder's refusals into `UnsupportedError`.
 
         Args:
-          but: errors that are raised as they are.
+          but: errors that are raised unchanged.
         """
         raised_as_they_are: tuple[type[Exception], ...] = (UnsupportedError, *but)
         try:
@@ -169,7 +169,7 @@ def import_folder(request: Request) -> ModuleType:
     """
     if _PACKAGE in sys.modules and not _is_ours(sys.modules[_PACKAGE]):
         raise RuntimeError(f"this process has already imported another {_PACKAGE}")
-    sys.dont_write_bytecode = True  # a folder is left as it was found
+    sys.dont_write_bytecode = True  # leave no files in the folder
     folder = request.folder
     os.environ["CBS_TORCHBENCH_REPO"] = str(folders.repository(folder))
     os.environ["CBS_TORCHBENCH_TEST"] = request.test
@@ -188,7 +188,7 @@ def import_folder(request: Request) -> ModuleType:
 
 
 def has_scripted_code() -> bool:
-    """Tells whether modules of folders hold functions or modules of TorchScript."""
+    """Returns whether modules of folders hold functions or modules of TorchScript."""
     kinds = (torch.jit.ScriptFunction, torch.jit.ScriptModule)
     return any(
         isinstance(value, kinds)
@@ -203,7 +203,7 @@ def _is_ours(package: ModuleType) -> bool:
 
 
 def _put_first(packages: Path) -> None:
-    """Has packages of a folder found before ours; what is imported already stays ours."""
+    """Puts packages of a folder before ours on the path; modules imported already stay ours."""
     before = list(sys.path)
     site.addsitedir(str(packages))
     added = [entry for entry in sys.path if entry not in before]

@@ -1,8 +1,7 @@
-"""A model folder as a model of the suite: what a worker loads.
+"""A model folder as a model of the suite, which a worker loads.
 
-One iteration is the folder's own `eval()` or `train()`. Where `eval()` is one call of the module
-that `get_module()` returns, on the inputs that it returns, that module stands for it: it is
-exported.
+One iteration is the folder's own `eval()` or `train()`. If `eval()` is one call of the module that
+`get_module()` returns, on the inputs that it returns, exporters use that module instead.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,11 +25,12 @@ from comparative_benchmark.sources.torchbench.running import Running
 from comparative_benchmark.sources.torchbench.state import Widening
 from openxla.benchmark.models.second_input import NoSecondInputError, changed
 
-# A float64 run further than this from the own-type run, relative to its spread, is of something
-# else: of other random numbers, say. A run of rounded weights as far off says nothing.
+# If a float64 run differs from the own-type run by more than this, relative to its spread, it
+# computes something else, e.g. with other random numbers. The same limit rejects runs of rounded
+# weights.
 _FURTHEST = 0.2
-# Runs of rounded weights beside the own-type run: their number where the first is this many times
-# further off than that or nearer, as where rounding decides between two ways.
+# At most this many runs of rounded weights; they stop once a run's errors are within this factor of
+# the own-type run's. More are needed where rounding decides between two branches.
 _ROUGH_RUNS = 5
 _ALIKE = 3.0
 
@@ -40,12 +40,12 @@ class NotWidenedError(Exception):
 
 
 class FolderModel(ForeignModel):
-    """A folder's model, made for one test.
+    """A folder's model, created for one test.
 
     Attributes:
       module: the folder's module, None if it offers none.
       without_float64: why the last truth is not a float64 run; None if it is.
-      not_countable: why nobody may count what it has to do; None if somebody may.
+      not_countable: why its work cannot be counted; None if it can.
     """
 
     def __init__(self, request: Request) -> None:
@@ -54,26 +54,27 @@ class FolderModel(ForeignModel):
         self.module = self._running.module
         self.replayed = self._running.replayed
         self.without_float64: str | None = None
-        # Scripts that make tensors end the process where tensors are fake (PyTorch 2.13).
+        # TorchScript operators that create tensors crash the process on fake tensors (PyTorch
+        # 2.13).
         scripted = "TorchScript operations cannot be counted"
         self.not_countable = scripted if has_scripted_code() else None
         self._loss: float | None = None
         self._repeats = False
 
     def generate_default_inputs(self) -> tuple[torch.Tensor, ...]:
-        """The folder's own example."""
+        """Returns the folder's own example."""
         return self._running.inputs
 
     def generate_inputs(self, input_data: str) -> Any:
-        """The folder's own example, whatever name the input has."""
+        """Returns the folder's own example, whatever the input's name."""
         return self.generate_default_inputs()
 
     def preprocess(self, raw_input: Any) -> tuple[Array, ...]:
-        """Copies them: the folder may write to its own."""
+        """Copies the inputs: the folder may write to its own."""
         return tuple(to_numpy(value).copy() for value in raw_input)
 
     def second_inputs(self, *inputs: Array) -> list[Array]:
-        """The usual rule, if the folder reads what it shows.
+        """Returns second inputs by the usual rule, if the folder reads the inputs that it returns.
 
         Raises:
           NoSecondInputError: its outputs do not depend on the tensors of `get_module()`.
@@ -89,30 +90,30 @@ class FolderModel(ForeignModel):
         return second
 
     def forward(self, *inputs: Any) -> tuple[torch.Tensor, ...]:
-        """The module's outputs on inputs: what exporters take.
+        """Returns the module's outputs on inputs, for exporters.
 
         Raises:
-          UnsupportedError: the module does not stand for an iteration.
+          UnsupportedError: the module does not represent an iteration.
         """
         if reason := self._running.why_not_function:
             raise UnsupportedError(f"cannot export the module instead of the folder: {reason}")
         return self._running.function(*inputs)
 
     def reside(self, inputs: Sequence[Array]) -> tuple[torch.Tensor, ...]:
-        """See `ForeignModel.reside`; the folder's own tensors."""
+        """See `ForeignModel.reside`; returns the folder's own tensors."""
         self._running.write(inputs)
         self._running.watch()
         return self._running.inputs
 
     def timed(self, *inputs: Any) -> Any:
-        """One iteration of the folder's test."""
+        """Runs one iteration of the folder's test."""
         return self._running.run()
 
     def outputs_of(self, handle: Any) -> tuple[torch.Tensor, ...]:
-        """Outputs of inference; of training, gradients and weights after two steps.
+        """Returns outputs of inference; for training, gradients and weights after two steps.
 
-        Each step changes what the next one starts from. So the steps that are judged are two more,
-        from the weights that the folder began with, by the program that was timed.
+        Each step changes the start of the next one. So two more steps are verified, from the
+        folder's initial weights, with the timed program.
         """
         self._loss = self._running.loss_of(handle)
         return self._running.outputs_of(handle)
@@ -122,16 +123,16 @@ class FolderModel(ForeignModel):
         self._running.compile_in_place(compile_part)
 
     def judged_by(self, inputs: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-        """Float64 run of another object of the class, and a run in its own type.
+        """Returns a float64 run of another object of the class, and a run in its own type.
 
-        Where the folder cannot be widened, the run in its own type takes the truth's place, and
-        that of slightly rounded weights and inputs the reference's: it says how far rounding alone
-        goes. So it is where the folder's own type is float64 already: a wider run is the same run,
-        and its error of zero would leave no room to another order of operations.
+        If the folder cannot be widened, the run in its own type is the truth, and a run of slightly
+        rounded weights and inputs is the reference, which shows the effect of rounding alone. The
+        same applies if the folder's own type is float64: a wider run would be the same run, and its
+        error of zero would allow no other order of operations.
 
         Raises:
-          UnsupportedError: it gives another output each time, also from the same state; or only
-            constants; or NaN.
+          UnsupportedError: its output differs each time, even from the same state, or is constant
+            or NaN.
         """
         if self._running.constant:
             raise UnsupportedError(
@@ -159,7 +160,7 @@ class FolderModel(ForeignModel):
             self.without_float64, truth = str(error), None
         if truth is not None:
             return truth, self._furthest(inputs, own, truth)
-        # Only now, as the error holds the object that could not be widened.
+        # Not inside the handler, whose error holds the object that could not be widened.
         rough = self._rough(state.roughened(inputs))
         if any(_relative_error(v, due) > _FURTHEST for due, v in zip(own, rough, strict=True)):
             raise UnsupportedError(
@@ -169,7 +170,7 @@ class FolderModel(ForeignModel):
         return [_as_truth(value) for value in own], rough
 
     def notes(self) -> dict[str, Any]:
-        """How the folder was run."""
+        """Returns how the folder was run."""
         test = self._folder.request.test
         found = {
             "protocol": self._folder.protocol,
@@ -216,10 +217,10 @@ class FolderModel(ForeignModel):
     def _furthest(
         self, inputs: Sequence[Array], own: Sequence[Array], truth: Sequence[Array]
     ) -> list[Array]:
-        """Returns, output by output, the furthest run: one alone may be near the truth by luck.
+        """Returns, output by output, the furthest run: a single one may be near the truth by luck.
 
-        Inputs stay as they are: a number that stands for an index would become another one. But of
-        what the folder computes in float64 itself, no other run would show a rounding.
+        Inputs are not changed: a number that is used as an index would become another one. But
+        where the folder computes in float64 itself, no other run would show any rounding.
         """
         off = [_relative_error(value, due) for value, due in zip(own, truth, strict=True)]
         found = list(own)
@@ -273,7 +274,7 @@ def _as_truth(value: Array) -> Array:
 
 
 def _relative_error(value: Array, due: Array) -> float:
-    """Returns the root mean square error in spreads; zero where the judge needs none."""
+    """Returns the root mean square error in spreads; zero if verification needs none."""
     if due.dtype.kind != "f" or not _is_finite(due):
         return 0.0
     if not np.isfinite(value).all():

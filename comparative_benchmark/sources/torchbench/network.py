@@ -1,4 +1,4 @@
-"""Keeps a worker off the network, so that a folder that needs it ends at once and says so."""
+"""Keeps a worker off the network, so that folders that need it fail at once with a reason."""
 
 import ipaddress
 import os
@@ -10,9 +10,9 @@ from typing import Any
 from comparative_benchmark.analysis.machine import variables
 from comparative_benchmark.backends.missing_packages import chain
 
-# Whoever wants folders to download while they are loaded sets it to 1.
+# Set it to 1 to let folders download while they are loaded.
 ALLOWED_VARIABLE = "CBS_FOREIGN_NETWORK"
-# Programs that folders start to download with.
+# Programs that folders start for downloads.
 _DOWNLOADERS = ("curl", "wget", "git", "gdown", "pip", "aws", "kaggle")
 
 
@@ -21,13 +21,13 @@ class NetworkRefusedError(ConnectionRefusedError):
 
 
 class Guard:
-    """Refuses connections to anything but this machine; remembers what was refused."""
+    """Refuses connections to anything but this machine; remembers refused ones."""
 
     def __init__(self) -> None:
         self.refused: list[str] = []
 
     def install(self) -> None:
-        """Guards this process for good, and programs that it starts through their proxies."""
+        """Guards this process for good, and its child processes through proxy variables."""
         if os.environ.get(ALLOWED_VARIABLE) == "1":
             return
         os.environ.update(variables.VARIABLES)
@@ -36,7 +36,7 @@ class Guard:
         socket.getaddrinfo = self._of_lookup(socket.getaddrinfo)
 
     def reason(self, error: BaseException) -> str | None:
-        """Returns why an error is one for lack of the network; None if it is not."""
+        """Returns the reason if an error is due to lack of network access; None if it is not."""
         for one in chain(error, implicit=True):
             named = any(kind.__name__ in variables.ERRORS for kind in type(one).__mro__)
             if named or variables.is_why(str(one)):

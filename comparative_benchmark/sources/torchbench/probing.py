@@ -1,4 +1,4 @@
-"""Whether a folder runs with a batch size; in a worker of its own, which may die of it."""
+"""Checks whether a folder runs with a batch size, in a separate worker that may crash."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from comparative_benchmark.sources.torchbench.model import FolderModel
 
 
 def probe(folder: str, test: str, batch_size: int, packages: str | None = None) -> dict[str, Any]:
-    """Runs a folder's test as a trial and its truth do, once; returns what its inputs hold.
+    """Runs a folder's test once as a trial and its truth do; returns the facts about its inputs.
 
     Raises:
       UnsupportedError: the folder does not take this batch size.

@@ -1,4 +1,4 @@
-"""An object of a folder's class at work: its steps, what they call, and what they are judged by."""
+"""Runs an object of a folder's class: its steps, their calls, and the outputs to verify."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +14,11 @@ from comparative_benchmark.sources.torchbench import calls, state
 from comparative_benchmark.sources.torchbench.loading import LoadedFolder
 from openxla.benchmark.models.pt.tensors import as_tensor
 
-# So many numbers of a training step's weights and gradients are judged: evenly picked of all.
+# At most this many numbers of a training step's weights and gradients are verified, spread evenly.
 _MOST_JUDGED = 1 << 20
-# What a call may be given besides what `get_module()` returns.
+# Types that a call may be given in addition to what `get_module()` returns.
 _PLAIN = (torch.Tensor, bool, int, float, str, type(None), torch.dtype, torch.device)
-# Gradients below this share of the root mean square of all may be rounding.
+# Gradients below this share of the root mean square of all may be rounding errors.
 _NOISE_IN_GRADIENTS = 1e-3
 
 
@@ -27,15 +27,15 @@ class Running:
 
     Attributes:
       made: the folder's object.
-      modules: all that it holds.
-      module: what `get_module()` returns, or the one module that `eval` calls in its place: some
+      modules: all its modules.
+      module: the return value of `get_module()`, or the one module that `eval` calls instead: some
         folders of 2021 keep a second one for inference. None if there is none.
       inputs: tensors among the example inputs.
       one_call: whether an iteration of `eval` is one call of the module, and returns no more.
-      why_not_function: why the module on its inputs does not stand for an iteration; None if it
+      why_not_function: why the module on its inputs does not represent an iteration; None if it
         does.
-      constant: whether `eval` returns constants alone, with which anything would agree.
-      replayed: whether outputs are those of steps from the state that the object was made with.
+      constant: whether `eval` returns only constants, with which anything would agree.
+      replayed: whether outputs come from steps that start from the object's initial state.
     """
 
     def __init__(self, folder: LoadedFolder, device: str | None = None) -> None:
@@ -44,13 +44,13 @@ class Running:
         self.made = folder.make(device)
         self.module: Any = None
         self._example: Any = ()
-        # Positional and named arguments of an iteration's call of the module, where it was seen.
+        # Positional and named arguments of an iteration's call of the module, if it was seen.
         self._call: tuple[Any, Any] | None = None
         try:
             with folder.refusing(NotImplementedError), torch.enable_grad():
                 self.module, self._example = _pair(self.made.get_module())
         except NotImplementedError:
-            pass  # it can be run, and neither compiled nor exported
+            pass  # it can be run, but neither compiled nor exported
         self.inputs = state.leaves(self._example)
         self.modules = state.modules_of(self.made, self.module)
         if (device or folder.device) != "cpu":
@@ -70,16 +70,16 @@ class Running:
                 self._try_out()
 
     def run(self) -> tuple[Any, Any]:
-        """Runs an iteration; returns what it returned, and what the module did last."""
+        """Runs an iteration; returns its return value, and the module's last output."""
         self._calls.count = 0
         returned = self._step()
         return returned, self._calls.last
 
     def outputs_of(self, handle: Any) -> tuple[torch.Tensor, ...]:
-        """Returns what a run is judged by: it is replayed, or what `run` returned.
+        """Returns the outputs to verify: those of `run`, or of a replay.
 
         Raises:
-          UnsupportedError: there is nothing.
+          UnsupportedError: there are no outputs.
         """
         if self._test == "train":
             found = self._gradients_and_weights()
@@ -101,13 +101,13 @@ class Running:
         return float(found[0].detach()) if len(found) == 1 and found[0].numel() == 1 else None
 
     def write(self, values: Sequence[Array]) -> None:
-        """Writes arrays into the inputs, in the type that these are held in."""
+        """Writes arrays into the inputs, in the inputs' types."""
         with torch.no_grad():
             for resident, value in zip(self.inputs, values, strict=True):
                 resident.copy_(as_tensor(value))
 
     def watch(self) -> None:
-        """Keeps the outputs of the module from now on, where a run is judged by them."""
+        """Keeps the module's outputs from now on, if a run is verified by them."""
         if self.one_call and not self._is_watched:
             call = self._calls.watching(self.module.forward)
             self._is_watched, self._unwatch = True, calls.put_in_place(self.module, "forward", call)
@@ -126,7 +126,7 @@ class Running:
         return self._telling(state.leaves(self.module(*arguments, **named)))
 
     def _telling(self, values: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        """Returns outputs as they are judged, without those that are constant in each run."""
+        """Returns the outputs in the form to verify, without those that are always constant."""
         judged = state.judged(values)
         if any(self._constant) and not self.constant and len(self._constant) == len(judged):
             return tuple(v for v, is_one in zip(judged, self._constant, strict=True) if not is_one)
@@ -142,17 +142,18 @@ class Running:
         call = module._call_impl if through_module else module.forward  # noqa: SLF001
 
         def called(*arguments: Any, **named: Any) -> Any:
-            # A function of ours: Dynamo passes over PyTorch's own, as `Module.compile` gives it.
+            # Wrapped in our own function, because Dynamo skips PyTorch's, which `Module.compile`
+            # passes.
             return call(*arguments, **named)
 
         compiled = compile_part(called)
         watched = self._calls.watching(compiled) if self.one_call else compiled
-        # Where a call of it looks first, wherever the folder keeps it.
+        # The attribute that a call of the module looks up first, wherever the folder keeps it.
         method = "_compiled_call_impl" if through_module else "forward"
         calls.put_in_place(module, method, watched)
 
     def _compiled_module(self) -> tuple[Any, bool]:
-        """Returns the module to be compiled, and whether it is called, or its `forward` is."""
+        """Returns the module to compile, and whether the module or its `forward` is called."""
         if self._test == "train" and self._state is not None:
             with calls.watching(self._candidates()) as seen:
                 self._step()
@@ -161,7 +162,7 @@ class Running:
         return self.module, self._seen.through_module > 0 or self._seen.count == 0
 
     def widen(self) -> None:
-        """Has it compute in float64 from here on."""
+        """Makes it compute in float64 from here on."""
         if self._state is not None:
             self._state.restore()
         state.widen(self.made, self.modules, self._example)
@@ -169,7 +170,7 @@ class Running:
             self._state.keep_weights()
 
     def roughen(self, seed: int) -> None:
-        """Moves its weights by less than a rounding step, each seed in another way."""
+        """Moves its weights by less than a rounding step, in a different way for each seed."""
         if self._state is not None:
             self._state.restore()
         state.roughen(self.modules, seed)
@@ -177,14 +178,14 @@ class Running:
             self._state.keep_weights()
 
     def _candidates(self) -> list[Any]:
-        """Returns the modules that an iteration may call: those that the object has itself."""
+        """Returns the modules that an iteration may call: those that the object holds directly."""
         held = state.held(self.made, torch.nn.Module)
         inside = {id(part) for one in held for part in one.modules() if part is not one}
         others = [one for one in held if one is not self.module and id(one) not in inside]
         return [self.module, *others]
 
     def _choose(self, seen: list[tuple[torch.nn.Module, calls.Calls]]) -> calls.Calls:
-        """Returns the calls of the module, which is another one if that alone is called, once."""
+        """Returns the module's calls; switches to another module if only that is called, once."""
         called = [(module, found) for module, found in seen if found.count]
         for module, found in called:
             if module is self.module:
@@ -202,7 +203,7 @@ class Running:
         return found
 
     def _try_out(self) -> None:
-        """Finds out what an iteration calls, and whether it gives the same twice.
+        """Finds out what an iteration calls, and whether two iterations return the same.
 
         Raises:
           UnsupportedError: only the first iteration computes anything.
@@ -214,7 +215,7 @@ class Running:
             self._seen = found = self._choose(seen)
             last, given_back = found.last, state.leaves(returned)
             self.one_call = found.count == 1 and bool(state.leaves(last))
-            # Tensors of `torch.func` transforms are valid inside of these alone.
+            # Tensors of `torch.func` transforms are valid only inside the transform.
             is_whole = not any(map(is_functorch_wrapped_tensor, state.leaves(last)))
             if self.one_call and not (is_whole and _are_among(given_back, state.leaves(last))):
                 self.one_call, self._returns_more = False, True
@@ -255,7 +256,7 @@ class Running:
         called = (found.arguments, found.named)
         shown = pytree.tree_leaves(self._example)
         for item in pytree.tree_leaves(called):
-            # What else it is given may be changed by each call, as a cache is.
+            # Each call may change its other arguments, as it would a cache.
             if not isinstance(item, _PLAIN) and not any(item is one for one in shown):
                 return f"eval() passes the module an object of type {type(item).__name__}"
         self._call = called
@@ -264,8 +265,8 @@ class Running:
     def _gradients_and_weights(self) -> tuple[torch.Tensor, ...]:
         """Returns gradients, if the folder leaves any, and weights after two steps, a row each.
 
-        Where a gradient is but rounding, Adam makes a whole step of it, in any direction. So
-        steps are damped where the gradient is small beside all others.
+        Where a gradient is only a rounding error, Adam makes a whole step of it, in any direction.
+        So steps are damped where the gradient is small compared with all others.
         """
         assert self._state is not None
         self._state.restore()
@@ -309,20 +310,20 @@ def _pair(returned: Any) -> tuple[Any, Any]:
 
 
 def _call_on(example: Any) -> tuple[Any, Any]:
-    """Returns arguments of a call on what `get_module()` gives: a dictionary is of named ones."""
+    """Returns call arguments from `get_module()`; a dictionary holds named ones."""
     if isinstance(example, Mapping):
         return (), dict(example)
     return (tuple(example) if isinstance(example, tuple | list) else (example,)), {}
 
 
 def _are_among(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
-    """Tells whether all are in others, in whatever shape."""
+    """Returns whether all of `some` are in `others`, in any shape."""
     flat = [value.reshape(-1) for value in others]
     return all(any(same([one.reshape(-1)], [other]) for other in flat) for one in some)
 
 
 def _are_the_same_memory(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
-    """Tells whether tensors, of which there are some, lie in the same places; both are alive."""
+    """Returns whether tensors, at least one, share their memory pairwise; both must be alive."""
     return len(some) == len(others) > 0 and all(
         one.layout is torch.strided
         and other.layout is torch.strided
@@ -333,7 +334,7 @@ def _are_the_same_memory(some: Sequence[torch.Tensor], others: Sequence[torch.Te
 
 
 def same(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
-    """Tells whether tensors are equal in number, type, shape and every bit that counts."""
+    """Returns whether tensors are equal in number, type, shape and every significant bit."""
     return len(some) == len(others) and all(
         one.dtype == other.dtype
         and one.shape == other.shape

@@ -1,7 +1,7 @@
-"""The state of a folder's object: kept, put back, widened, and roughened by rounding.
+"""The state of a folder's object: saved, restored, widened, and perturbed by rounding steps.
 
-A training step changes what the next one starts from, and some inference draws random numbers. So
-that a run can be judged, it is repeated from a known state.
+A training step changes the start of the next one, and some inference draws random numbers. So runs
+are verified by repeating them from a known state.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from comparative_benchmark.backends.api import Array
 
-# How deep containers in attributes are looked into: folders keep batches in lists of pairs.
+# Maximum depth of containers in attributes: folders keep batches in lists of pairs.
 _DEEPEST = 4
 
 
@@ -29,12 +29,12 @@ def leaves(value: Any) -> tuple[torch.Tensor, ...]:
 
 
 def plain(value: Any) -> Any:
-    """Returns a mapping that PyTorch does not flatten, a tokenizer's say, as a dictionary."""
+    """Returns a mapping that PyTorch does not flatten, e.g. a tokenizer's, as a dictionary."""
     return dict(value) if isinstance(value, UserDict) else value
 
 
 def held(made: Any, kind: type) -> list[Any]:
-    """Returns the objects of a kind among an object's attributes, each once."""
+    """Returns the objects of a type among an object's attributes, each once."""
     found: dict[int, Any] = {}
     for value in vars(made).values():
         for item in within(value):
@@ -44,12 +44,12 @@ def held(made: Any, kind: type) -> list[Any]:
 
 
 def within(value: Any) -> Iterator[Any]:
-    """Yields a value, and what is in it if it is a container or an object of the folder's."""
+    """Yields a value, and the contents of containers and of objects of the folder's classes."""
     yield from _within(value, _DEEPEST)
 
 
 def owners(made: Any) -> list[Any]:
-    """Returns an object and those of the folder's own classes in it, which keep counters, say."""
+    """Returns an object and the objects of the folder's own classes in it, e.g. with counters."""
     found = {id(made): made}
     for value in vars(made).values():
         found |= {id(item): item for item in within(value) if _is_of_a_folder(item)}
@@ -64,13 +64,13 @@ def _within(value: Any, depth: int) -> Iterator[Any]:
     elif depth and isinstance(value, Mapping):
         for item in value.values():
             yield from _within(item, depth - 1)
-    elif depth and _is_of_a_folder(value):  # an agent that holds networks, say
+    elif depth and _is_of_a_folder(value):  # e.g. an agent that holds networks
         for item in vars(value).values():
             yield from _within(item, depth - 1)
 
 
 def judged(values: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    """Returns outputs as they are judged: a single number, which has no spread, beside a zero."""
+    """Returns outputs as verified: a single number, which has no spread, is paired with a zero."""
     return tuple(
         torch.stack([torch.zeros_like(value).reshape(()), value.reshape(())])
         if value.numel() == 1
@@ -80,13 +80,13 @@ def judged(values: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
 
 
 def is_constant(value: torch.Tensor) -> bool:
-    """Tells whether a tensor has no spread: one number everywhere, or none; NaN has one."""
+    """Returns whether a tensor has no spread: empty, or the same number everywhere, except NaN."""
     flat = value.detach().reshape(-1)
     return flat.numel() == 0 or bool((flat == flat[0]).all())
 
 
 def attributes(module: torch.nn.Module, kind: type) -> Iterator[tuple[torch.nn.Module, str, Any]]:
-    """Yields what parts of a module keep as attributes: tensors for a cache, an optimizer."""
+    """Yields attributes of a module's parts that have a type: a cache's tensors, an optimizer."""
     for part in module.modules():
         for name, value in vars(part).items():
             if isinstance(value, kind):
@@ -100,7 +100,7 @@ def _is_of_a_folder(value: Any) -> bool:
 
 
 _WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
-# They give other numbers in double from the same seed; dropout gives the same.
+# With the same seed, these draw other numbers in double; dropout does not.
 _DRAW = {torch.rand, torch.randn, torch.rand_like, torch.randn_like, torch.normal, torch.bernoulli}
 _DRAW |= {torch.multinomial, torch.Tensor.multinomial, torch.Tensor.bernoulli}
 _DRAW_INTO = {
@@ -110,9 +110,9 @@ _DRAW_INTO = {
 
 
 class Widening(TorchFunctionMode):
-    """Has code that names single precision (`dtype=torch.float`, `.float()`) use double.
+    """Makes code that names single precision (`dtype=torch.float`, `.float()`) use double.
 
-    Random numbers are those of single precision: a run on others would be another computation.
+    Random numbers are drawn in single precision: with others, a run would compute something else.
     """
 
     def __torch_function__(
@@ -135,7 +135,7 @@ class Widening(TorchFunctionMode):
 
 
 def _drawn(func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """Returns random numbers as single precision has them, in double."""
+    """Returns random numbers drawn in single precision, as double."""
     into = named.pop("out", None)
     args, named = pytree.tree_map_only(torch.Tensor, _narrow, (args, named))
     before = torch.get_default_dtype()
@@ -157,7 +157,7 @@ _KEPT_IN_PLACE = (torch.Tensor, torch.nn.Module, torch.optim.Optimizer)
 
 
 class State:
-    """What an object's next step starts from, as it was when this was made."""
+    """The state that an object's next step starts from, saved on construction."""
 
     def __init__(
         self, made: Any, modules: list[torch.nn.Module], inputs: Sequence[torch.Tensor]
@@ -181,7 +181,7 @@ class State:
         self._on_gpu = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
 
     def keep_weights(self) -> None:
-        """Takes the weights that modules hold now for those to be put back."""
+        """Saves the weights that modules hold now as those to restore."""
         self._weights = [
             {name: value.detach().clone() for name, value in _named(module)}
             for module in self._modules
@@ -192,7 +192,7 @@ class State:
         ]
 
     def leave_out(self, inputs: Sequence[torch.Tensor]) -> None:
-        """Does not put tensors back from here on: they are inputs, which others write to."""
+        """Excludes tensors from restoring: they are inputs, which others write to."""
         ours = {id(value) for value in inputs}
         kept = [
             (tensor, value)
@@ -203,7 +203,7 @@ class State:
         self._values = [value for _, value in kept]
 
     def restore(self) -> None:
-        """Puts it back, into the tensors that are there: compiled programs know these."""
+        """Restores the state in place, because compiled programs refer to these tensors."""
         self._restore_all_but_steps()
         for parameter in (p for module in self._modules for p in module.parameters()):
             parameter.grad = None
@@ -213,11 +213,11 @@ class State:
             item.load_state_dict(copy.deepcopy(counted))
 
     def restore_moved(self) -> None:
-        """Puts back all but gradients and what optimizers keep; weights move by a sixteenth.
+        """Restores all but gradients and optimizer state, and moves weights by a sixteenth.
 
         The next step then shows what an optimizer keeps of the one before, and whether it reads the
-        weights that are there. Yet it does not start from what rounding has made of these: of some
-        models, on few examples, that is another gradient by a third of its spread.
+        current weights. Yet it does not start from weights with rounding errors: in some models, on
+        few examples, these change the gradient by a third of its spread.
         """
         self._restore_all_but_steps()
         generator = torch.Generator().manual_seed(0)
@@ -228,7 +228,8 @@ class State:
                 for name, parameter in module.named_parameters():
                     if parameter.is_floating_point() and name in weights:
                         signs = torch.randint(0, 2, parameter.shape, generator=generator) * 2 - 1
-                        # In the type of the folder: the float64 run starts from the same numbers.
+                        # In the folder's type, so that the float64 run starts from the same
+                        # numbers.
                         own = weights[name].to(types[name])
                         parameter.copy_(own * (1 + signs.to(own) / 16))
 
@@ -260,7 +261,7 @@ class State:
 
 
 def modules_of(made: Any, module: Any) -> list[torch.nn.Module]:
-    """Returns the modules of an object, each once; that of `get_module()` first."""
+    """Returns the modules of an object, each once, starting with that of `get_module()`."""
     found = [module] if isinstance(module, torch.nn.Module) else []
     found += [item for item in held(made, torch.nn.Module) if item is not module]
     inside = {id(part) for one in found for part in one.modules() if part is not one}
@@ -268,7 +269,7 @@ def modules_of(made: Any, module: Any) -> list[torch.nn.Module]:
 
 
 def widen(made: Any, modules: list[torch.nn.Module], inputs: Any) -> None:
-    """Has modules and tensors of an object hold float64."""
+    """Converts modules and tensors of an object to float64."""
     for module in modules:
         module.double()
         for part, name, value in list(attributes(module, torch.Tensor)):
@@ -281,7 +282,7 @@ def widen(made: Any, modules: list[torch.nn.Module], inputs: Any) -> None:
 
 
 def roughen(modules: list[torch.nn.Module], seed: int) -> None:
-    """Moves each weight by up to half of a rounding step: as another order of sums might."""
+    """Moves each weight by up to half a rounding step, as another order of sums might."""
     with torch.no_grad():
         generator = torch.Generator().manual_seed(seed)
         for module in modules:
@@ -312,7 +313,7 @@ def _attributes(
 
 
 def _put_back(part: torch.nn.Module, name: str, value: torch.Tensor) -> None:
-    """Writes a tensor into an attribute; a new one if the module has replaced it by another."""
+    """Writes a tensor into an attribute, or a new one if the module has replaced it."""
     now = getattr(part, name, None)
     if isinstance(now, torch.Tensor) and now.shape == value.shape and now.dtype == value.dtype:
         now.copy_(value)
@@ -327,7 +328,7 @@ def _take_away(module: torch.nn.Module, name: str) -> None:
 
 
 def _copies_of_plain(owner: Any) -> dict[str, Any]:
-    """Returns copies of attributes that hold nothing of PyTorch's: counters, buffers, games."""
+    """Returns copies of attributes without PyTorch objects: counters, buffers, games."""
     found = {}
     kept = (*_KEPT_IN_PLACE, *_WITH_STATE)
     for name, value in vars(owner).items():
@@ -336,15 +337,15 @@ def _copies_of_plain(owner: Any) -> dict[str, Any]:
             for item in within(value)
         ):
             continue
-        with contextlib.suppress(Exception):  # what cannot be copied stays as it is
+        with contextlib.suppress(Exception):  # what cannot be copied is not restored
             found[name] = copy.deepcopy(value)
     return found
 
 
 def _is_its_own_attributes(item: Any) -> bool:
-    """Tells whether a dictionary's items are its attributes: a copy of it would have none.
+    """Returns whether a dictionary's items are its attributes: a copy of it would have none.
 
-    What it holds is kept nevertheless, as that of an object of the folder's.
+    The objects in it are saved nevertheless, like those of other objects of the folder.
     """
     return isinstance(item, dict) and getattr(item, "__dict__", None) is item
 

@@ -1,8 +1,8 @@
-"""Lets torchvision be imported beside a PyTorch that its own library was not built for.
+"""Lets torchvision be imported with a PyTorch that its own library was not built for.
 
-The index has torchvision for CUDA alone. Beside a PyTorch for the CPU its library cannot be loaded,
-and then its import fails, as it describes operators that only the library defines. They are
-defined here, without kernels: what calls them (detection) still fails, and says so.
+The index has torchvision for CUDA only. With a PyTorch for the CPU its library cannot be loaded,
+and its import fails, because it describes operators that only the library defines.
+They are defined here, without kernels: calls of them (detection) still fail, with an error.
 """
 
 import importlib.machinery
@@ -20,17 +20,17 @@ _OPERATORS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 )
-# What it defines is gone when it is freed.
+# Freeing a library removes its definitions.
 _kept: list[Any] = []
 
 
 class Finder(MetaPathFinder):
-    """Finds nothing, but makes ready what torchvision needs when it is first looked for."""
+    """Finds nothing, but defines what torchvision needs when it is first looked for."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> None:
-        """Returns None: the usual finders go on."""
+        """Returns None: the usual finders continue."""
         if fullname == _NAME:
             sys.meta_path.remove(self)
             spec = importlib.machinery.PathFinder.find_spec(_NAME)
