@@ -200,7 +200,7 @@ def is_unchanged(path: Path, sha256: str, size_bytes: int) -> bool:
 
 
 def _stamp_s(sha256: str) -> int:
-    """Returns a time between 2001 and 2018; even, for file systems that count in two seconds."""
+    """Returns a time between 2001 and 2018; even, because some file systems resolve only 2 s."""
     return 1_000_000_000 + 2 * int(sha256[:7], 16)
 
 

@@ -100,7 +100,7 @@ class Bert(TextArchitecture):
         return self.padded_windows(raw_input, parameters, checkpoint)
 
     def canonical_weight_name(self, name: str) -> str:
-        """Google's checkpoints put `bert.` in front and call weight and bias gamma and beta."""
+        """Google's checkpoints add the prefix `bert.`, and name weight and bias gamma and beta."""
         name = name.removeprefix("bert.")
         return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
             "LayerNorm.beta", "LayerNorm.bias"

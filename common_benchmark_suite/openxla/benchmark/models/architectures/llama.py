@@ -70,7 +70,7 @@ class Llama(CausalLM):
         yield TensorInit(
             name="model.embed_tokens.weight",
             shape=(vocabulary, hidden),
-            stddev=1 / math.sqrt(2),  # the layers outweigh it
+            stddev=1 / math.sqrt(2),  # smaller than the contribution of the layers
         )
         yield from rotary_layers(config, norm_mean=1.0)
         yield TensorInit(name="model.norm.weight", shape=(hidden,), mean=1.0, stddev=0.2)

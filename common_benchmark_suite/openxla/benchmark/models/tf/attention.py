@@ -20,7 +20,7 @@ def attention(
       key: [batch, keys, heads * head_size].
       value: as `key`.
       heads: number of heads.
-      causal: whether a query sees only the keys up to its own place.
+      causal: whether a query only attends to keys up to its own position.
 
     Returns:
       [batch, queries, heads * head_size], of the type of the query.

@@ -20,7 +20,7 @@ from openxla.benchmark.models.tf.sd_unet.unet_layers import UnetStage
 
 
 class SdUnet(Layer):
-    """The way down, the middle, the way up with the outputs of the way down."""
+    """Downsampling path, middle, and upsampling path with skip connections."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
