@@ -17,7 +17,7 @@ def list_backends() -> dict[str, dict[str, Any]]:
 
     If packages are missing, `install` is the command that installs them.
     """
-    # Here, so that `cbs list` starts without numpy.
+    # Imported late, so that `cbs list` starts without numpy.
     from comparative_benchmark.backends.api import backends
 
     found = {}
@@ -92,7 +92,7 @@ def list_cases(
 def matching(
     cases: Sequence[BenchmarkCase], expression: str | None
 ) -> list[tuple[BenchmarkCase, Workload]]:
-    """Returns cases with their workloads, those whose workload's id matches an expression.
+    """Returns cases with their workloads if the workload's id matches an expression.
 
     Raises:
       UsageError: the expression is malformed.
