@@ -50,7 +50,7 @@ def files_of(directory: Path) -> list[Path]:
     """Returns the input files of a directory, in numerical order.
 
     Raises:
-      UserInputError: there is none, or a number is missing.
+      UserInputError: the directory has no inputs, or a number is missing.
     """
     if not directory.is_dir():
         raise UserInputError(f"{directory} is not a directory")

@@ -41,7 +41,7 @@ IMPLEMENTATION = "GUIDE_FUNCTION_PT"
 # By its name: this process must not import the framework.
 _MODELS = "openxla.benchmark.operators.guide_models"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-# Imports of the file as it is shipped; another module may contain names.
+# Imports of the file as shipped; other imported modules may define names.
 _OWN_IMPORTS = ("typing", "comparative_benchmark", "openxla", "torch", "torchao")
 # Importing the frameworks takes seconds, and they reserve memory for their libraries.
 _DEADLINE_S, _MEMORY_BYTES = 120.0, 32 << 30

@@ -85,7 +85,7 @@ class OwnModule:
 
 @attrs.frozen(kw_only=True)
 class ProgramFolder:
-    """A folder of exported programs, each of which is a model.
+    """A folder of exported programs; each is a model.
 
     Attributes:
       path: path of the folder.

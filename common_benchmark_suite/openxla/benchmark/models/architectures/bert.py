@@ -71,7 +71,7 @@ class Bert(TextArchitecture):
     unused_tensors = ("pooler.",)
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """See `Architecture.tensors`; names are those of transformers' `BertModel`."""
+        """See `Architecture.tensors`; names as in transformers' `BertModel`."""
         hidden, intermediate = config["hidden_size"], config["intermediate_size"]
         for name, rows in (
             ("word_embeddings", config["vocab_size"]),

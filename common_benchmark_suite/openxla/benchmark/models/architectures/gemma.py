@@ -66,7 +66,7 @@ class Gemma(CausalLM):
     module_names = ROTARY_MODULE_NAMES
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """See `Architecture.tensors`; names are those of transformers' `GemmaForCausalLM`."""
+        """See `Architecture.tensors`; names as in transformers' `GemmaForCausalLM`."""
         hidden = config["hidden_size"]
         # The table is also the head. Its rows, scaled by sqrt(hidden), must not outweigh the
         # layers: otherwise each token would by far have the largest logit for its own successor. So

@@ -78,7 +78,7 @@ class Gpt2(CausalLM):
         return longest
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """See `Architecture.tensors`; names are those of transformers' `GPT2LMHeadModel`."""
+        """See `Architecture.tensors`; names as in transformers' `GPT2LMHeadModel`."""
         hidden, depth = config["n_embd"], config["n_layer"]
         # The table is also the head: rows of length one give logits of order one. Layer norms scale
         # its small numbers up to order one, and the sum of the layers outweighs them: otherwise

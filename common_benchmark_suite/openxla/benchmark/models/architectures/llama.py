@@ -65,7 +65,7 @@ class Llama(CausalLM):
     module_names = ROTARY_MODULE_NAMES
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """See `Architecture.tensors`; names are those of transformers' `LlamaForCausalLM`."""
+        """See `Architecture.tensors`; names as in transformers' `LlamaForCausalLM`."""
         hidden, vocabulary = config["hidden_size"], config["vocab_size"]
         yield TensorInit(
             name="model.embed_tokens.weight",

@@ -59,7 +59,7 @@ class SdClip(TextArchitecture):
     )
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """See `Architecture.tensors`; names are those of transformers' `CLIPTextModel`."""
+        """See `Architecture.tensors`; names as in transformers' `CLIPTextModel`."""
         hidden, intermediate = config["hidden_size"], config["intermediate_size"]
         for table, rows, stddev in (
             ("token_embedding", config["vocab_size"], 1.0),

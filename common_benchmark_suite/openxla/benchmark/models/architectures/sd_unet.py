@@ -76,7 +76,7 @@ class SdUnet(diffusion.LatentArchitecture):
     )
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """See `Architecture.tensors`; names are those of diffusers' `UNet2DConditionModel`."""
+        """See `Architecture.tensors`; names as in diffusers' `UNet2DConditionModel`."""
         first, time_width = config["block_out_channels"][0], time_embedding_width(config)
         gain = layers.AFTER_ACTIVATION_GAIN
         yield from layers.conv("conv_in", config["in_channels"], first, 3, 3)

@@ -103,7 +103,7 @@ class T5(TextArchitecture):
         return None
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """See `Architecture.tensors`; names are those of `T5ForConditionalGeneration`.
+        """See `Architecture.tensors`; names as in `T5ForConditionalGeneration`.
 
         Encoder, decoder and head share the table `shared.weight`.
         """

@@ -24,7 +24,7 @@ def attention(
       key: [batch, keys, heads * head_size].
       value: as `key`.
       heads: number of heads.
-      causal: whether a query sees only the keys up to its own place.
+      causal: whether a query only attends to keys up to its own position.
 
     Returns:
       [batch, queries, heads * head_size], of the type of the query.
@@ -51,10 +51,10 @@ class MultiHeadAttention(nnx.Module):
     """Multi-head attention of a sequence to itself or to another.
 
     Args:
-      width: of queries and outputs.
+      width: width of queries and outputs.
       heads: number of heads.
-      rngs: flax's.
-      context_width: of the other sequence; `width` unless given.
+      rngs: random generators of flax.
+      context_width: width of the other sequence; `width` unless given.
       biases: which of query, key and value have one; the output always does.
     """
 

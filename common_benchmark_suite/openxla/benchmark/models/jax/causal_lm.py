@@ -99,8 +99,8 @@ def attention(
       query: [batch, heads, seq, head_dim].
       key: [batch, key heads, seq, head_dim].
       value: of the same shape.
-      position: of the first token.
-      cache: earlier keys and values, with room for these.
+      position: position of the first token.
+      cache: earlier keys and values, with room for the new ones.
 
     Returns:
       [batch, seq, heads * head_dim], and keys and values including the new ones.

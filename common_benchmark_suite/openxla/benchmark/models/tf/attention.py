@@ -39,9 +39,9 @@ class MultiHeadAttention(Layer):
     """Multi-head attention of a sequence to itself or to another.
 
     Args:
-      width: of queries and outputs.
+      width: width of queries and outputs.
       heads: number of heads.
-      context_width: of the other sequence; `width` unless given.
+      context_width: width of the other sequence; `width` unless given.
       biases: which of query, key and value have one; the output always does.
     """
 

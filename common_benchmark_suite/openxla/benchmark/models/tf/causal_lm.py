@@ -65,14 +65,14 @@ class CausalGenerator(KerasModel, GenerationModel):
     def decode(
         self, token: tf.Tensor, position: tf.Tensor, cache: Cache
     ) -> tuple[tf.Tensor, Cache]:
-        """See `GenerationModel.decode`; the cache that it is given stays as it is."""
+        """See `GenerationModel.decode`; the given cache is not modified."""
         x, cache = self.layer.hidden(token[:, tf.newaxis], position, cache)
         return widened(self.layer.logits(x[:, -1])), cache
 
     def generate(
         self, input_ids: tf.Tensor, forced_tokens: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `GenerationModel.generate`; one program with a loop in it."""
+        """See `GenerationModel.generate`; one program with a loop."""
         return continue_greedily(
             self.decode,
             self.prefill(input_ids),
@@ -125,8 +125,8 @@ def attention(
       query: [batch, heads, seq, head_dim].
       key: [batch, key heads, seq, head_dim].
       value: of the same shape.
-      position: of the first token.
-      cache: earlier keys and values, with room for these.
+      position: position of the first token.
+      cache: earlier keys and values, with room for the new ones.
 
     Returns:
       [batch, seq, heads * head_dim], and keys and values including the new ones.

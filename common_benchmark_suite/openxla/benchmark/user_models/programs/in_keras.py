@@ -136,7 +136,7 @@ def _widened(config: Any) -> Any:
 
 
 def _refuse_narrow(model: Any, inputs: Sequence[Array]) -> None:
-    """Raises NotWidenedError if a model computes in a narrower type than that of its variables."""
+    """Raises NotWidenedError if a model computes in a narrower type than its variables."""
     specs = [tf.TensorSpec(value.shape, value.dtype) for value in inputs]
     concrete = tf.function(lambda *values: _call(model, values)).get_concrete_function(*specs)
     graphs = [concrete.graph, *(f.graph for f in concrete.graph._functions.values())]  # noqa: SLF001

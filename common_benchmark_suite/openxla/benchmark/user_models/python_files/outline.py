@@ -124,7 +124,7 @@ def dotted_name(file: Path) -> str:
 def source_digest(file: Path, root: Path, package: str) -> str:
     """Returns the sha256 of a file and of the neighbouring modules that it imports, transitively.
 
-    This way, a changed layer in a module of its own gives another model.
+    This way, a changed layer in a separate module gives another model.
 
     Args:
       file: the user's file.

@@ -1,4 +1,4 @@
-"""GPT-2 in JAX: flax.nnx modules of our own on the shared checkpoint."""
+"""GPT-2 in JAX: our own flax.nnx modules on the shared checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The text encoder of Stable Diffusion in JAX: flax.nnx modules of our own."""
+"""The text encoder of Stable Diffusion in JAX: our own flax.nnx modules."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The denoiser of Stable Diffusion in JAX: flax.nnx modules of our own, channels-last."""
+"""The denoiser of Stable Diffusion in JAX: our own flax.nnx modules, channels-last."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""T5 in JAX: flax.nnx modules of our own on the shared checkpoint."""
+"""T5 in JAX: our own flax.nnx modules on the shared checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any

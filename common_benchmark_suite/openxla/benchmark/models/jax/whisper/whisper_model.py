@@ -1,4 +1,4 @@
-"""Whisper in JAX: flax.nnx modules of our own on the shared checkpoint."""
+"""Whisper in JAX: our own flax.nnx modules on the shared checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""GPT-2 in TensorFlow: Keras layers of our own on the shared checkpoint."""
+"""GPT-2 in TensorFlow: our own Keras layers on the shared checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""ResNet in TensorFlow: Keras layers of our own on the shared checkpoint.
+"""ResNet in TensorFlow: our own Keras layers on the shared checkpoint.
 
 Convolutions run channels-last, the only layout that TensorFlow's CPU kernels have; the input
 arrives channels-first, as the workload declares it, and is transposed once.

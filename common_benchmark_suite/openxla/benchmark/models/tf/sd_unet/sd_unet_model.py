@@ -1,4 +1,4 @@
-"""The denoiser of Stable Diffusion in TensorFlow: Keras layers of our own, channels-last."""
+"""The denoiser of Stable Diffusion in TensorFlow: our own Keras layers, channels-last."""
 
 from collections.abc import Mapping
 from typing import Any

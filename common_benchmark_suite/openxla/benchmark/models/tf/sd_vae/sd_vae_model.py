@@ -1,4 +1,4 @@
-"""The picture decoder of Stable Diffusion in TensorFlow: Keras layers of our own, channels-last."""
+"""The picture decoder of Stable Diffusion in TensorFlow: our own Keras layers, channels-last."""
 
 from collections.abc import Mapping
 from typing import Any

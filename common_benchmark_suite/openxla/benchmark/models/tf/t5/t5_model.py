@@ -1,4 +1,4 @@
-"""T5 in TensorFlow: Keras layers of our own on the shared checkpoint."""
+"""T5 in TensorFlow: our own Keras layers on the shared checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any
