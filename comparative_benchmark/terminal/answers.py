@@ -47,7 +47,7 @@ def line(absences: Mapping[str, Absence]) -> str:
     """Returns e.g. `not installed: iree, tflite (pip install -e '.[all]')`; empty for none.
 
     Args:
-      absences: by the name of the backend, or of another thing that is not installed.
+      absences: by the name of the backend, or of another missing component.
     """
     groups: dict[str, list[str]] = {}
     for name, absence in absences.items():
@@ -76,7 +76,7 @@ def answers(
       cases: results of a run. For other sets of workloads, and for compile times, nothing is
         returned.
       absent: line that names backends that are not installed.
-      command: what the user typed, to be repeated.
+      command: the user's command line, to suggest a repetition.
       output: results file of the run.
     """
     if len(cases) < 2 or any(c.metrics.compile_only or c.metrics.throughput for c in cases):

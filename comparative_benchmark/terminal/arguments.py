@@ -45,8 +45,8 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) ->
     """Adds options that several commands share.
 
     Args:
-      parser: of a command, or a group of one.
-      names: of the options, with underscores; `suite` also adds `suite_dir`.
+      parser: parser of a command, or a group of one.
+      names: option names with underscores; `suite` also adds `suite_dir`.
       changes: keyword arguments of `add_argument` that differ in this command.
     """
     for name in names:
@@ -67,8 +67,8 @@ def add_run_options(
     Returns the groups by their headings.
 
     Args:
-      parser: of a command.
-      names: of the fields.
+      parser: parser of a command.
+      names: field names.
       changes: keyword arguments of `add_argument` that differ, by field.
     """
     groups: dict[str, Any] = {}

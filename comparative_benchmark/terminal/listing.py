@@ -65,7 +65,7 @@ def list_cases(
       name: regular expression that must match the whole name of a case, or part of a name.
       test: cases that compute outputs, or that take training steps.
       tag: tags that cases must have.
-      framework: of the model, e.g. `pt` or `["pt", "jax"]`.
+      framework: framework of the model, e.g. `pt` or `["pt", "jax"]`.
       suite: additional modules with ALL_BENCHMARKS.
       suite_dir: folders of definitions, instead of the suite's own cases.
       workload: regular expression to search for in the workload's id.

@@ -106,7 +106,7 @@ class Column:
 
 @attrs.frozen(kw_only=True)
 class FittedTable:
-    """A table and what it lacks.
+    """A table and its dropped columns.
 
     Attributes:
       dropped: headings of the columns that do not fit.
@@ -123,12 +123,12 @@ def fitted(
 ) -> FittedTable:
     """Returns a table of as many columns as fit.
 
-    Groups have a column of their own if everything fits, else a line above their rows. Columns are
-    dropped after that.
+    If everything fits, groups have a column. Otherwise they are lines above their rows, and then
+    columns are dropped.
 
     Args:
-      columns: in their order from left to right; the first one names the rows.
-      width: of the terminal, in characters.
+      columns: columns from left to right; the first one names the rows.
+      width: width of the terminal, in characters.
       groups: the group of each row; rows of a group follow each other. Empty for no groups.
       group_heading: heading of the groups.
     """

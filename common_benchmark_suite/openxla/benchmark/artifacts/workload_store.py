@@ -360,7 +360,7 @@ def directory_of(workload: Workload) -> Path:
 
 
 def find(workload: Workload, *, locked: Collection[str] = frozenset()) -> WorkloadArtifacts | None:
-    """Returns the artifacts of a workload; None if there are none or they are outdated.
+    """Returns the artifacts of a workload; None if they are missing or outdated.
 
     Artifacts made here are valid while the source of the implementation that made them is unchanged
     and they include a second input, if the model can have one. Fetched artifacts are valid while

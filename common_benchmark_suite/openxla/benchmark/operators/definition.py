@@ -101,7 +101,7 @@ class Operator:
 
 @attrs.frozen(kw_only=True)
 class Layer(Operator):
-    """An operator with weights of its own, to which recipes can be applied.
+    """An operator with weights, to which recipes can be applied.
 
     Attributes:
       weights: returns the seeded weights by name, for m, k and n. Matrices are [out, in], as in

@@ -22,7 +22,7 @@ def attention(
     Args:
       query: [batch, queries, heads * head_size].
       key: [batch, keys, heads * head_size].
-      value: as `key`.
+      value: [batch, keys, heads * head_size].
       heads: number of heads.
       causal: whether a query only attends to keys up to its own position.
 

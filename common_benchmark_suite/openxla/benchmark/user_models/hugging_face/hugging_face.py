@@ -185,7 +185,7 @@ class _Directory:
       config: the content of its `config.json`.
       digest: sha256 of all parts.
       is_pickled: whether weights have to be unpickled.
-      pipeline: of a sentence-transformers directory that runs as a whole.
+      pipeline: pipeline of a sentence-transformers directory, unless `--task` omits it.
       adapter: adapter that is merged into the weights.
       left_out: the pipeline that `--task` omits.
     """

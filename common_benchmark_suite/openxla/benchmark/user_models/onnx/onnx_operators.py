@@ -226,7 +226,7 @@ class _Window:
 
         Args:
           attributes: attributes of the node.
-          sizes: of the kernel.
+          sizes: sizes of the kernel.
           taken: spatial sizes of the operand.
         """
         count = len(taken)

@@ -55,7 +55,7 @@ _NO_PICKLES = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 
 class RunnableProgram(torch.nn.Module, ProgramModel):
-    """A program that PyTorch runs; its outputs are the tensors in what it returns.
+    """A program that PyTorch runs; its outputs are the tensors in the return value.
 
     Attributes:
       module: the module to call.

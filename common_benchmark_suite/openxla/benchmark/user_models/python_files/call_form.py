@@ -218,7 +218,7 @@ def _refusal(name: str, leaf: Any) -> str:
 
 
 def _name(path: Sequence[Any]) -> str:
-    """Returns a path below (args, keywords) as it is written in source code."""
+    """Returns a path below (args, keywords) as in source code."""
     steps = [_step(entry) for entry in path]
     is_keyword, steps = steps[:1] == [1], steps[1:]
     text = "" if is_keyword else "argument "
