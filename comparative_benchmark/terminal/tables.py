@@ -304,10 +304,7 @@ def script_name(result: Result) -> str:
 
 
 def share_text(throughput: Throughput) -> str:
-    """Returns e.g.
-
-    `0.93 (0.91-0.95)`: the share of its rate alone that a concurrent process keeps.
-    """
+    """Returns e.g. `0.93 (0.91-0.95)`: the share of its rate alone that a process keeps."""
     alone = throughput.alone
     return _figure_text(alone.share, alone.share_interval) if alone else "-"
 

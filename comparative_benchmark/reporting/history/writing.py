@@ -71,8 +71,7 @@ class Writer:
 
         Raises:
           HistoryError: the database fails; earlier chunks are kept, and repeating the import
-              continues
-            after them.
+            continues after them.
         """
         written = Written()
         for chunk in _chunks(rows, _CHUNK):

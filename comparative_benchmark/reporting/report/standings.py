@@ -41,7 +41,7 @@ class Judged:
       interval: 95 % interval of the latency in ms; for a compile-only result, of the cold compile
         time; None without samples.
       comparison: comparison with the baseline, as candidate / baseline; None for the baseline
-          itself.
+        itself.
     """
 
     case: ReportCase

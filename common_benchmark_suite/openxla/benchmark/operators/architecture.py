@@ -103,10 +103,7 @@ class OperatorArchitecture(Architecture):
         return tuple(a.astype(numpy_dtype(s.dtype)) for a, s in zip(raw_input, specs, strict=True))
 
     def label(self, parameters: Parameters) -> str:
-        """Returns e.g.
-
-        `matmul-fp32-64x128x256`, with those of m, k and n that the operator uses.
-        """
+        """Returns e.g. `matmul-fp32-64x128x256`, with the dimensions that the operator uses."""
         operator = operator_of(parameters)
         sizes = "x".join(str(integer(parameters, letter)) for letter in operator.uses)
         element_type(parameters.get("data_type"))

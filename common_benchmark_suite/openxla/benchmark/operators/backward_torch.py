@@ -33,9 +33,8 @@ class TrainingModel(torch.nn.Module, models.OperatorModel):
 
         Args:
           compile_part: compiles only the module. The gradients are taken outside of it, as in a
-              training
-            loop: a compiled module has a compiled backward as well, whereas Dynamo would split a
-            function that takes gradients itself.
+            training loop: a compiled module has a compiled backward as well, whereas Dynamo would
+            split a function that takes gradients itself.
         """
         part = compile_part(self.layer)
         weights = [self.layer.get_parameter(name) for name in self.trained]

@@ -17,10 +17,12 @@ _DEFAULT, _SHORT, _LONG = (
 def vary(raw: Any, input_data: str) -> Any:
     """Returns the raw input of that name, derived from the default one.
 
-    | raw input | `INPUT_DATA_SHORT` | `INPUT_DATA_LONG` | |---|---|---| | text | its first sentence
-    | all of it, from its middle on | | picture, uint8[height, width, 3] | its middle, half as wide
-    and high | upside down | | sound, float[samples] | its first half, then silence | backwards | |
-    seed of noise | the next | the one after that |
+    | raw input | `INPUT_DATA_SHORT` | `INPUT_DATA_LONG` |
+    |---|---|---|
+    | text | its first sentence | all of it, from its middle on |
+    | picture, uint8[height, width, 3] | its middle, half as wide and high | upside down |
+    | sound, float[samples] | its first half, then silence | backwards |
+    | seed of noise | the next | the one after that |
 
     The model decides how to fill the rest of a token window after a short text: with masked
     padding, or by repeating the text.

@@ -56,8 +56,7 @@ class TrainableModel(torch.nn.Module, models.TrainableModel):
 
         Args:
           compile_part: compiles the module that returns the loss. The optimizer is not compiled, as
-              in
-            a training loop that compiles its model.
+            in a training loop that compiles its model.
         """
         return Run(self, compile_part)
 

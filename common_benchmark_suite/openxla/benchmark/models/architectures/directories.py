@@ -35,8 +35,7 @@ class Rule:
       architecture: its name.
       classes: transformers' classes with the same outputs.
       sizes: keys that may have any value, with the default: `_NEEDED` for none, or a function of
-          the
-        file's content.
+        the file's content.
       fixed: keys that may have only one value, which is also the default.
     """
 

@@ -62,8 +62,7 @@ def convert(
 
     Raises:
       NotConvertibleError: TFLite does not compute in the model's type, an operation has no
-          counterpart, or
-        there are no inputs for calibration.
+        counterpart, or there are no inputs for calibration.
     """
     import tensorflow as tf
 

@@ -81,8 +81,7 @@ def split(
 
     Raises:
       BroughtError: a leaf is not an array of numbers, a number or None (the message names it), or
-          the
-        structure contains itself or no array.
+        the structure contains itself or no array.
     """
     _refuse_cycles(example, ())
     flat, structure = flatten(_arguments(example, signature), trees, _is_numbers)
