@@ -338,7 +338,7 @@ def _guarded(options: argparse.Namespace) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         if _signalled:
-            # Prints nothing else: there is no reader while a run is being ended.
+            # A signal has ended the run, and the reader of its output is gone, too.
             _print_last(_interrupted(options), options)
             return EXIT_INTERRUPTED
         # `cbs list | head`: the reader has enough. Python would complain again at exit. A check

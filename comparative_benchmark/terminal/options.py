@@ -20,7 +20,7 @@ EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 1
 EXIT_UNFINISHED = 4
 # The exit code that shells report for a program ended by SIGPIPE.
 EXIT_NO_READER = 141
-# Descriptions for the help text.
+# Descriptions for users, in the reference documentation.
 EXIT_CODES = {
     EXIT_OK: "success",
     EXIT_FAILED: "something failed, or the command line is invalid",
