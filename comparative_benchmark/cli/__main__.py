@@ -1,4 +1,4 @@
-"""`python -m comparative_benchmark.cli` is `cbs`, too."""
+"""Runs `cbs` for `python -m comparative_benchmark.cli`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`cbs backends`: what can compile, and what is missing for it."""
+"""`cbs backends`: lists backends and compilers, and missing packages."""
 
 import argparse
 import json

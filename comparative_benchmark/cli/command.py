@@ -24,12 +24,12 @@ from comparative_benchmark.terminal.options import (
 from comparative_benchmark.terminal.streams import hold_standard_streams, without_secrets
 from openxla.benchmark.text import printable
 
-# They end a run as Ctrl-C does. A lost connection sends SIGHUP.
+# These signals end a run like Ctrl-C. A lost connection sends SIGHUP.
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # Signals that have ended this process.
 _signalled: list[int] = []
 _DISTRIBUTION = "common-benchmark-suite"
-# What a disk, a folder or a name can be, and no program can help.
+# Errors from disks, folders and file names that no program can fix.
 _OF_THE_WORLD = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES),
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE),
@@ -49,11 +49,11 @@ Compares machine-learning compilers on the same verified workloads. To begin:
 
 
 class Command(NamedTuple):
-    """One of the commands; what it refers to is imported when somebody asks for the command.
+    """A command; its modules are imported only when it is used.
 
     Attributes:
       name: as a user types it.
-      help: in a line.
+      help: one line.
       options: function that adds its options to a parser, as `module:function` of this package.
       handler: function that takes the parsed options and returns the exit code.
     """
@@ -76,7 +76,7 @@ _RUN = Command(
     "terminal.run_options:add_run_arguments",
     "api.run_command:run",
 )
-# In the order in which help lists them.
+# In the order of the help text.
 COMMANDS = (
     _RUN,
     Command(
@@ -290,7 +290,7 @@ class _MainParser(Parser):
 
 
 class _CommandParser(Parser):
-    """The parser of a command, which gets its options when it has to parse any."""
+    """The parser of a command, which adds its options when it first parses arguments."""
 
     def __init__(self, *, command: Command | None = None, **keywords: Any) -> None:
         super().__init__(**keywords)
@@ -301,13 +301,13 @@ class _CommandParser(Parser):
         if command is not None:
             command.add_options(self)
         parsed, unknown = super().parse_known_args(args, namespace)
-        # Here, where the command and its options are known; the parser above knows neither.
+        # Here the command and its options are known; in the parser above they are not.
         self.refuse_unknown(unknown)
         return parsed, unknown
 
 
 class _Version(argparse.Action):
-    """`--version`, which looks for the version only when asked."""
+    """`--version`, which determines the version only when asked."""
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(nargs=0, **keywords)
@@ -331,18 +331,18 @@ def _guarded(options: argparse.Namespace) -> int:
         set_root(getattr(options, "root_dir", None))
         with other_processes.adopting():
             code: int = _resolve(options.handler)(options)
-        # What cannot be written is told here, and not in a traceback at the exit.
+        # Report write errors here, not in a traceback at exit.
         sys.stdout.flush()
     except KeyboardInterrupt:
         _print_last(_interrupted(options), options)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         if _signalled:
-            # Nobody reads what a run prints while it ends.
+            # A signal has ended the run, and the reader of its output is gone, too.
             _print_last(_interrupted(options), options)
             return EXIT_INTERRUPTED
-        # `cbs list | head`: the reader has enough. Python would complain again at its exit. A gate
-        # whose reader died has not passed: the code is that of a program that the pipe ended.
+        # `cbs list | head`: the reader has enough. Python would complain again at exit. A check
+        # whose reader has exited has not passed, so the exit code is that of a broken pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_NO_READER
     except OSError as error:
@@ -351,7 +351,7 @@ def _guarded(options: argparse.Namespace) -> int:
             return EXIT_INTERRUPTED
         if error.errno not in _OF_THE_WORLD:
             raise
-        # What standard output still holds may be what cannot be written: not once more at the exit.
+        # The buffer of standard output may hold unwritable text: do not try again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         named = f"{error.filename}: " if error.filename else ""
         print(f"cbs: {_shown(named)}{error.strerror}", file=sys.stderr)
@@ -391,7 +391,7 @@ def _shown(message: str) -> str:
 
 
 def _mistakes() -> tuple[type[Exception], ...]:
-    """Returns what a user's mistake raises; imported only when something was raised."""
+    """Returns exceptions caused by user mistakes; imported only after an exception."""
     from openxla.benchmark.comparative_suite.catalog import NoMatchError
     from openxla.benchmark.def_types import DefinitionError
 
@@ -405,7 +405,7 @@ def _resolve(reference: str) -> Any:
 
 
 def _terminate(number: int, _: Any) -> NoReturn:
-    # As Ctrl-C: the way out that ends the workers and keeps the results.
+    # Raise KeyboardInterrupt, which ends the workers and keeps the results.
     if number in _ENDING:
         _signalled.append(number)
     raise KeyboardInterrupt
@@ -414,12 +414,13 @@ def _terminate(number: int, _: Any) -> NoReturn:
 def _ended_in_a_callback(
     others: Callable[["sys.UnraisableHookArgs"], object], lost: "sys.UnraisableHookArgs"
 ) -> None:
-    """Raises an interrupt once more that came where Python prints exceptions and goes on.
+    """Re-raises an interrupt that Python would print and ignore.
 
-    So it does in `__del__` and in callbacks of weak references, which every import has.
+    Python ignores exceptions in `__del__` and in callbacks of weak references, which every import
+    has.
     """
     if lost.exc_type is KeyboardInterrupt:
-        signal.signal(signal.SIGALRM, _terminate)  # only now: others may use the timer
+        signal.signal(signal.SIGALRM, _terminate)  # only now, because other code may use the timer
         signal.setitimer(signal.ITIMER_REAL, 0.01)
     else:
         others(lost)

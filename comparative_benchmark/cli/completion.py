@@ -1,7 +1,7 @@
-"""`cbs completion`: a script that completes commands, options and their values in a shell.
+"""`cbs completion`: prints a shell script that completes commands, options and values.
 
-Commands and options are in the script, so that they are there at once. Names that grow (cases,
-tags, backends) are asked for by `cbs completion words`, once in a shell's life.
+Commands and options are part of the script, so they complete immediately. Names that may change
+(cases, tags, backends) are requested from `cbs completion words`, once per shell session.
 """
 
 import argparse
@@ -13,9 +13,9 @@ from types import MappingProxyType
 from comparative_benchmark.terminal.options import EXIT_OK, Parser
 
 _TEMPLATE = Path(__file__).with_name("completion.bash.txt")
-# What stands for file names, and for words that are asked for.
+# Placeholders for file names, and for words requested at run time.
 _FILES, _ASKED = "@files", "@"
-# By the option's destination, wherever a command has it.
+# Kind of words by the option's destination, in all commands.
 _KINDS = {
     "name": "cases",
     "tag": "tags",
@@ -72,7 +72,7 @@ def _script(commands: Mapping[str, argparse.ArgumentParser]) -> str:
 def _walk(
     path: str, parser: argparse.ArgumentParser
 ) -> Iterator[tuple[str, list[str], dict[str, str]]]:
-    """Yields a command and those below it: words that may follow, and what options take."""
+    """Yields a command and its subcommands: words that may follow, and values of options."""
     words: list[str] = []
     taken: dict[str, str] = {}
     for action in parser._actions:  # noqa: SLF001  # argparse offers no other way
@@ -103,7 +103,7 @@ def _table(name: str, rows: Mapping[str, str]) -> str:
     return "\n".join([f"declare -gA {name}=(", *lines, ")"])
 
 
-# Words that grow.
+# Words that may change.
 
 
 def _cases() -> Iterable[str]:
@@ -137,7 +137,7 @@ def _operators() -> Iterable[str]:
 
 
 def _backends() -> Iterator[str]:
-    """Yields `all`, each backend, with each compiler, and with each of its options."""
+    """Yields `all`, each backend alone, with each compiler, and with each option."""
     from comparative_benchmark.backends.api import backends
 
     yield "all"
@@ -166,5 +166,5 @@ WORDS: Mapping[str, Callable[[], Iterable[str]]] = MappingProxyType(
 
 
 def _plain(words: Iterable[str]) -> Iterator[str]:
-    """Yields what a shell takes as one word; names of plugins may be anything."""
+    """Yields words that a shell treats as one word; plug-ins may have any name."""
     return (word for word in words if word.isprintable() and " " not in word)

@@ -1,4 +1,4 @@
-"""`cbs list`: the cases, and which of them are of one workload."""
+"""`cbs list`: lists cases and their workloads."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Options of the commands that `cli` itself has; apart from them, so that help loads fast."""
+"""Options of the commands in `cli`, separate so that help loads fast."""
 
 import argparse
 from pathlib import Path

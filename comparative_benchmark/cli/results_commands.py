@@ -1,4 +1,4 @@
-"""`cbs compare` and `cbs show`: results files, seen at the terminal."""
+"""`cbs compare` and `cbs show`: print results files in the terminal."""
 
 import argparse
 from pathlib import Path
@@ -27,10 +27,10 @@ from openxla.benchmark import synonyms
 
 
 def compare(options: argparse.Namespace) -> int:
-    """Prints what changed between two results files; returns what `compare.exit_code` says.
+    """Prints the differences of two results files; returns the code of `compare.exit_code`.
 
     Raises:
-      UsageError: one of them cannot be read.
+      UsageError: a file cannot be read.
     """
     try:
         old, new = map(read_document, (options.old, options.new))
@@ -77,13 +77,13 @@ def show(options: argparse.Namespace) -> int:
     """Prints the table of a results file; returns 0.
 
     Raises:
-      UsageError: it cannot be read.
+      UsageError: the file cannot be read.
     """
     try:
         document = read_document(options.results)
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
-    # Those of the machine that measured, if it has been this one.
+    # Ceilings of the measuring machine, if that was this one.
     ceilings = known_ceilings(document.benchmarks, document.execution_environment.host)
     cases = cases_of(document)
     if not cases:
@@ -104,7 +104,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def _unfinished(results: Path) -> str:
-    """Returns how many processes an interrupted run left, and the option that continues it."""
+    """Returns the number of processes left in an interrupted run, and the option to resume it."""
     runs, _ = journal.interrupted_runs(results, ())
     entries = [entry for run in runs if not run.undecided for entry in run.entries]
     if not entries:

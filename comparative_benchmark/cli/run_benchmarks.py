@@ -1,4 +1,4 @@
-"""What the `run_benchmarks.py` of each backend runs: `cbs run` with the backend of its folder."""
+"""Entry point of each backend's `run_benchmarks.py`: `cbs run` with the folder's backend."""
 
 import sys
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""Pages, the history of results, and the formats of other tools."""
+"""Reports, the history of results, and the formats of other tools."""

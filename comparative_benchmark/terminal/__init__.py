@@ -1,1 +1,1 @@
-"""What commands print and parse: tables, options, streams."""
+"""Printing and parsing for commands: tables, options, streams."""

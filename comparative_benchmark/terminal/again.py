@@ -16,9 +16,9 @@ def command(result: Result, *more: str, suites: Sequence[str] = ()) -> str:
     """Returns a line for a shell.
 
     Args:
-      result: how it came out does not matter.
+      result: a result with any status.
       more: further options of `cbs run`.
-      suites: that the user named, where cases are looked for besides.
+      suites: further suites that the user named.
     """
     definition = result.definition
     if result.measured.throughput:
@@ -55,9 +55,9 @@ def _which(result: Result, given: str | None, *, in_suite: bool) -> str:
     """Returns the options that name the case.
 
     Args:
-      result: of the case.
+      result: a result of the case.
       given: a user's own inputs, if any.
-      in_suite: whether definitions that the user names have it, where a brought model is one, too.
+      in_suite: whether the user's suites define the case, which may then be a user's model.
     """
     definition = result.definition
     parameters = definition.model_parameters
@@ -74,6 +74,7 @@ def _which(result: Result, given: str | None, *, in_suite: bool) -> str:
         return words
     name = definition.benchmark_name
     if given:
-        # A user's own inputs are in no catalogue: the model's usual ones are replaced by them.
+        # The catalogue has no cases on a user's own inputs, so name the default input, which they
+        # replace.
         name = f"models/{definition.model}/inputs/{INPUT_DATA_MODEL_DEFAULT}"
     return f"{'-t train ' if result.measured.training else ''}-name '{name}'"

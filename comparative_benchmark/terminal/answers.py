@@ -1,4 +1,4 @@
-"""The recommendation at the end of a run: which competitor to take, and why."""
+"""The recommendation at the end of a run: which competitor to choose, and why."""
 
 import itertools
 import statistics
@@ -47,7 +47,7 @@ def line(absences: Mapping[str, Absence]) -> str:
     """Returns e.g. `not installed: iree, tflite (pip install -e '.[all]')`; empty for none.
 
     Args:
-      absences: by the name of the backend, or of another thing that is not installed.
+      absences: by the name of the backend, or of another missing component.
     """
     groups: dict[str, list[str]] = {}
     for name, absence in absences.items():
@@ -76,7 +76,7 @@ def answers(
       cases: results of a run. For other sets of workloads, and for compile times, nothing is
         returned.
       absent: line that names backends that are not installed.
-      command: what the user typed, to be repeated.
+      command: the user's command line, to suggest a repetition.
       output: results file of the run.
     """
     if len(cases) < 2 or any(c.metrics.compile_only or c.metrics.throughput for c in cases):
@@ -98,7 +98,7 @@ def answers(
             lines.append(f"More processes may decide this; to add them, run: {again}")
     if apart := [case for case in able if not _is_equal(case)]:
         lines.append(f"Not ranked (lower precision): {_names(apart)}.")
-    if ranked:  # else all of them, and they are listed above
+    if ranked:  # if none is ranked, the failures are listed above
         failed = [case for case in installed if case not in good]
         lines += [f"{_name(case)}: {_shortened(case.why)}." for case in failed]
     lines += [f"More backends are {line}." for line in filter(None, (lacking, absent))]
@@ -199,7 +199,7 @@ def _range_text(batches: Sequence[int]) -> str:
 
 
 def _choice(ranked: Sequence[Case], family: Family) -> str:
-    """Returns what to take, how sure that is, and what it costs."""
+    """Returns the choice, its certainty, and its cost."""
     best, *rest = ranked
     claim = "the lowest latency" if rest else "the only competitor"
     proof = "with a correct output"
@@ -220,7 +220,7 @@ def _choice(ranked: Sequence[Case], family: Family) -> str:
 
 
 def _others(ranked: Sequence[Case], family: Family) -> list[str]:
-    """Returns how far the others are behind, and of which that is not certain."""
+    """Returns how far the others are behind, and which of these differences are uncertain."""
     best, *rest = ranked
     behind, open_ones, fewest = [], [], MIN_PROCESSES
     for case in rest:
@@ -283,7 +283,7 @@ def _memory_text(case: Case) -> str:
 
 
 def _speedup_text(found: Comparison) -> str:
-    """Returns how much faster the baseline is: the ratio of candidate to baseline."""
+    """Returns the speed-up of the baseline, from the ratio of candidate to baseline."""
     return f" ({ratio_text(found.ratio)} times as fast)" if found.ratio else ""
 
 

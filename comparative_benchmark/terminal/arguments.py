@@ -6,7 +6,7 @@ from typing import Any
 
 from comparative_benchmark.request import default_of, fraction, options
 
-# Options that several commands have and `cbs run` has not.
+# Options of several commands that `cbs run` lacks.
 _OTHERS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "count_unchanged": (("--count-unchanged",), {"action": "store_true"}),
     "threshold": (
@@ -22,7 +22,7 @@ _OTHERS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         {"action": "store_true", "help": "keep host names and full paths"},
     ),
 }
-# Options that mean less in a command that does not run cases.
+# Options with a narrower meaning in commands that do not run cases.
 _ELSEWHERE: dict[str, dict[str, Any]] = {
     "output": {"default": None},
     "root_dir": {"help": "directory of checkpoints and artifacts, as in `cbs run`"},
@@ -45,8 +45,8 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) ->
     """Adds options that several commands share.
 
     Args:
-      parser: of a command, or a group of one.
-      names: of the options, with underscores; `suite` also adds `suite_dir`.
+      parser: parser of a command, or a group of one.
+      names: option names with underscores; `suite` also adds `suite_dir`.
       changes: keyword arguments of `add_argument` that differ in this command.
     """
     for name in names:
@@ -67,8 +67,8 @@ def add_run_options(
     Returns the groups by their headings.
 
     Args:
-      parser: of a command.
-      names: of the fields.
+      parser: parser of a command.
+      names: field names.
       changes: keyword arguments of `add_argument` that differ, by field.
     """
     groups: dict[str, Any] = {}

@@ -1,6 +1,6 @@
-"""Comparisons as JSON, as Markdown for a pull request, and as rows of a table.
+"""Comparisons as JSON, as Markdown for a pull request, and as table rows.
 
-Numbers carry the digits that their intervals support, no more.
+Numbers have only the digits that their intervals support.
 """
 
 import json
@@ -25,7 +25,7 @@ _MOST_DECIMALS = 6
 def as_json(
     comparisons: Sequence[Comparison], summary: Summary, remarks: Remarks | None = None
 ) -> str:
-    """Returns everything that is known of the comparisons as a JSON text."""
+    """Returns all data of the comparisons as JSON text."""
     value: dict[str, Any] = {
         "comparisons": [
             attrs.asdict(
@@ -45,7 +45,7 @@ def as_json(
 def as_markdown(
     comparisons: Sequence[Comparison], summary: Summary, remarks: Remarks | None = None
 ) -> str:
-    """Returns a Markdown text: the summary, a table, what has no ratio with its reason, remarks."""
+    """Returns Markdown: the summary, a table, comparisons without a ratio, and remarks."""
     lines = [f"**{summary_line(summary)}**", ""]
     rows = table_rows([item for item in comparisons if item.ratio])
     if rows:
@@ -97,7 +97,7 @@ def summary_line(summary: Summary) -> str:
     means = means or ["no case could be compared"]
     texts = {name: f"{len(names)} {name}" for name, names in counts.items() if names}
     if len(summary.regressions) < len(summary.slower):
-        # A single verdict is wrong in 2 % of cases; of many some are.
+        # A single verdict is wrong in 2 % of cases, so among many some are wrong.
         texts["slower"] += f" ({len(summary.regressions)} significant)"
     return ", ".join([*means, *texts.values()])
 
@@ -110,7 +110,7 @@ def speedup_text(ratio: Interval | None) -> str:
 def ratio_text(interval: Interval | None) -> str:
     """Returns e.g. `0.91 (0.88-0.95)`; `-` for None.
 
-    One more digit is given where rounding would move a limit, or the estimate, onto 1.
+    There is one more digit if rounding would move a limit, or the estimate, to 1.
     """
     if interval is None:
         return "-"
@@ -132,7 +132,7 @@ def latency_text(interval: Interval | None) -> str:
 def _decimals(interval: Interval) -> int:
     """Returns how many decimals show the half-width with one digit, and the estimate with one."""
     half_width = 0.0 if interval.is_open else (interval.high - interval.low) / 2
-    # Without a width the clock's resolution is the limit, about four digits.
+    # Without a width, the clock's resolution limits the digits to about four.
     scale = half_width if half_width > 0 else abs(interval.estimate) * 1e-3
     # An estimate of 0 would not be a ratio.
     scale = min(scale, abs(interval.estimate))

@@ -1,4 +1,4 @@
-"""What a person sees: progress while a run goes on, and tables of results."""
+"""Terminal output: progress during a run, and tables of results."""
 
 import contextlib
 import threading
@@ -37,17 +37,17 @@ from comparative_benchmark.terminal.task_tables import (
     training_table,
 )
 
-# How often the same line is drawn on a terminal, and said elsewhere.
+# Interval at which an unchanged line is redrawn in a terminal, or repeated elsewhere.
 _REDRAWN_S = 1.0
 _SAID_S = 30.0
 
 
 class StatusScreen(Screen):
-    """Standard error, whose last line says what goes on.
+    """Standard error with a status line at the end.
 
     Args:
-      clock: seconds that never go back; another one in tests.
-      keywords: of the screen.
+      clock: monotonic clock in seconds; replaced in tests.
+      keywords: keyword arguments of the screen.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, **keywords: Any) -> None:
@@ -70,12 +70,12 @@ class StatusScreen(Screen):
             self._spoke_at = self._clock()
 
     def at(self, what: str, done: int, total: int) -> None:
-        """Says which part of a command begins.
+        """Announces a part of a command.
 
         Args:
-          what: it is, e.g. a workload.
-          done: how many of the steps are behind us.
-          total: of the steps; the estimate of what is left follows from both.
+          what: name of the part, e.g. a workload.
+          done: number of completed steps.
+          total: number of steps; both give the estimate of the remaining time.
         """
         with self._guard:
             if total != self._total:
@@ -84,7 +84,7 @@ class StatusScreen(Screen):
         self.beat("", "")
 
     def beat(self, whom: str, phase: str) -> None:
-        """Shows what a worker does, and for how long; see `pulse`."""
+        """Shows a worker's activity and its duration; see `pulse`."""
         now, key = self._clock(), f"{whom} {phase}"
         with self._guard:
             if key != self._phase:
@@ -98,8 +98,8 @@ class StatusScreen(Screen):
         """Shows a line until the next one.
 
         Args:
-          line: what goes on.
-          key: the part of it that is news when it changes; the whole line by default.
+          line: the status.
+          key: the part of it whose change makes it new; the whole line by default.
         """
         with self._guard:
             now, key = self._clock(), line if key is None else key
@@ -111,7 +111,7 @@ class StatusScreen(Screen):
                 self._draw(line)
 
     def erase(self) -> None:
-        """Takes the status line away."""
+        """Removes the status line."""
         with self._guard:
             if self._live:
                 self.control(
@@ -121,7 +121,7 @@ class StatusScreen(Screen):
 
     @contextlib.contextmanager
     def following(self) -> Iterator[None]:
-        """Shows what workers do while the block lasts."""
+        """Shows the workers' activity during the block."""
         with session.listening(self.beat):
             try:
                 yield
@@ -142,7 +142,7 @@ class StatusScreen(Screen):
         return f"[{min(self._done + 1, self._total)}/{self._total}] {self._what}"
 
     def _left(self) -> str:
-        """Returns how long the rest takes if it goes on as until now; empty if nothing is known."""
+        """Returns the remaining time at the current rate; empty if it is unknown."""
         behind = self._done - self._done_at_start
         if behind <= 0 or self._done >= self._total:
             return ""
@@ -158,7 +158,7 @@ def _duration(seconds: float) -> str:
 
 
 class Console:
-    """Progress on stderr (one line a trial; a live line in a terminal), tables on stdout."""
+    """Progress on stderr (one line per trial; a live line in a terminal), tables on stdout."""
 
     def __init__(self, *, verbose: bool = False, suites: Sequence[str] = ()) -> None:
         self._verbose = verbose
@@ -216,7 +216,7 @@ class Console:
             self._print_details(result)
 
     def following(self) -> AbstractContextManager[None]:
-        """Shows what workers do while the block lasts."""
+        """Shows the workers' activity during the block."""
         return self._err.following()
 
     def results(
@@ -306,7 +306,7 @@ class Console:
         self._out.print(Text(summary_line(summary)))
 
     def fitted(self, table: FittedTable) -> None:
-        """Prints a table, and which of its columns do not fit."""
+        """Prints a table, and the names of columns that do not fit."""
         self._out.print(table.table)
         if table.dropped:
             line = f"not shown: {', '.join(table.dropped)}; all columns need a width of "

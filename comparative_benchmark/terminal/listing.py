@@ -17,7 +17,7 @@ def list_backends() -> dict[str, dict[str, Any]]:
 
     If packages are missing, `install` is the command that installs them.
     """
-    # Here, so that `cbs list` starts without numpy.
+    # Imported late, so that `cbs list` starts without numpy.
     from comparative_benchmark.backends.api import backends
 
     found = {}
@@ -65,7 +65,7 @@ def list_cases(
       name: regular expression that must match the whole name of a case, or part of a name.
       test: cases that compute outputs, or that take training steps.
       tag: tags that cases must have.
-      framework: of the model, e.g. `pt` or `["pt", "jax"]`.
+      framework: framework of the model, e.g. `pt` or `["pt", "jax"]`.
       suite: additional modules with ALL_BENCHMARKS.
       suite_dir: folders of definitions, instead of the suite's own cases.
       workload: regular expression to search for in the workload's id.
@@ -92,7 +92,7 @@ def list_cases(
 def matching(
     cases: Sequence[BenchmarkCase], expression: str | None
 ) -> list[tuple[BenchmarkCase, Workload]]:
-    """Returns cases with their workloads, those whose workload's id matches an expression.
+    """Returns cases with their workloads if the workload's id matches an expression.
 
     Raises:
       UsageError: the expression is malformed.

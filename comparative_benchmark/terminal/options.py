@@ -1,4 +1,4 @@
-"""Options of the command line: their names, their values, and which cases they select."""
+"""Command-line options: names, values, and selection of cases."""
 
 import argparse
 import os
@@ -12,15 +12,15 @@ from openxla.benchmark.text import did_you_mean, printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    # A command that runs no case starts without the vocabulary of cases.
+    # Commands that run no case start without the vocabulary of cases.
     from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
-# What was measured is well, and the budget was too short for the rest: `--resume` goes on.
+# The results so far are fine, but the budget ran out; `--resume` continues.
 EXIT_UNFINISHED = 4
-# As a shell gives it for a program that SIGPIPE has ended.
+# The exit code that shells report for a program ended by SIGPIPE.
 EXIT_NO_READER = 141
-# In words, for people.
+# Descriptions for users, in the reference documentation.
 EXIT_CODES = {
     EXIT_OK: "success",
     EXIT_FAILED: "something failed, or the command line is invalid",
@@ -33,11 +33,11 @@ EXIT_CODES = {
 
 
 class UsageError(Exception):
-    """Something that the user typed cannot be; the message says what can."""
+    """An argument is invalid; the message lists valid ones."""
 
 
 class _Help(argparse.HelpFormatter):
-    """Shows one spelling of each option: `--trial-budget`, and not also `--trial_budget`."""
+    """Shows one spelling of each option: `--trial-budget`, but not `--trial_budget`."""
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         given = action.option_strings
@@ -51,7 +51,7 @@ class _Help(argparse.HelpFormatter):
 
 
 class HelpWithExamples(_Help, argparse.RawDescriptionHelpFormatter):
-    """Keeps the lines of a text of examples."""
+    """Keeps line breaks in examples."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(EXIT_FAILED, f"{self.prog}: {said}\nusage: {self.prog} --help\n")
 
     def refuse_unknown(self, words: "Sequence[str]") -> None:
-        """Exits if these words, which no option took, are any."""
+        """Exits if there are words that no option took."""
         if words:
             option = words[0].partition("=")[0]
             what = "unknown option" if option.startswith("-") else "unexpected argument"
@@ -86,10 +86,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def check_place(path: Path, what: str) -> None:
-    """Makes the folder of a file that is to be written, and proves that one can be in it.
+    """Creates the folder of an output file, and checks that the file can be written.
 
     Raises:
-      UsageError: none can, or a directory is in its place; better told before hours are measured.
+      UsageError: it cannot, or a directory has its name; this is better known before hours of
+        measurements.
     """
     import tempfile
 
@@ -103,7 +104,7 @@ def check_place(path: Path, what: str) -> None:
 
 
 def set_root(root: Path | None) -> None:
-    """Makes a directory the artifact root of this process and of its workers, unless it is None."""
+    """Sets the artifact root of this process and its workers, unless it is None."""
     from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
     if root is not None:
@@ -123,8 +124,8 @@ def select(
     Args:
       name: regular expression for the whole name, or part of a name; None for all.
       test: `eval` for cases that compute outputs, `train` for those that take training steps.
-      tags: that cases must have.
-      framework: of the model; several are separated by commas.
+      tags: required tags.
+      framework: framework of the model, or several separated by commas.
       suites: modules with ALL_BENCHMARKS, and absolute folders of definitions.
 
     Raises:
@@ -145,7 +146,7 @@ def select(
 
 
 def _training_cases(suites: "Sequence[str]") -> "list[BenchmarkCase]":
-    """Returns the suite's own, and those of further modules."""
+    """Returns the suite's own training cases, and those of further modules."""
     from openxla.benchmark.comparative_suite import catalog, training_cases
     from openxla.benchmark.workloads import training_of
 
@@ -157,7 +158,7 @@ def find_device(name: str) -> "DeviceSpec":
     """Returns the device of that name.
 
     Raises:
-      UsageError: there is none.
+      UsageError: the device is unknown.
     """
     from openxla.benchmark import devices, synonyms
 

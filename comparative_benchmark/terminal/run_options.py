@@ -1,4 +1,4 @@
-"""Options of `cbs run`, `run_benchmarks.py`, and commands that select or measure as they do."""
+"""Options of `cbs run`, `run_benchmarks.py`, and commands that select or measure cases."""
 
 import argparse
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ def brought_model(request: RunRequest) -> "Found | None":
     """Returns the cases of the user's model; None if the request names none.
 
     Raises:
-      UsageError: it cannot be measured.
+      UsageError: the model cannot be measured.
     """
     from openxla.benchmark.user_models import BroughtError, found_bounded
 
@@ -96,9 +96,9 @@ def settings_of(
       device: where to run.
       timeout_s: time limit of a worker.
       memory_bytes: memory limit of a worker; None for the memory that is available.
-      threads: of each backend; None for the usual number.
-      phase_deadlines_s: time limit of phases.
-      processes: that run at a time, and share the memory if no limit is given.
+      threads: threads of each backend; None for the default.
+      phase_deadlines_s: time limits of phases.
+      processes: number of concurrent processes, which share the memory if no limit is given.
       others: further fields of `RunSettings`.
     """
     limits = Limits(
@@ -124,8 +124,8 @@ examples:
   cbs show quick.json                                print the table again
 """
 _RACERS = ("backends", "device")
-# Options that `run_benchmarks.py` does not have: its counts are fixed, and each compiler runs in
-# this environment and on all its CPUs.
+# Options that `run_benchmarks.py` lacks: its counts are fixed, and each compiler runs in this
+# environment on all its CPUs.
 _RACES_ONLY = (
     *("backends", "dry_run", "json", "quick", "baseline", "precision", "effect", "processes"),
     *("compile_only", "busy", "cpus", "env", "seed", "trial_budget", "budget"),
@@ -163,7 +163,7 @@ def add_run_benchmarks_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def request_from(parsed: argparse.Namespace) -> RunRequest:
-    """Returns the request of a parsed command line; options that it lacks have their defaults.
+    """Returns the request of a parsed command line; missing options have their defaults.
 
     Each `--compiler` of `run_benchmarks.py` is a competitor, and its counts are fixed.
     """
@@ -171,7 +171,7 @@ def request_from(parsed: argparse.Namespace) -> RunRequest:
     values: dict[str, Any] = {
         name: getattr(parsed, option.dest or name, None)
         for name, (_, option) in fields.items()
-        if option.dest not in fields  # --suite-dir and --suite have one list
+        if option.dest not in fields  # --suite-dir and --suite share a list
     }
     if hasattr(parsed, "compiler"):
         [backend] = parsed.backend

@@ -1,4 +1,4 @@
-"""What tables are printed on."""
+"""Consoles and fitted tables."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,15 +16,15 @@ from rich.text import Text
 from openxla.benchmark.text import printable
 
 _SPECIAL = re.compile(r"[\\`*\[\]|~]")
-# Inside a word an underscore is one: names stay as they are.
+# Underscores inside a word are not markup, so names stay unchanged.
 _UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")
-# A mention notifies a person, and a number links an issue, even behind a backslash. Inside a word,
+# A mention notifies a person, and a number links an issue, even after a backslash. Inside a word,
 # as in `jax_xla:xla@old`, there is no mention.
 _CALL = re.compile(r"((?<!\w)@|#)(?=\w)")
 
 
 def escaped(text: str) -> str:
-    """Returns the text as one line without markup, links and mentions, which stays in its cell."""
+    """Returns the text as one line without markup, links and mentions, for a table cell."""
     text = printable(" ".join(text.split()))
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = _UNDERSCORE.sub(r"\_", _SPECIAL.sub(r"\\\g<0>", text))
@@ -40,17 +40,17 @@ NO_LIMIT = 1000
 
 
 class Screen(Console):
-    """Rich's console for texts of others, whose reader may leave.
+    """Rich's console for untrusted texts and readers that may exit.
 
-    Brackets in texts are no markup, and control characters do not reach the terminal. A reader that
-    has left is told by the exit code, as of other output.
+    Brackets in texts are not markup, and control characters do not reach the terminal. If the
+    reader has exited, the exit code shows it, as for other output.
     """
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**{"markup": False, "emoji": False, "highlight": False, **keywords})
 
     def render(self, *arguments: Any, **keywords: Any) -> Iterator[Segment]:
-        """Yields what is printed; the styles' own sequences come later."""
+        """Yields the rendered output, without control characters from the text."""
         for segment in super().render(*arguments, **keywords):
             if segment.control is None and not segment.text.isprintable():
                 yield segment._replace(text=printable(segment.text))
@@ -58,19 +58,19 @@ class Screen(Console):
                 yield segment
 
     def on_broken_pipe(self) -> None:
-        """Raises what Rich would make an exit with 1 of."""
+        """Re-raises the error, for which Rich would exit with 1."""
         raise BrokenPipeError
 
 
 def output_screen() -> Screen:
-    """Returns standard output for tables: a pipe has no width, so nothing is wrapped in one."""
+    """Returns standard output for tables; lines are not wrapped in a pipe."""
     screen = Screen(highlight=False)
     return screen if screen.is_terminal else Screen(highlight=False, width=NO_LIMIT)
 
 
 Cell = str | Text
 
-# A workload is shown in a line above its rows if it has no column.
+# Without a column of its own, a workload is a line above its rows.
 _INDENT = "  "
 _NO_LIMIT = 10_000
 
@@ -106,7 +106,7 @@ class Column:
 
 @attrs.frozen(kw_only=True)
 class FittedTable:
-    """A table and what it lacks.
+    """A table and its dropped columns.
 
     Attributes:
       dropped: headings of the columns that do not fit.
@@ -123,12 +123,12 @@ def fitted(
 ) -> FittedTable:
     """Returns a table of as many columns as fit.
 
-    Groups have a column of their own if everything fits, else a line above their rows. Columns are
-    dropped after that.
+    If everything fits, groups have a column. Otherwise they are lines above their rows, and then
+    columns are dropped.
 
     Args:
-      columns: in their order from left to right; the first one names the rows.
-      width: of the terminal, in characters.
+      columns: columns from left to right; the first one names the rows.
+      width: width of the terminal, in characters.
       groups: the group of each row; rows of a group follow each other. Empty for no groups.
       group_heading: heading of the groups.
     """
@@ -168,7 +168,7 @@ def fitted(
 
 
 def ruled_table() -> Table:
-    """Returns an empty table with lines between its sections and none between its columns."""
+    """Returns an empty table with lines between sections, but not between columns."""
     return Table(box=box.HORIZONTALS, pad_edge=False)
 
 
@@ -210,7 +210,7 @@ def _narrow(columns: Sequence[Column], groups: Sequence[str]) -> Table:
 
 def _add_columns(table: Table, columns: Sequence[Column]) -> None:
     for number, column in enumerate(columns):
-        # The names of rows are continued below each other in the narrowest terminals.
+        # In the narrowest terminals, names of rows wrap.
         wraps = column.least is not None or number == 0
         table.add_column(
             column.heading,

@@ -1,11 +1,11 @@
-"""The ends of the command line: streams that take what is written, messages without secrets."""
+"""Standard streams that accept any text, and messages without secrets."""
 
 import codecs
 import os
 import re
 import sys
 
-# What tables and help are written with, for streams that have no such character.
+# Replacements for characters in tables and help that a stream's encoding lacks.
 _PLAIN = str.maketrans(
     dict(
         zip(
@@ -17,36 +17,36 @@ _PLAIN = str.maketrans(
 )
 _PLAIN_HANDLER = "cbs_plain"
 
-# A name and a password before the host, and the values of a query.
-# From the separator on: a search for a word in front of it would take quadratic time.
+# User name and password before the host, and the values of a query. The pattern starts at the
+# separator: searching for a word before it would take quadratic time.
 _USER = re.compile(r"(?<=://)[^/@\s]+@")
 _QUERY = re.compile(r"(?<=[?&])([\w.-]{1,200}=)[^\s&'\"/:;,)]+")
 
 
 def hold_standard_streams() -> None:
-    """Opens /dev/null in the place of standard streams that are closed (`cbs run <&-`).
+    """Opens /dev/null in place of closed standard streams (`cbs run <&-`).
 
-    Otherwise the next file or pipe that is opened gets the number of the missing stream, and what
-    is meant for the terminal ends in it.
+    Otherwise the next file or pipe would get the number of the missing stream, and receive output
+    meant for the terminal.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(descriptor)
         except OSError:
-            # The lowest free number is this one: those below are open by now.
+            # The lowest free number is this one, because those below are open.
             os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(descriptor, True)
             mode = "w" if descriptor else "r"
             setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", closefd=False))
     codecs.register_error(_PLAIN_HANDLER, _plain)
     for stream in (sys.stdout, sys.stderr):
-        # Tests and notebooks put other objects in their place.
+        # Tests and notebooks replace the streams by other objects.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors=_PLAIN_HANDLER)
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """Stands in for characters that a stream's encoding does not have."""
+    """Replaces characters that a stream's encoding lacks."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end].translate(_PLAIN)
@@ -54,8 +54,8 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def without_secrets(message: str) -> str:
-    """Returns a message whose URLs hold neither user names, passwords nor values of queries.
+    """Returns a message with user names, passwords and query values removed from URLs.
 
-    Whatever refuses a URL should name it without them; this holds for libraries' messages, too.
+    Our own messages should not contain them anyway; this also covers messages of libraries.
     """
     return _QUERY.sub(r"\1***", _USER.sub("***@", message))

@@ -1,4 +1,4 @@
-"""Which options each kind of subject takes: each option is used, or refused in one line."""
+"""Options that each kind of subject accepts; all others are refused with one line."""
 
 import enum
 from collections.abc import Mapping
@@ -34,8 +34,8 @@ _NO_FOLDERS = dict.fromkeys(
     (*_CASES, *_MODELS), "{option}: only for TorchBench folders; add --torchbench PATH"
 )
 
-# The options that select or shape what is measured, by their fields in a request, and why
-# some subjects refuse them. All other options define the measurement, and apply to every subject.
+# Options that select or shape the subject, by field in a request, with the reasons why some
+# subjects refuse them. All other options define the measurement, and apply to every subject.
 REFUSALS: Mapping[str, Mapping[Subject, str]] = {
     "model": {Subject.TORCHBENCH: _BOTH},
     "name": _ONE_OF,
@@ -82,7 +82,7 @@ def check(request: RunRequest) -> Subject:
     """Returns the subject that a request selects.
 
     Raises:
-      UsageError: the subject takes one of the options not.
+      UsageError: the subject does not take one of the options.
     """
     subject = _subject(request)
     for name, refused in REFUSALS.items():

@@ -53,7 +53,7 @@ _VERDICT_STYLES = {
     Verdict.SLOWER: "red",
     Verdict.UNCLEAR: "yellow",
 }
-# Columns of `cbs compare` by the order in which they are dropped; the others are always shown.
+# Columns of `cbs compare` in the order in which they are dropped; others are always shown.
 _COMPARISON_RANKS = {
     "baseline ms": 3,
     "candidate ms": 2,
@@ -66,7 +66,7 @@ _COMPARISON_RANKS = {
 _RIGHT = ("baseline ms", "candidate ms", "speed-up (98 %)", "p", "compile", "memory")
 _LEAST_REASON = 24
 _MOST_UNSUPPORTED_ROWS = 2
-# Narrowest interval shown, as a share: below it there are more digits than anybody reads.
+# Narrowest interval shown, as a share: smaller ones would show too many digits.
 _NO_WIDTH = 1e-4
 
 
@@ -76,7 +76,7 @@ def style_of(status: str) -> str:
 
 
 def status_text(result: Result, expected: Mapping[ResultKey, str] = MappingProxyType({})) -> Text:
-    """Returns how a trial ended, in its colour; a failure that is known is `expected`."""
+    """Returns the outcome of a trial, in its colour; a known failure is `expected`."""
     status = EXPECTED if result.key in expected else result.word
     return Text(status, style=style_of(status))
 
@@ -201,7 +201,7 @@ def _hits(compiled: Compile) -> str:
 
 
 def package_differences(results: Iterable[Result]) -> list[str]:
-    """Returns lines that say in what the packages of the environments of a run differ."""
+    """Returns lines on the package differences between the environments of a run."""
     found: dict[str, dict[str, str]] = {}
     for result in results:
         if environment := result.definition.environment:
@@ -222,7 +222,7 @@ def package_differences(results: Iterable[Result]) -> list[str]:
 
 
 def digits(value: float, significant: int = 3) -> str:
-    """Returns a number with so many significant digits, never in exponent form."""
+    """Returns a number with `significant` significant digits, never in exponent form."""
     if value == 0:
         return "0"
     text = f"{value:.{significant}g}"
@@ -234,7 +234,7 @@ def problem(
     suites: Sequence[str],
     expected: Mapping[ResultKey, str] = MappingProxyType({}),
 ) -> Text:
-    """Says what happened to which trial, in which phase, and what to type next."""
+    """Returns a failed trial with its phase, the reason, and the command to repeat it."""
     definition, reason = result.definition, expected.get(result.key) or result.reason
     text = status_text(result, expected)
     text = Text.assemble(text, f"  {definition.model}  {definition.competitor}  ")
@@ -250,7 +250,7 @@ def problem(
 def many_unsupported(
     cases: Sequence[Case], expected: Mapping[ResultKey, str] = MappingProxyType({})
 ) -> list[Case]:
-    """Returns the unsupported cases if they are too many for rows; else none."""
+    """Returns the unsupported cases if they are too many for rows; else nothing."""
     found = [
         case
         for case in cases
@@ -260,7 +260,7 @@ def many_unsupported(
 
 
 def unsupported_lines(cases: Sequence[Case]) -> list[Text]:
-    """Returns a line for each reason, with the competitors and workloads that have it."""
+    """Returns one line per reason, with its competitors and workloads."""
     by_reason: defaultdict[str, dict[str, None]] = defaultdict(dict)
     several = len({case.label for case in cases}) > 1
     for case in cases:
@@ -276,9 +276,9 @@ def unsupported_lines(cases: Sequence[Case]) -> list[Text]:
 
 
 def latency_cell(case: Case) -> str:
-    """Returns the latency with the interval over its processes; of one process, with its spread.
+    """Returns the latency with its interval over processes; for one process, with its spread.
 
-    For a script that told rates it is the rate.
+    For a script that reports rates it is the rate.
     """
     metrics = case.metrics
     if metrics.median_ms is None:
@@ -292,19 +292,19 @@ def latency_cell(case: Case) -> str:
 
 
 def rate_text(throughput: Throughput) -> str:
-    """Returns e.g. `637.1 (636.0-638.2)`; without the interval where there is one replicate."""
+    """Returns e.g. `637.1 (636.0-638.2)`; without the interval for a single replicate."""
     return _figure_text(throughput.rate, throughput.rate_interval)
 
 
 def script_name(result: Result) -> str:
-    """Returns the name of a script, with that of the environment where several race."""
+    """Returns the name of a script, with the environment if several race."""
     definition = result.definition
     where = f"@{definition.environment.name}" if definition.environment else ""
     return f"{definition.model}{where}"
 
 
 def share_text(throughput: Throughput) -> str:
-    """Returns e.g. `0.93 (0.91-0.95)`: what a process keeps of its rate alone beside the others."""
+    """Returns e.g. `0.93 (0.91-0.95)`: the share of its rate alone that a process keeps."""
     alone = throughput.alone
     return _figure_text(alone.share, alone.share_interval) if alone else "-"
 
@@ -363,7 +363,7 @@ def _error(metrics: Metrics) -> str:
 
 
 def accuracy_cell(metrics: Metrics) -> str:
-    """Returns what a program reached at its model's task, and what the float64 model does."""
+    """Returns a program's score at its model's task, and the float64 model's."""
     found = metrics.accuracy
     if not found:
         return "-"
@@ -396,7 +396,7 @@ def comparison_table(comparisons: Sequence[Comparison], *, width: int = NO_LIMIT
 def ratio_cells(cases: Sequence[Case], baseline: str) -> list[tuple[str, Text]]:
     """Returns speed-up and verdict of each case.
 
-    Where the baseline has no correct result, the fastest correct competitor replaces it.
+    If the baseline has no correct result, the fastest correct competitor replaces it.
     """
     found = {
         (item.workload, item.competitor, item.framework, item.device): item

@@ -1,4 +1,4 @@
-"""Tables of models that generate, and of training steps."""
+"""Tables of generating models and of training steps."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -34,9 +34,9 @@ def generation_table(
     *,
     width: int = NO_LIMIT,
 ) -> FittedTable | None:
-    """Returns prefill, decode and throughput of the cases that generate; None if none does.
+    """Returns prefill, decode and throughput of generating cases; None if there are none.
 
-    Only a correct result has times; `generation_remarks` gives the reason if it has none.
+    Only correct results have times; `generation_remarks` gives the reasons for others.
     """
     generating = [case for case in cases if case.metrics.generation]
     if not generating:
@@ -64,7 +64,7 @@ def generation_table(
 
 
 def generation_remarks(cases: Sequence[Case]) -> list[str]:
-    """Returns why prefill and decode have no time of their own, a line for each reason."""
+    """Returns why prefill and decode have no separate time, one line per reason."""
     found: dict[str, dict[str, None]] = {}
     for case in cases:
         generation = case.metrics.generation
@@ -100,9 +100,9 @@ def training_table(
     *,
     width: int = NO_LIMIT,
 ) -> FittedTable | None:
-    """Returns the rates of the cases that train; None if none does.
+    """Returns the rates of training cases; None if there are none.
 
-    If cases differ in their batch only, `scaling` is the rate relative to the smallest batch.
+    If cases only differ in batch size, `scaling` is the rate relative to the smallest batch.
     """
     training = [case for case in cases if case.metrics.training]
     if not training:
@@ -138,7 +138,7 @@ def training_table(
 
 
 def training_remarks(cases: Sequence[Case]) -> list[str]:
-    """Returns what the optimizer's share is of, and why some have none."""
+    """Returns the definition of the optimizer's share, and why some cases have none."""
     found = [case for case in cases if case.status is Status.OK and case.metrics.training]
     remarks = []
     apart = sorted({case.competitor for case in found if _is_of_programs(case.metrics.training)})
@@ -164,7 +164,7 @@ def _apart_from_batch(case: Case) -> tuple[str, str]:
 
 
 def _smallest_batches(cases: Sequence[Case]) -> dict[tuple[str, str], Training]:
-    """Returns those that other batches are compared with: of right cases, where there is one."""
+    """Returns the smallest batches, as references for scaling; of correct cases if possible."""
     found: dict[tuple[str, str], Training] = {}
     for case in cases:
         training = case.metrics.training

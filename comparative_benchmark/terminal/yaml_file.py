@@ -1,7 +1,7 @@
-"""YAML of other programs, read node by node: nothing in it is evaluated or built.
+"""Reads foreign YAML node by node, without evaluating or constructing anything.
 
-Tags, anchors and aliases are refused: the first build objects, the others can grow without bound.
-What is wrong is told with its file, line and column.
+Tags, anchors and aliases are refused: tags construct objects, the others can grow without bound.
+Errors give file, line and column.
 """
 
 import os
@@ -18,11 +18,11 @@ from openxla.benchmark.text import one_line
 
 Plain: TypeAlias = "dict[str, Plain] | list[Plain] | str | int | float | bool | None"
 _MOST_BYTES = 2**20
-# Files for people have a handful of levels; PyYAML's time grows with the square of the depth.
+# Real files have few levels; PyYAML's time grows with the square of the depth.
 _MOST_LEVELS = 20
-# A message may list all names that there are.
+# Limit on a message that lists all known names.
 _MOST_LETTERS = 800
-# Python converts no integer of more than 4,300 digits.
+# Python does not convert integers of more than 4,300 digits.
 _LONGEST_NUMBER = 1000
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _NUMBER = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+)([eE][-+]?\d+)?")
@@ -34,7 +34,7 @@ _CONSTANTS: Mapping[str, bool | None] = {
 
 
 class YamlFile:
-    """One file, and the place of what is in it."""
+    """A file, with the locations of its content."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class YamlFile:
           UsageError: the file cannot be read, is empty, or is not plain YAML.
         """
         try:
-            # Without waiting for the writer of a pipe.
+            # Do not wait for the writer of a pipe.
             with os.fdopen(os.open(self.path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise UsageError(f"{self.path} is not a regular file")
@@ -94,7 +94,7 @@ class YamlFile:
         """Returns key and value nodes of a mapping, by name.
 
         Raises:
-          UsageError: it is not a mapping, or a key stands twice or is not a text.
+          UsageError: the node is not a mapping, or a key is duplicate or not a string.
         """
         if not isinstance(node, yaml.MappingNode):
             self.fail(node, f"{what} must be a mapping")
@@ -108,10 +108,10 @@ class YamlFile:
         return found
 
     def plain(self, node: yaml.Node) -> Plain:
-        """Returns a node as plain values; numbers and constants as YAML 1.2 knows them.
+        """Returns a node as plain values; numbers and constants follow YAML 1.2.
 
         Raises:
-          UsageError: a key stands twice or is not a text.
+          UsageError: a key is duplicate or not a string.
         """
         if isinstance(node, yaml.MappingNode):
             return {name: self.plain(v) for name, (_, v) in self.items(node, "a mapping").items()}
@@ -121,7 +121,7 @@ class YamlFile:
 
 
 def scalar(text: str, *, quoted: bool = False) -> str | int | float | bool | None:
-    """Returns what a scalar of YAML 1.2's core schema stands for; a quoted one is a text."""
+    """Returns the value of a scalar in YAML 1.2's core schema; a quoted one is a string."""
     if quoted:
         return text
     if text in _CONSTANTS:

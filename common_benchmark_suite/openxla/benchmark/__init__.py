@@ -1,6 +1,6 @@
-"""What is measured: definitions, models, inputs and artifacts of the Common Benchmark Suite.
+"""Definitions, models, inputs and artifacts of the Common Benchmark Suite.
 
-Nothing in this package knows how a measurement is taken; that is `comparative_benchmark`.
+Measurement is in `comparative_benchmark`, on which this package does not depend.
 """
 
 from openxla.benchmark import old_names

@@ -1,14 +1,14 @@
-"""Reads files of strangers in a process with a deadline and a memory limit.
+"""Reads untrusted files in a process with a deadline and a memory limit.
 
-A file of a few kilobytes can keep a parser busy for hours, or take all memory. The process that
-reads it also takes the crashes of native parsers.
+A file of a few kilobytes can keep a parser busy for hours, or use all memory. The separate process
+also contains crashes of native parsers.
 """
 
 import contextlib
 import copyreg
 import json
 import os
-import pickle  # both ends are this program, and no file holds it
+import pickle  # both ends are this program, and no file contains pickles
 import resource
 import signal
 import subprocess
@@ -38,7 +38,7 @@ bounded.serve(int(sys.argv[1]), int(sys.argv[2]))
 
 
 class TooCostlyError(RuntimeError):
-    """Reading failed, took too long or too much memory, or ended the process that read."""
+    """Reading failed, took too much time or memory, or ended its process."""
 
 
 def call(
@@ -50,14 +50,14 @@ def call(
     """Calls a function in a new process, and returns its result.
 
     Args:
-      function: of a module.
-      arguments: of the function; they and the returned value are pickled.
+      function: a module-level function.
+      arguments: its arguments; they and the returned value are pickled.
       deadline_s: seconds until the process is killed.
-      memory_bytes: that the process may allocate; mapped files do not count.
+      memory_bytes: limit on memory of the process; mapped files do not count.
 
     Raises:
       TooCostlyError: the function did not return; the message names the reason.
-      Exception: an exception of this project's that the function raised.
+      Exception: any exception class of this project, as raised by the function.
     """
     request = pickle.dumps((function, arguments, memory_bytes, deadline_s))
     commands, to_child = os.pipe()
@@ -98,7 +98,7 @@ def call(
 
 
 def serve(commands: int, answers: int) -> None:
-    """Calls the function that is asked for, in the child."""
+    """Calls the requested function, in the child process."""
     with os.fdopen(commands, "rb") as pipe:
         function, arguments, memory_bytes, deadline_s = pickle.load(pipe)  # noqa: S301
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
@@ -118,7 +118,7 @@ def serve(commands: int, answers: int) -> None:
 
 
 def _portable(error: BaseException) -> Exception:
-    """Returns an exception that the parent knows: one of this project's, or a summary."""
+    """Returns an exception that the parent can unpickle: one of this project's, or a summary."""
     known = type(error).__module__.partition(".")[0] in ("openxla", "comparative_benchmark")
     if known and isinstance(error, Exception):
         return type(error)(*error.args)
@@ -141,7 +141,7 @@ def _proxy(content: dict[Any, Any]) -> Any:
 
 
 def _read(descriptor: int, until: float) -> bytes | None:
-    """Returns all that comes until the pipe closes; None after the deadline."""
+    """Returns everything until the pipe closes; None after the deadline."""
     content = bytearray()
     while select([descriptor], [], [], max(0.0, until - time.monotonic()))[0]:
         data = os.read(descriptor, 1 << 20)

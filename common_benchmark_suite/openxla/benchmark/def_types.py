@@ -31,11 +31,11 @@ _VERIFY_PARAMETERS = (
 
 
 class DefinitionError(ValueError):
-    """A record of the suite is malformed; the message says which field of which record and why."""
+    """A record of the suite is malformed; the message names record and field, and the reason."""
 
 
 class ModelFrameworkType(enum.Enum):
-    """The framework that a model implementation is written in, or the form of an exported one."""
+    """The framework of a model implementation, or the format of an exported program."""
 
     TF_V1 = "tensorflow_v1"
     TF_V2 = "tensorflow_v2"
@@ -48,7 +48,7 @@ class ModelFrameworkType(enum.Enum):
 
 
 class ModelArtifactType(enum.Enum):
-    """The forms that a model can be exported to."""
+    """The formats to which a model can be exported."""
 
     TF_SAVEDMODEL_V1 = "tf_savedmodel_v1"
     TF_SAVEDMODEL_V2 = "tf_savedmodel_v2"
@@ -136,13 +136,13 @@ def _are_verify_parameters(instance: Any, attribute: "attrs.Attribute[Any]", val
 def _freeze_mapping(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
-    # A shape is written as a list or a tuple; JSON has one of them.
+    # A shape may be a list or a tuple; JSON only has lists.
     frozen = {k: tuple(item) if isinstance(item, list) else item for k, item in value.items()}
     return MappingProxyType(frozen)
 
 
 def _freeze_sequence(value: Any) -> Any:
-    # A text is a sequence of letters: a forgotten bracket must not become a list of letters.
+    # A string is a sequence of letters: a forgotten bracket must not become a list of letters.
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
@@ -162,7 +162,7 @@ def _tags() -> Any:
 
 def _mapping(check: Any, *, required: bool = False) -> Any:
     default: Any = attrs.NOTHING if required else attrs.Factory(dict)
-    # A read-only view has no hash; the name of a record is its identity.
+    # A read-only view has no hash, but the name of a record identifies it.
     return attrs.field(
         default=default, converter=_freeze_mapping, validator=[_is_mapping, check], hash=False
     )
@@ -181,14 +181,14 @@ class TensorSpec:
 
 @attrs.frozen(kw_only=True)
 class ModelImplementation:
-    """One architecture written in one framework.
+    """One architecture implemented in one framework.
 
-    `module_path` is imported with `importlib` and must offer `create_model(**model_parameters)`.
+    `module_path` is imported with `importlib` and must define `create_model(**model_parameters)`.
     `architecture` names the framework-neutral description (`models/architectures/<name>.py`, or a
-    dotted path for one that lives in another package) that implementations in other frameworks
-    share; without it, a model cannot be compared across frameworks. `own_process` says that it
-    changes the state of its process, which no other model then shares. `reference` is the
-    `module:function` that computes truth and reference of a model that its framework cannot run.
+    dotted path in another package) shared with implementations in other frameworks; without it, a
+    model cannot be compared across frameworks. `own_process` means that the model changes the state
+    of its process, so no other model may share it. `reference` is the `module:function` that
+    computes truth and reference of a model that its framework cannot run.
     """
 
     name: str = attrs.field(validator=_is_name)
@@ -221,9 +221,9 @@ class Model:
 
     @property
     def own_process_suffix(self) -> str:
-        """Suffix of the name of a worker that serves this model alone; empty if it may share.
+        """Suffix of the name of a worker for this model alone; empty if it may share a worker.
 
-        Two models may have one name, and come from different files.
+        Two models may have the same name, but come from different files.
         """
         implementation = self.model_impl
         if not implementation.own_process:
@@ -240,11 +240,10 @@ class Model:
 
 @attrs.frozen(kw_only=True)
 class ModelTestData:
-    """Where the raw input of a case comes from.
+    """The source of the raw input of a case.
 
-    With `content_sha256` it is not a raw input but the arrays themselves, which a user has given:
-    files `input_0.npy` and so on in the directory that `source_url` names. That digest is their
-    identity.
+    With `content_sha256` it is not a raw input but the user's arrays: files `input_0.npy` and so on
+    in the directory `source_url`, identified by that digest.
     """
 
     name: str = attrs.field(validator=_is_name)
@@ -259,7 +258,7 @@ class ModelTestData:
 
 @attrs.frozen(kw_only=True)
 class DeviceSpec:
-    """What a case runs on."""
+    """The device on which a case runs."""
 
     name: str = attrs.field(validator=_is_name)
     host_type: str = attrs.field(validator=_is_a(str))
@@ -327,10 +326,10 @@ class BenchmarkCase:
 
 @attrs.frozen(kw_only=True)
 class Workload:
-    """What models of different frameworks have in common.
+    """The common identity of models in different frameworks.
 
-    Two cases may be compared if, and only if, their workloads are equal. `label` is for people;
-    the identity is all fields together, shortened to `digest`.
+    Two cases may be compared if, and only if, their workloads are equal. `label` is for people; the
+    identity consists of all fields, shortened to `digest`.
     """
 
     label: str

@@ -1,7 +1,8 @@
-"""How to install further parts of the suite, from where it was installed itself.
+"""How to install further extras of the suite from its original source.
 
-The name is not registered at a package index. A command that named it would install whatever a
-stranger may register, so the origin is named: a checkout, or what pip recorded (PEP 610).
+The name is not registered in a package index. A command with only the name would install whatever a
+stranger may register, so commands contain the origin: a checkout, or the origin recorded by pip
+(PEP 610).
 """
 
 import importlib.metadata
@@ -28,9 +29,9 @@ def install_command(extras: str) -> str:
 
 
 def requirement(extras: str) -> str | None:
-    """Returns what pip installs this revision from anywhere else; None if that is not known.
+    """Returns the pip requirement for this revision on any machine; None if it is unknown.
 
-    A checkout is named by its remote and commit, a package by its recorded origin.
+    For a checkout it has the remote and commit, for a package the recorded origin.
     """
     origin = _of_checkout(root) if (root := checkout()) else _recorded()
     return f"{PACKAGE}[{extras}] @ {origin}" if origin else None
@@ -41,7 +42,7 @@ def _of_checkout(root: Path) -> str | None:
     commit = _git(root, "rev-parse", "HEAD")
     if not remote or not commit or urllib.parse.urlsplit(remote).scheme not in ("https", "ssh"):
         return None
-    # The origin is printed: leave out the user name and the password.
+    # The origin is printed, so omit user name and password.
     parts = urllib.parse.urlsplit(remote)
     host = parts.hostname or ""
     if parts.scheme == "ssh":
@@ -64,7 +65,7 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def _recorded() -> str | None:
-    """Returns the origin in `direct_url.json`, as a requirement has it."""
+    """Returns the origin in `direct_url.json`, as a requirement."""
     try:
         text = importlib.metadata.distribution(PACKAGE).read_text("direct_url.json")
         found: dict[str, Any] = json.loads(text or "{}")

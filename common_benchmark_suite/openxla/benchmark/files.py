@@ -1,4 +1,4 @@
-"""Files and directories that appear whole or not at all; digests and second names of files."""
+"""Atomic creation of files and directories; digests, links, and imports of files."""
 
 import hashlib
 import importlib.util
@@ -16,17 +16,17 @@ from openxla.benchmark.text import encodable, one_line
 
 
 def import_file(name: str, file: Path) -> ModuleType:
-    """Imports a file under that name; one that raises leaves nothing behind.
+    """Imports a file under that name; if it raises, the module is removed.
 
     Raises:
-      ImportError: it is not a Python file.
-      Exception: what the file raises.
+      ImportError: the file is not a Python file.
+      Exception: any exception from the file.
     """
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    # There while it is executed: dataclasses and pickles look for their module.
+    # Registered while it runs: dataclasses and pickles look up their module.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -38,7 +38,7 @@ def import_file(name: str, file: Path) -> ModuleType:
 
 UNFINISHED = ".unfinished-"
 _AGAIN = "download it again"
-# How pointers and error messages begin.
+# The start of pointers and error messages.
 _POINTERS = (
     (rb"version https?://(git-lfs|git-media|hawser)", "a Git LFS pointer; run `git lfs pull`"),
     (rb"/annex/objects/|(\.\./)*\.git/annex/", "a git-annex pointer; run `git annex get`"),
@@ -64,19 +64,19 @@ _ZEROS = 512
 
 @contextmanager
 def new_file(path: Path, *, overwrite: bool = True) -> Iterator[Path]:
-    """Gives an empty file beside `path` that gets its name when the block succeeds.
+    """Yields an empty file next to `path` that gets its name when the block succeeds.
 
-    The content is on the disk before the name is: a reader sees the old file or the whole new one,
-    after a power cut, too. If the block fails, nothing is left.
+    The content is on disk before the rename: readers see either the old or the complete new file,
+    even after a power failure. If the block fails, nothing is left.
 
     Args:
-      path: the name, in a directory that exists.
-      overwrite: replace what has the name; else a name that is taken is an error.
+      path: the name, in an existing directory.
+      overwrite: whether to replace an existing file; otherwise it is an error.
 
     Raises:
-      FileExistsError: the name is taken, and not to be overwritten.
+      FileExistsError: the file exists and must not be overwritten.
     """
-    import tempfile  # late: it brings `random`, and `cbs list` only reads
+    import tempfile  # imported late: it imports `random`, and `cbs list` only reads
 
     descriptor, name = tempfile.mkstemp(prefix=UNFINISHED, dir=path.parent)
     os.close(descriptor)
@@ -85,11 +85,11 @@ def new_file(path: Path, *, overwrite: bool = True) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        temporary.chmod(0o644)  # mkstemp makes files that only their owner reads
+        temporary.chmod(0o644)  # mkstemp makes files that only their owner can read
         if overwrite:
             temporary.replace(path)
         else:
-            # A rename would replace what is there; a link to a name that is taken fails.
+            # A rename would replace an existing file; a link fails if the name is taken.
             os.link(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -97,14 +97,15 @@ def new_file(path: Path, *, overwrite: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def new_directory(target: Path, *, whole_with: str = "") -> Iterator[Path]:
-    """Gives an empty directory beside `target` that gets its name when the block succeeds.
+    """Yields an empty directory next to `target` that gets its name when the block succeeds.
 
     If the block fails, nothing is left.
 
     Args:
-      target: the name; the directory above it is made if need be.
-      whole_with: a file that only a whole directory holds. Of several processes that make the same
-        the first one wins; what is there without that file is replaced. Empty replaces anything.
+      target: the name; its parent directory is created if necessary.
+      whole_with: a file that only a complete directory contains. If several processes make the same
+        directory, the first one wins; a directory without that file is replaced. Empty to replace
+        any directory.
     """
     import tempfile
 
@@ -126,7 +127,7 @@ def new_directory(target: Path, *, whole_with: str = "") -> Iterator[Path]:
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Writes a file that appears whole or not at all, and its directory; text as UTF-8."""
+    """Writes a file atomically, creating its directory; text as UTF-8."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with new_file(path) as temporary:
         temporary.write_bytes(encodable(content).encode() if isinstance(content, str) else content)
@@ -139,10 +140,10 @@ def sha256_of(path: Path) -> str:
 
 
 def substitute_of(path: Path) -> str | None:
-    """Returns what a file holds instead of its content; None if it may be the content.
+    """Returns what a file contains instead of its real content; None if the content may be real.
 
-    Downloads fail in these ways: they leave a pointer, an error message, zeros or nothing. The
-    result continues a sentence that begins with the file's name.
+    Failed downloads leave a pointer, an error message, zeros or nothing. The result continues a
+    sentence that begins with the file's name.
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -170,14 +171,14 @@ def _error_in_json(text: bytes) -> str | None:
         content = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    # Configurations have many keys, and may name an error among them.
+    # Configurations have many keys, which may include an error.
     keys = ("error", "errors", "message", "detail", "error_description")
     named = [content[key] for key in keys if key in content] if len(content) <= 6 else []
     return str(named[0]) if named and "model_type" not in content else None
 
 
 def link(source: Path, target: Path) -> None:
-    """Gives a file a second name, or copies it, with its time, where there are no hard links."""
+    """Links a file under a second name; without hard links, copies it with its time."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)

@@ -1,4 +1,4 @@
-"""Import paths of earlier versions: plug-ins and stored definitions name modules by them."""
+"""Import paths of earlier versions, which plug-ins and stored definitions still use."""
 
 import importlib
 import importlib.util
@@ -10,10 +10,10 @@ from types import CodeType, ModuleType
 
 
 class OldNames(MetaPathFinder, Loader):
-    """Finds modules under their former names; such a name gives the same module object.
+    """Finds modules under their former names, as the same module objects.
 
     Args:
-      table: former names of packages and modules, each with its present name.
+      table: present names of packages and modules by former name.
     """
 
     def __init__(self, table: Mapping[str, str]) -> None:
@@ -36,7 +36,7 @@ class OldNames(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, origin=origin, is_package=is_package)
 
     def present_name(self, name: str) -> str | None:
-        """Returns the present name of a module; None if it has never had another one."""
+        """Returns the present name of a module; None if it has never been renamed."""
         parts = name.split(".")
         for count in range(len(parts), 0, -1):
             if (found := self._table.get(".".join(parts[:count]))) is not None:
@@ -51,7 +51,7 @@ class OldNames(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Gives the module its own spec back; it has run already."""
+        """Restores the module's own spec; the module has run already."""
         module.__spec__ = self._specs.pop(module.__name__)
 
     def get_code(self, name: str) -> CodeType | None:
@@ -64,8 +64,8 @@ class OldNames(MetaPathFinder, Loader):
 def install(package: str, table: Mapping[str, str]) -> None:
     """Makes modules of a package importable under former names.
 
-    They come before all else: folders of moved packages stay where git has left compiled files in
-    them, and would be found as namespace packages.
+    The finder comes first: git leaves folders of moved packages behind if they contain compiled
+    files, and these would be found as namespace packages.
 
     Args:
       package: the package of both names.

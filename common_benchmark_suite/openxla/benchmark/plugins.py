@@ -1,8 +1,10 @@
-"""Objects that installed packages register as entry points. A broken one costs one line.
+"""Objects that installed packages register as entry points.
 
-Entry points of other packages are first imported in a child process, because an import may end the
-process that does it. Successful imports are remembered until the package changes, so a run of an
-unchanged environment starts no child.
+A broken one only causes one line of output.
+
+Entry points of other packages are first imported in a child process, because an import may end its
+process. Successful imports are remembered until the package changes, so a run of an unchanged
+environment starts no child.
 """
 
 import contextlib
@@ -57,10 +59,10 @@ class Plugin:
     """An object that a distribution registers.
 
     Attributes:
-      name: of the entry point.
+      name: name of the entry point.
       value: the object.
-      distribution: name of the one that registers it.
-      built_in: whether that is this distribution.
+      distribution: name of the distribution that registers it.
+      built_in: whether it is this distribution.
     """
 
     name: str
@@ -71,7 +73,7 @@ class Plugin:
 
 @attrs.frozen
 class _Refusal:
-    """Why an import fails, and whether it ends the process that does it."""
+    """Why an import fails, and whether it ends its process."""
 
     reason: str
     ends_process: bool
@@ -99,8 +101,8 @@ def plugins(group: str, kind: type | None = None, *, built_in: bool = True) -> t
     """Returns the objects of a group, built-in ones first.
 
     Args:
-      group: of the entry points.
-      kind: the class of its objects. Others are left out.
+      group: group of the entry points.
+      kind: required class of the objects; others are left out.
       built_in: whether to include entry points of this distribution.
     """
     points = entry_points(group=group)
@@ -124,7 +126,7 @@ def plugins(group: str, kind: type | None = None, *, built_in: bool = True) -> t
 
 
 def leave_out(point: EntryPoint, reason: str) -> None:
-    """Leaves a plug-in out from now on, and prints one line about it."""
+    """Excludes a plug-in from now on, and prints one line about it."""
     left_out = LeftOut(point.group, point.name, _distribution(point), reason)
     if _left_out.setdefault((point.group, point.name), left_out) is left_out:
         with contextlib.suppress(OSError, ValueError):  # the reader may have left
@@ -132,13 +134,13 @@ def leave_out(point: EntryPoint, reason: str) -> None:
 
 
 def why_left_out(group: str, name: str) -> str | None:
-    """Returns why a plug-in was left out; None if it was not."""
+    """Returns why a plug-in was excluded; None if it was not."""
     found = _left_out.get((group, name))
     return None if found is None else str(found)
 
 
 def is_built_in(point: EntryPoint) -> bool:
-    """Returns whether an entry point is one of this distribution."""
+    """Returns whether an entry point belongs to this distribution."""
     return point.module.partition(".")[0] in _OWN
 
 
@@ -154,7 +156,7 @@ def reasons_against(points: Sequence[EntryPoint]) -> list[str | None]:
 
 
 def why_it_ends_processes(suite: str, sources: Iterable[Path] | None) -> str | None:
-    """Returns how a suite that a user names ends the process that imports it; None if it does not.
+    """Returns how importing a user's suite ends the process; None if it does not.
 
     Args:
       suite: a folder or the dotted path of a module.
@@ -169,7 +171,7 @@ def why_it_ends_processes(suite: str, sources: Iterable[Path] | None) -> str | N
 def _refusals(
     names: Sequence[str], digests: Sequence[str | None], imports: Sequence[Any]
 ) -> list[_Refusal | None]:
-    """Returns for each import why it fails; None if it succeeds, or succeeded before."""
+    """Returns why each import fails; None for imports that succeed, or succeeded before."""
     known = _known()
     pairs = enumerate(zip(names, digests, strict=True))
     waiting = [i for i, (name, digest) in pairs if digest is None or known.get(name) != digest]
@@ -187,7 +189,7 @@ def _refusals(
 
 
 def _probe(imports: Sequence[Any]) -> list[_Refusal | None]:
-    """Imports in a child; returns an answer for each import up to the one that ended it."""
+    """Imports in a child process; returns an answer per import, up to the one that ended it."""
     read, write = os.pipe()
     with subprocess.Popen(
         [sys.executable, "-P", "-c", _PROBE, str(write), json.dumps([imports, sys.path])],
@@ -195,7 +197,7 @@ def _probe(imports: Sequence[Any]) -> list[_Refusal | None]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         pass_fds=(write,),
-        start_new_session=True,  # a real Ctrl-C is for us alone
+        start_new_session=True,  # Ctrl-C should only reach the parent
     ) as child:
         os.close(write)
         try:
@@ -213,7 +215,7 @@ def _probe(imports: Sequence[Any]) -> list[_Refusal | None]:
 
 
 def _answers(descriptor: int) -> Iterator[_Refusal | None]:
-    # Not to the end of the file: what an import has started may keep the pipe open.
+    # Do not wait for the end of the pipe: processes started by an import may keep it open.
     os.set_blocking(descriptor, False)
     with os.fdopen(descriptor, "rb") as pipe:
         content = pipe.read() or b""
@@ -242,7 +244,7 @@ def _distribution(point: EntryPoint) -> str:
 
 
 def _code_of(module: str) -> Iterator[tuple[str, int, int]]:
-    """Yields the state of the files of a module's top-level package; nothing if it is unknown."""
+    """Yields the state of the files of a module's top-level package; empty if unknown."""
     try:
         # Finding a submodule would import its package.
         spec = importlib.util.find_spec(module.partition(".")[0])
@@ -258,7 +260,7 @@ def _code_of(module: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _digest(stamps: Iterable[tuple[str, int, int]], what: object) -> str | None:
-    """Returns what identifies the code that is imported; None if that is unknown."""
+    """Returns a digest of the code to be imported; None if it is unknown."""
     code = list(itertools.islice(stamps, _MOST_FILES + 1))
     if not code or len(code) > _MOST_FILES:
         return None
@@ -279,7 +281,7 @@ def _file() -> Path:
 
 
 def _known() -> dict[str, str]:
-    """Returns the digests of what could be imported, by name."""
+    """Returns the digests of successful imports, by name."""
     try:
         content = json.loads(_file().read_bytes())
     except (OSError, ValueError, RecursionError):

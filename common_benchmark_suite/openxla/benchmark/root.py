@@ -1,4 +1,4 @@
-"""Where checkpoints, artifacts and lock files live on this machine."""
+"""Locations of checkpoints, artifacts and lock files on this machine."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ LOCKS_DIR_VARIABLE = "CBS_LOCKS_DIR"
 
 
 def checkout() -> Path | None:
-    """Returns the checkout that the suite runs from; None if it is an installed package."""
+    """Returns the checkout that contains the suite; None if it is an installed package."""
     found = Path(__file__).resolve().parents[3]
     is_one = (found / "pyproject.toml").is_file() and (found / "common_benchmark_suite").is_dir()
     return found if is_one else None
@@ -17,8 +17,8 @@ def checkout() -> Path | None:
 def root_dir() -> Path:
     """Returns the local artifact root.
 
-    `$CBS_ROOT_DIR` if set; `artifacts/root` of the checkout when the suite runs from one; else a
-    folder in the user's cache.
+    This is `$CBS_ROOT_DIR` if set; `artifacts/root` of the checkout if the suite runs from one;
+    else a folder in the user's cache.
     """
     if configured := os.environ.get(ROOT_DIR_VARIABLE):
         return Path(configured).expanduser().absolute()
@@ -31,8 +31,8 @@ def root_dir() -> Path:
 def locks_dir() -> Path:
     """Returns the directory of the lock files.
 
-    `$CBS_LOCKS_DIR` if set, else `artifacts/locks` of the checkout, which may not exist, as in an
-    installed package.
+    This is `$CBS_LOCKS_DIR` if set, else `artifacts/locks` of the checkout, which does not exist
+    for an installed package.
     """
     if configured := os.environ.get(LOCKS_DIR_VARIABLE):
         return Path(configured).expanduser().absolute()

@@ -1,4 +1,4 @@
-"""Other names that users type for frameworks, devices and backends."""
+"""Alternative names of frameworks, devices and backends."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -41,41 +41,41 @@ _BACKENDS: Mapping[str, str] = MappingProxyType(
         "litert": "tflite",
     }
 )
-# Folders of models have the shortest names.
+# Folders of models use the shortest names.
 _FOLDERS: Mapping[str, str] = MappingProxyType({"pytorch": "pt", "tensorflow_v2": "tf"})
 
 
 def framework(name: str) -> str:
-    """Returns the value of the framework type that a name stands for, e.g. `pytorch` for `pt`."""
+    """Returns the value of a framework type by one of its names, e.g. `pytorch` for `pt`."""
     return _FRAMEWORKS.get(name.lower(), name.lower())
 
 
 def framework_folder(name: str) -> str:
-    """Returns the folder that has the models of a framework, e.g. `pt` for `torch`."""
+    """Returns the folder of a framework's models, e.g. `pt` for `torch`."""
     return _FOLDERS.get(framework(name), framework(name))
 
 
 def device(name: str) -> str:
-    """Returns the device that a name stands for, e.g. `host-gpu` for `cuda`."""
+    """Returns the device by one of its names, e.g. `host-gpu` for `cuda`."""
     return _DEVICES.get(name.lower(), name)
 
 
 def backend(name: str) -> str:
-    """Returns the backend that a name stands for, with a compiler if the name is a compiler's.
+    """Returns a backend by one of its names, with the compiler if the name is a compiler's.
 
     Args:
-      name: without a compiler, e.g. `pytorch` or `inductor`.
+      name: name without a compiler, e.g. `pytorch` or `inductor`.
     """
     return _BACKENDS.get(name.lower().replace("_", "-"), name)
 
 
 def backends() -> Iterable[str]:
-    """Returns the names that stand for backends."""
+    """Returns the alternative names of backends."""
     return _BACKENDS
 
 
 def competitor(text: str) -> str:
-    """Returns `backend:compiler+option` with the suite's own name of the backend.
+    """Returns `backend:compiler+option` with the suite's own name for the backend.
 
     Raises:
       ValueError: a name that stands for a compiler is followed by another compiler.

@@ -23,9 +23,9 @@ _YOUNG_S = 600.0
 def temporary_folder(name: str) -> Iterator[str]:
     """Yields a temporary folder of that name, and removes it afterwards.
 
-    Folders that killed runs left are removed before. Files that cannot be removed stay.
+    Folders left by killed runs are removed first. Files that cannot be removed stay.
     """
-    import tempfile  # late: it brings `random`
+    import tempfile  # imported late: it imports `random`
 
     remove_left(Path(tempfile.gettempdir()))
     unlocked = Path(tempfile.mkdtemp(prefix=f"{_UNLOCKED}{name}-"))
@@ -44,7 +44,7 @@ def temporary_folder(name: str) -> Iterator[str]:
 
 
 def remove_left(parent: Path) -> list[Path]:
-    """Removes our folders that no process holds, and returns them."""
+    """Removes our folders that no process has locked, and returns them."""
     removed = []
     with contextlib.suppress(OSError):
         for folder in sorted([*parent.glob(f"{PREFIX}*"), *parent.glob(f"{_UNLOCKED}*")]):

@@ -1,4 +1,4 @@
-"""Texts of strangers, made safe for terminals, files and JSON."""
+"""Makes untrusted texts safe for terminals, files and JSON."""
 
 import re
 from collections.abc import Iterable
@@ -6,14 +6,14 @@ from typing import Any
 
 
 def near(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """Returns the nearest of these words; None if nothing is like it.
+    """Returns the most similar known word; None if none is similar.
 
     Args:
-      word: as it was typed.
-      known: words that there are.
-      cutoff: how like it must be, from 0 to 1.
+      word: word as typed.
+      known: known words.
+      cutoff: required similarity, from 0 to 1.
     """
-    # Only a mistake wants it, and every command would wait for the import.
+    # Imported late, because it is only needed for mistakes and would slow down every command.
     import difflib
 
     found = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
@@ -21,13 +21,13 @@ def near(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Returns the end of a message that suggests the nearest of these; empty if none is near."""
+    """Returns the end of a message that suggests the most similar word; empty if there is none."""
     close = near(word, known)
     return f"; did you mean {close}?" if close else ""
 
 
 def choices(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """Returns `did you mean X? choices are ...`, the former if one is near."""
+    """Returns `did you mean X? choices are ...`, the former only if a word is similar."""
     names = list(known)
     close = near(word, names, cutoff=cutoff)
     return f"{f'did you mean {close}? ' if close else ''}choices are {', '.join(names)}"
@@ -37,16 +37,16 @@ _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def encodable(text: str) -> str:
-    r"""Returns a text that UTF-8 can encode: half of a surrogate pair becomes an escape.
+    r"""Returns a text that UTF-8 can encode: lone surrogates become escapes.
 
-    File names that are not UTF-8 hold them (PEP 383), and so may texts of exceptions: the byte
+    File names that are not UTF-8 contain them (PEP 383), and so may texts of exceptions: the byte
     0xe9 is shown as `\udce9`.
     """
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def encodable_json(value: Any) -> Any:
-    """Returns a JSON value whose texts UTF-8 can encode, names included; see `encodable`."""
+    """Returns a JSON value whose strings UTF-8 can encode, including keys; see `encodable`."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, dict):
@@ -57,9 +57,9 @@ def encodable_json(value: Any) -> Any:
 
 
 def printable(text: str) -> str:
-    """Returns a text without control characters of terminals; line breaks stay.
+    """Returns a text without terminal control characters; line breaks stay.
 
-    Characters that change the direction of writing are control characters, too.
+    Characters that change the writing direction are removed, too.
     """
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", encodable(text))
 

@@ -1,4 +1,4 @@
-"""The workload of a case: what it shares with cases in other frameworks."""
+"""The workload of a case, i.e. the identity shared with cases in other frameworks."""
 
 import functools
 import hashlib
@@ -30,7 +30,7 @@ _PLACES = ("source", "base", "folder", "packages", "hub", "tree", "written")
 def workload_of(case: BenchmarkCase) -> Workload:
     """Returns the identity under which a case may be compared with others.
 
-    It is computed from definitions alone: no framework, no weights, no inputs are touched.
+    It is computed from definitions alone, without frameworks, weights or inputs.
 
     Raises:
       DefinitionError: the architecture or a parameter does not exist.
@@ -41,7 +41,7 @@ def workload_of(case: BenchmarkCase) -> Workload:
     parameters = architecture.complete(case.model.model_parameters)
     if "model_name" not in parameters:
         raise DefinitionError(f"Model {case.model.name!r}: parameter 'model_name' is missing")
-    # With types: 1 and True are one key, but not one parameter.
+    # With types, because 1 and True are equal as keys, but different parameters.
     items = tuple((key, type(value), value) for key, value in sorted(parameters.items()))
     return _shared_workload(architecture, items, case.input_data)
 
@@ -62,7 +62,7 @@ def _shared_workload(
         "data_type": parameters.get("data_type"),
         "input_digest": _input_digest(input_data, architecture.default_input_files()),
     }
-    # Outputs, too: models that generate a different number of tokens have the same inputs.
+    # Includes outputs: models that generate different numbers of tokens have the same inputs.
     specs: dict[str, Any] = {
         "inputs": list(map(str, inputs)),
         "outputs": list(map(str, outputs)),
@@ -78,7 +78,7 @@ def _shared_workload(
 
 
 def generated_tokens(case: BenchmarkCase) -> TensorSpec | None:
-    """Returns shape and type of the tokens that a case generates, i32[batch, new]; None if none.
+    """Returns the spec of the tokens that a case generates, i32[batch, new]; None without any.
 
     Raises:
       DefinitionError: the architecture or a parameter does not exist.
@@ -93,7 +93,7 @@ def generated_tokens(case: BenchmarkCase) -> TensorSpec | None:
 
 
 def has_weights(case: BenchmarkCase) -> bool:
-    """Tells whether a case has any weights; True where that is not known."""
+    """Returns whether a case has any weights; True if unknown."""
     if case.model.model_impl.architecture is None:
         return True
     architecture = architectures.get(case.model.model_impl.architecture)
@@ -101,7 +101,7 @@ def has_weights(case: BenchmarkCase) -> bool:
 
 
 def trains(case: BenchmarkCase) -> bool:
-    """Tells whether a case computes gradients, beside its outputs.
+    """Returns whether a case computes gradients in addition to its outputs.
 
     Raises:
       DefinitionError: the architecture or a parameter does not exist.
@@ -113,7 +113,7 @@ def trains(case: BenchmarkCase) -> bool:
 
 
 def training_of(case: BenchmarkCase) -> Mapping[str, Any] | None:
-    """Returns what decides the training steps of a case; None if its iterations are none.
+    """Returns the settings of a case's training steps; None if it takes no steps.
 
     Raises:
       DefinitionError: the architecture or a parameter does not exist.
@@ -125,7 +125,7 @@ def training_of(case: BenchmarkCase) -> Mapping[str, Any] | None:
 
 
 def _own_training(parameters: Parameters) -> Mapping[str, Any] | None:
-    """Returns the same of a user's file, whose loss is its own."""
+    """Returns the training settings of a user's file, which has its own loss."""
     if "train" not in parameters or "callable" not in parameters:
         return None
     optimizer = attrs.asdict(optimizer_of(parameters))
@@ -139,14 +139,15 @@ def _config_digest(architecture: Architecture, model_name: str) -> str:
 
 @functools.cache
 def _input_digest(data: ModelTestData, files: tuple[Path, ...]) -> str:
-    """Digest of a user's arrays; else of which raw input it is, and of what that is made from."""
+    """Digest of a user's arrays; else of the raw input's name and source files."""
     return data.content_sha256 or digest_of([data.name, [file_digest(path) for path in files]])
 
 
 def _private_workload(case: BenchmarkCase) -> Workload:
-    """A model without an architecture shares its workload with nobody but itself."""
+    """A model without an architecture has a workload that no other model shares."""
     model, parameters = case.model, dict(case.model.model_parameters)
-    # What somebody brought is what its files are, wherever they and their packages lie.
+    # A user's model is identified by the content of its files, wherever they and their packages
+    # are.
     digests = ("source_sha256", "folder_sha256", "tree_sha256")
     content = next((parameters[name] for name in digests if parameters.get(name)), None)
     if content is not None:
@@ -163,9 +164,9 @@ def _private_workload(case: BenchmarkCase) -> Workload:
 
 @functools.cache
 def source_digest(module_path: str | None) -> str:
-    """Returns the sha256 of a module's source file; `unknown` where there is none.
+    """Returns the sha256 of a module's source file; `unknown` if there is none.
 
-    Parent packages are imported to find it, the module itself is not.
+    Parent packages are imported to find it, but not the module itself.
     """
     if module_path is None:
         return "unknown"

@@ -1,1 +1,1 @@
-"""Results in the formats of other tools: written for their readers, and read from them."""
+"""Import and export of results in the formats of other tools."""

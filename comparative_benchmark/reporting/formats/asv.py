@@ -1,9 +1,8 @@
-"""The results folder of airspeed velocity (asv), version 2, as `asv publish` reads it.
+"""The results folder of airspeed velocity (asv), version 2, for `asv publish`.
 
 `benchmarks.json` names the benchmarks, `<machine>/machine.json` the machine, and
-`<machine>/<revision>-<environment>.json` holds what one revision measured there. A benchmark is a
-workload here, its parameter the competitor. Times are in seconds; what failed has null, as a
-failed benchmark of asv has.
+`<machine>/<revision>-<environment>.json` holds the results of one revision there. A benchmark is a
+workload, its parameter the competitor. Times are in seconds; failures are null, as in asv.
 """
 
 import datetime
@@ -37,7 +36,7 @@ def export(results: Sequence[PortableResult]) -> Exported:
     """Returns the files of one run.
 
     Raises:
-      FormatError: there are several runs, no clean revision, or two results of one name.
+      FormatError: there are several runs, no clean revision, or duplicate names.
     """
     run_id = one_run(results, "an asv results file")
     unique((f"{result.case} {_parameter(result)}" for result in results), "asv's results")
@@ -93,7 +92,7 @@ def _parameter(result: PortableResult) -> str:
 
 
 def _benchmark(case: str) -> str:
-    # asv reads a dotted name as module, class and function; `time_` says what is measured.
+    # asv splits a dotted name into module, class and function; `time_` is its prefix for times.
     return f"{_PREFIX}.time_{re.sub(r'[^0-9A-Za-z]+', '_', case).strip('_')}"
 
 
@@ -113,7 +112,7 @@ def _row(case: str, results: Sequence[PortableResult]) -> list[Any]:
         "version": _version(case),
         "started_at": _milliseconds(results),
         "duration": sum(result.wall_s or 0.0 for result in results),
-        # 99 % is what the column is for, and the suite works out 95 %: left empty.
+        # The column is for 99 % intervals, and the suite computes 95 %.
         "stats_ci_99_a": None,
         "stats_ci_99_b": None,
         "stats_q_25": [cuts[0] if cuts else None for cuts in quartiles],
@@ -188,13 +187,13 @@ def _requirements(results: Sequence[PortableResult]) -> dict[str, str]:
     for result in results:
         for name, version in result.versions.items():
             found.setdefault(name, set()).add(version)
-    # One value a name: environments that raced have several.
+    # One value per name: raced environments have several.
     return {name: ",".join(sorted(versions)) for name, versions in sorted(found.items())}
 
 
 def _environment(results: Sequence[PortableResult]) -> str:
     text = "-".join(f"{name}{version}" for name, version in _requirements(results).items())
-    # As asv does with a name that would be too long for a file.
+    # Like asv for names that are too long for a file.
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
     return _file_name(text) if text and len(text) < 100 else f"env-{digest}"
 
@@ -204,7 +203,7 @@ def _file_name(text: str) -> str:
 
 
 def _milliseconds(results: Sequence[PortableResult]) -> int:
-    """Returns when the run began, in ms since 1970."""
+    """Returns the start of the run in ms since 1970."""
     timestamp = next((result.timestamp for result in results if result.timestamp), None)
     try:
         moment = datetime.datetime.fromisoformat(timestamp or "")

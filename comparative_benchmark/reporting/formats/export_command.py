@@ -1,4 +1,4 @@
-"""`cbs export`: results files of this suite in the format of another tool."""
+"""`cbs export`: writes results in the format of another tool."""
 
 import argparse
 import sys
@@ -22,10 +22,10 @@ _STANDARD_OUTPUT = "-"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes the export; returns 0, or 3 if one of several files was left out.
+    """Writes the export; returns 0, or 3 if one of several files was omitted.
 
     Raises:
-      UsageError: the results cannot be told apart in the format, or the output not be written.
+      UsageError: the format cannot distinguish the results, or the output cannot be written.
     """
     if Path(options.output).resolve() in {path.resolve() for path in options.results}:
         raise UsageError(f"-o {options.output} is one of the results files; choose another file")
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _published(result: PortableResult) -> PortableResult:
-    """Returns a result without the names of its host and of folders."""
+    """Returns a result without host and folder names."""
     reason = result.reason and without_folders(result.reason)
     told = {name: _without_host(getattr(result, name)) for name in ("host", "extra")}
     return msgspec.structs.replace(result, reason=reason, **told)
@@ -71,7 +71,7 @@ def of_run(results: Sequence[PortableResult], run: str) -> list[PortableResult]:
     """Returns the results of a run, by its identifier or `latest`.
 
     Raises:
-      UsageError: there is no such run.
+      UsageError: the run does not exist.
     """
     began = {result.run_id: result.timestamp or "" for result in results}
     if run == _LATEST and began:
@@ -86,7 +86,7 @@ def write(exported: Exported, output: str) -> list[Path]:
     """Writes the files of an export, each atomically; returns their paths.
 
     Raises:
-      OSError: one cannot be written.
+      OSError: a file cannot be written.
       UsageError: several files cannot go to standard output, or into a file.
     """
     if list(exported.files) != [""]:
@@ -121,7 +121,7 @@ def _read(paths: Sequence[Path]) -> tuple[list[PortableResult], list[str]]:
     for path in paths:
         contents = results_files.read(path)
         refused += contents.refused
-        # The same result twice, in a file and in its copy, is one result.
+        # Ignore duplicates, e.g. in a file and its copy.
         results += [result for result in contents.results if result.identity not in seen]
         seen |= {result.identity for result in contents.results}
     return results, refused

@@ -1,4 +1,4 @@
-"""What an exporter gives, and the place in a foreign document where exact results travel."""
+"""The result of an exporter, and the field that carries exact results in foreign documents."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,18 +15,18 @@ from comparative_benchmark.reporting.history.portable import (
     PortableResult,
 )
 
-# The key that no reader of the other formats looks for.
+# A key that readers of the other formats ignore.
 CARRIER = "common_benchmark_suite"
 CARRIER_VERSION = 1
 
 
 @attrs.frozen(kw_only=True)
 class Exported:
-    """Files to write, and what the format could not hold in fields of its own.
+    """Files to write, and remarks on data that the format could not represent.
 
     Attributes:
-      files: contents by name; the empty name is that of the output file itself, others are below
-        the output directory.
+      files: contents by name; the empty name is the output file itself, others are relative to the
+        output directory.
       remarks: sentences for the user.
     """
 
@@ -43,21 +43,21 @@ def carried(results: Iterable[PortableResult]) -> dict[str, Any]:
 
 
 def json_file(document: Any) -> bytes:
-    """Returns a JSON file; numbers that JSON has no word for are an error of the program."""
+    """Returns a JSON file; NaN and infinity raise, because they are errors of this program."""
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
     return f"{text}\n".encode()
 
 
 def json_line(value: Any) -> str:
-    """Returns JSON in one line, the same for equal values."""
+    """Returns JSON in one line; equal values give equal text."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True)
 
 
 def unique(names: Iterable[str], format_name: str) -> None:
-    """Refuses names that a format cannot tell apart.
+    """Raises if names are not unique.
 
     Raises:
-      FormatError: two are equal.
+      FormatError: two names are equal.
     """
     seen: set[str] = set()
     for name in names:
@@ -70,7 +70,7 @@ def unique(names: Iterable[str], format_name: str) -> None:
 
 
 def remarks_on(results: Sequence[PortableResult], *held: str) -> tuple[str, ...]:
-    """Returns what a user must know of the extra fields of an export; `held` is added."""
+    """Returns remarks for the user on the extra fields of an export; `held` is added."""
     found = list(held)
     failed = [result for result in results if result.status != OK]
     if failed:
@@ -84,10 +84,10 @@ def remarks_on(results: Sequence[PortableResult], *held: str) -> tuple[str, ...]
 
 
 def one_run(results: Sequence[PortableResult], format_name: str) -> str | None:
-    """Returns the run of results for a format that knows one; None where no result names one.
+    """Returns the run of the results, for formats with a single run; None if none is named.
 
     Raises:
-      FormatError: there are several.
+      FormatError: there are several runs.
     """
     runs = sorted({result.run_id for result in results if result.run_id})
     if len(runs) > 1:
@@ -109,13 +109,12 @@ def read_carrier(
     """Returns the results that a document carries.
 
     Args:
-      carrier: what stands in it under the name `CARRIER`.
-      faults: says of each result what is wrong when it is set beside the fields of the format;
-        None where both say the same. A number that someone changed must not pass for a measured
-        one.
+      carrier: the value of `CARRIER` in the document.
+      faults: returns for each result how it differs from the fields of the format; None if it does
+        not. This detects numbers that someone has edited.
 
     Raises:
-      FormatError: the carrier is of another version or shape.
+      FormatError: the carrier has another version or structure.
     """
     try:
         found = carrier.decoded(_Carrier)

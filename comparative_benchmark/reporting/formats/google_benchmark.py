@@ -1,7 +1,7 @@
-"""Google Benchmark's JSON, which `iree-benchmark-module --benchmark_format=json` writes, too.
+"""Google Benchmark's JSON, also written by `iree-benchmark-module --benchmark_format=json`.
 
-A process is a repetition there: its `real_time` is the mean of its iterations. What failed has
-`error_occurred` and no time at all, so that no reader can rank it.
+Each process is a repetition: its `real_time` is the mean of its iterations. Failures have
+`error_occurred` and no time, so that no reader can rank them.
 """
 
 import datetime
@@ -33,7 +33,7 @@ from comparative_benchmark.reporting.history.portable import (
 from comparative_benchmark.results.record import NonNegative
 
 _TO_MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
-# Fields of an entry that are no counters.
+# Fields of an entry that are not counters.
 _FIELDS = frozenset(
     (
         *("name", "family_index", "per_family_instance_index", "run_name", "run_type"),
@@ -49,7 +49,7 @@ def export(results: Sequence[PortableResult]) -> Exported:
     """Returns the JSON of one run.
 
     Raises:
-      FormatError: there are several runs, or two results of one name.
+      FormatError: there are several runs, or duplicate names.
     """
     one_run(results, "a Google Benchmark file")
     unique((_name(result) for result in results), "Google Benchmark's JSON")
@@ -95,15 +95,15 @@ class _Entry(msgspec.Struct):
     time_unit: Literal["ns", "us", "ms", "s"] = "ns"
 
     def ms(self, value: float) -> float:
-        """Returns one of its times in ms."""
+        """Returns one of the entry's times in ms."""
         return value * _TO_MS[self.time_unit]
 
 
 def read(source: Source) -> Contents:
-    """Returns the results of a file; those that it carries exactly, if any.
+    """Returns the results of a file; if it carries exact results, those.
 
     Raises:
-      FormatError: it is not JSON of Google Benchmark.
+      FormatError: the file is not Google Benchmark JSON.
     """
     what = "JSON of Google Benchmark"
     document = source.decoded(_File, what)
@@ -134,7 +134,7 @@ def read(source: Source) -> Contents:
 
 
 def matches(document: Any) -> bool:
-    """Tells whether a JSON document looks like one of Google Benchmark."""
+    """Returns whether a JSON document looks like Google Benchmark's."""
     return (
         isinstance(document, dict)
         and isinstance(document.get("context"), dict)
@@ -192,7 +192,7 @@ def _context(results: Sequence[PortableResult]) -> dict[str, Any]:
         "caches": [],
         "load_avg": list(host.get("load_average") or []),
     }
-    # Left out where the system does not tell, as the library itself does.
+    # Omitted if the system does not report it, as in the library itself.
     if host.get("governor"):
         found["cpu_scaling_enabled"] = host["governor"] != "performance"
     return found
@@ -254,7 +254,7 @@ def _foreign(name: str, parts: Sequence[Part], context: Mapping[str, Any]) -> Po
 
 
 def _aggregate(entries: Sequence[_Entry]) -> list[float]:
-    """Returns the median, or else the mean, of a file with aggregates alone."""
+    """Returns the median, or else the mean, of a file with only aggregates."""
     for wanted in ("median", "mean"):
         for entry in entries:
             if entry.aggregate_name == wanted and entry.real_time is not None:
@@ -275,5 +275,5 @@ def _date(context: Mapping[str, Any]) -> str | None:
         moment = datetime.datetime.fromisoformat(str(context.get("date")))
     except ValueError:
         return None
-    # Old versions of the library tell no zone.
+    # Old versions of the library write no time zone.
     return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).isoformat()

@@ -1,4 +1,4 @@
-"""`cbs import`: results of other tools into the history."""
+"""`cbs import`: adds results of other tools to the history."""
 
 import argparse
 import json
@@ -16,14 +16,14 @@ def run(options: argparse.Namespace) -> int:
     """Imports the files.
 
     Returns:
-      0 if all was read, 3 if some was refused, 1 if nothing could be read at all.
+      0 if everything was read, 3 if a part was refused, 1 if nothing could be read.
 
     Raises:
       UsageError: the history cannot be opened or written.
     """
     if options.dry_run:
         return _dry_run(options)
-    # SQL is loaded only by those who want it.
+    # SQL is imported only when needed.
     try:
         from comparative_benchmark.reporting.history.database import Database, HistoryError
         from comparative_benchmark.reporting.history.writing import import_files

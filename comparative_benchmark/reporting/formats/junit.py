@@ -1,7 +1,7 @@
-"""JUnit XML, for the page that a CI shows: a test case for each trial.
+"""JUnit XML for the test page of a CI: one test case per trial.
 
-A wrong output is a failure, what could not be measured an error, what a stack does not support is
-skipped. Numbers stand in the output of a case, where people read them.
+A wrong output is a failure, a trial that could not be measured an error, and an unsupported one is
+skipped. Numbers are in the output of a case, where people read them.
 """
 
 import datetime
@@ -15,12 +15,12 @@ from comparative_benchmark.reporting.formats.exported import Exported, remarks_o
 from comparative_benchmark.reporting.history.portable import OK, PortableResult
 
 _ELEMENTS = {OK: None, "wrong_output": "failure", "unsupported": "skipped"}
-# What XML 1.0 cannot hold, not even escaped.
+# Characters that XML 1.0 cannot represent, even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def export(results: Sequence[PortableResult]) -> Exported:
-    """Returns the XML; a suite for each run."""
+    """Returns the XML, with one suite per run."""
     runs: dict[str, list[PortableResult]] = {}
     for result in results:
         runs.setdefault(result.run_id or "results", []).append(result)
@@ -118,14 +118,14 @@ def _seconds(value: float) -> str:
 
 
 def _without_zone(timestamp: str) -> str:
-    """Returns the time in UTC as the schema has it, without a zone."""
+    """Returns the time in UTC without a zone, as the schema requires."""
     try:
         moment = datetime.datetime.fromisoformat(timestamp)
     except ValueError:
         return _clean(timestamp)
     try:
         utc = moment.astimezone(datetime.UTC) if moment.tzinfo else moment
-    except OverflowError:  # the first or the last day of the calendar, in another zone
+    except OverflowError:  # the first or last day of the calendar in another zone
         utc = moment
     return utc.replace(tzinfo=None).isoformat(timespec="seconds")
 

@@ -1,4 +1,4 @@
-"""Results of the OpenXLA suite, whose successor this one is: no samples, but their summary."""
+"""Results of the OpenXLA suite, the predecessor: summaries without samples."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
@@ -16,7 +16,7 @@ from comparative_benchmark.reporting.history.portable import (
 )
 from comparative_benchmark.results.record import NonNegative
 
-# Its runners by framework and compiler, under the names that the same stacks have here.
+# Its runners by framework and compiler, with our names of the same stacks.
 _BACKENDS = {
     ("jax", "xla", "framework_level"): "jax_xla",
     ("pytorch", "inductor", "framework_level"): "pt_inductor",
@@ -25,7 +25,7 @@ _BACKENDS = {
     ("jax", "xla", "compiler_level"): "xla_hlo",
 }
 _FRAMEWORKS = {"tf_v1": "tensorflow_v1", "tf_v2": "tensorflow_v2"}
-# Of its two hundred installed packages those that decide how fast a program is.
+# Of two hundred installed packages, those that affect the speed of programs.
 _PACKAGES = ("iree", "jax", "torch", "tensorflow", "tf-nightly", "keras", "flax", "xla", "triton")
 _OWN_FIELDS = ("median_latency_ms", "compile_time_ms", "device_memory_peak_mb", "error")
 _Level: TypeAlias = Literal["framework_level", "compiler_level"]
@@ -74,7 +74,7 @@ def read(source: Source) -> Contents:
     """Returns the results of a file.
 
     Raises:
-      FormatError: it is not a results file of the OpenXLA suite.
+      FormatError: the file is not a results file of the OpenXLA suite.
     """
     what = "results of the OpenXLA suite"
     document = source.decoded(_File, what)
@@ -100,7 +100,7 @@ def read(source: Source) -> Contents:
 
 
 def matches(document: Any) -> bool:
-    """Tells whether a JSON document looks like its results."""
+    """Returns whether a JSON document looks like its results."""
     return (
         isinstance(document, dict)
         and {"trigger", "execution_environment", "benchmarks"} <= set(document)
@@ -132,7 +132,7 @@ def _result(record: _Record, plain: Mapping[str, Any], common: Mapping[str, Any]
         tags=definition.tags or (),
         status=OK if error is None else "failed",
         reason=error,
-        # A failed run may have summaries of the iterations before it failed.
+        # A failed run may have summaries of the iterations before the failure.
         latency_ms=None if error else metrics.median_latency_ms,
         compile_ms=_compile_ms(metrics),
         device_memory_peak_mb=metrics.device_memory_peak_mb,

@@ -1,4 +1,4 @@
-"""Options of `cbs export` and `cbs import`; apart, so that other commands load no format."""
+"""Options of `cbs export` and `cbs import`, separate so that other commands load no format."""
 
 import argparse
 from pathlib import Path
@@ -11,7 +11,7 @@ EXPORTS = (
     *("asv", "csv", "parquet", "junit"),
 )
 IMPORTS = ("torchbench", "oss-v3", "google-benchmark", "openxla-suite")
-# Names that formats had before.
+# Former names of formats.
 FORMER = {"seed-results": "openxla-suite"}
 
 

@@ -1,8 +1,8 @@
-"""PyTorch's OSS benchmark database, schema v3: a record for each metric, one JSON a line.
+"""PyTorch's OSS benchmark database, schema v3: one record per metric, one JSON object per line.
 
-Values there are Float32 and maps hold text only, so the exact numbers, the samples and the status
-travel as text in `extra_info`. A record is what the uploader merges with the metadata of its CI
-job, which says repository, branch and workflow; none of these is written here.
+Values are Float32 and maps only hold text, so exact numbers, samples and status are stored as text
+in `extra_info`. The uploader adds the metadata of its CI job: repository, branch and workflow,
+which are therefore not written here.
 """
 
 import datetime
@@ -61,20 +61,20 @@ def export(results: Sequence[PortableResult]) -> Exported:
 
 
 def matches(document: Any) -> bool:
-    """Tells whether a JSON value looks like a record, or a list of them."""
+    """Returns whether a JSON value looks like a record, or a list of them."""
     first = document[0] if isinstance(document, list) and document else document
     return isinstance(first, dict) and isinstance(first.get("metric"), dict)
 
 
 def records_of(result: PortableResult) -> list[dict[str, Any]]:
-    """Returns the records of a result, one for each metric; the first carries it exactly."""
+    """Returns the records of a result, one per metric; the first carries the exact result."""
     shared = _shared(result)
     first = True
     records = []
     for name, values in (_metrics(result) or {LATENCY: []}).items():
         extra = {"carried_by": CARRIER}
         if result.status != OK or not values:
-            # As its own producers write what is not a number.
+            # As its own producers write values that are not numbers.
             extra["benchmark_values"] = json.dumps([result.status])
         else:
             extra["exact_values"] = json_line(values)
@@ -96,7 +96,7 @@ def records_of(result: PortableResult) -> list[dict[str, Any]]:
 
 
 def _metrics(result: PortableResult) -> dict[str, list[float]]:
-    """Returns the values of each metric; none of a result that is not ok."""
+    """Returns the values of each metric; empty for a result that is not ok."""
     if result.status != OK:
         return {}
     processes = [statistics.median(process) for process in result.samples_ms]
@@ -191,21 +191,21 @@ def _unix_seconds(timestamp: str | None) -> int | None:
 
 
 def float32(value: float) -> float:
-    """Returns what Float32 keeps of a value; the largest one of what is beyond it."""
+    """Returns a value rounded to Float32, or the largest Float32 if it is out of range."""
     if abs(value) > _FLOAT32_MAX:
         return _FLOAT32_MAX if value > 0 else -_FLOAT32_MAX
     return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
 def iso_time(seconds: Any) -> str | None:
-    """Returns the time of a record's timestamp; None where it has none that can be one."""
+    """Returns the time of a record's timestamp; None if it has no valid one."""
     is_number = isinstance(seconds, int) and not isinstance(seconds, bool)
     if not is_number or not 0 < seconds < 2**33:
         return None
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
 
 
-# Names that producers of the database give to the time of one run in ms.
+# Names that producers of the database use for the time of one run in ms.
 _LATENCIES = (LATENCY, "latency(ms)", "abs_latency", "avg_inference_latency(ms)")
 _TIME_OF_JOB = ("timestamp", "head_sha", "head_branch", "repo", "workflow_id", "job_id")
 
@@ -241,7 +241,7 @@ class _Fields(msgspec.Struct):
 
 @attrs.frozen
 class _Record:
-    """A record, as it stands in the file and checked."""
+    """A record, raw and checked."""
 
     part: Part
     value: dict[str, Any]
@@ -258,7 +258,7 @@ class _Record:
 
     @property
     def group(self) -> str:
-        """What records of one configuration have in common."""
+        """Returns the common key of records of one configuration."""
         shared = {
             name: self.value.get(name)
             for name in ("benchmark", "model", "runners", "dependencies", "inputs", *_TIME_OF_JOB)
@@ -270,7 +270,7 @@ def read(source: Source) -> Contents:
     """Returns the results of records of the database.
 
     Raises:
-      FormatError: there is no record at all.
+      FormatError: the file has no record.
     """
     own: dict[str, list[_Record]] = {}
     foreign: dict[str, list[_Record]] = {}
@@ -297,7 +297,7 @@ def read(source: Source) -> Contents:
 
 
 def _parts(source: Source) -> Iterator[Part]:
-    """Yields the records, whether in a list, alone, or one a line."""
+    """Yields the records from a list, a single object, or JSON lines."""
     try:
         documents = [source.part(source.decoded(Raw))]
     except FormatError:
@@ -315,10 +315,10 @@ def _parts(source: Source) -> Iterator[Part]:
 
 
 def _carried(members: Sequence[_Record]) -> PortableResult:
-    """Returns the exact result that records of ours carry.
+    """Returns the exact result carried by our own records.
 
     Raises:
-      FormatError: it is missing, or says something else than the records do.
+      FormatError: it is missing, or differs from the records.
     """
     copies = [member.extra[CARRIER] for member in members if CARRIER in member.extra]
     if len(copies) != 1:
@@ -333,7 +333,7 @@ def _carried(members: Sequence[_Record]) -> PortableResult:
     for member in members:
         name = member.metric.name
         expected = due.pop(name, None)
-        # A CI job adds its metadata; what the suite wrote must be as it was.
+        # A CI job adds its metadata; fields written by the suite must be unchanged.
         wrong = expected is None or any(
             member.value.get(key) != value for key, value in expected.items()
         )

@@ -1,7 +1,7 @@
 """pytest-benchmark's JSON, which its `compare` command and its dashboards read.
 
-Each of its benchmarks must have a time, so that what failed stands beside them, in a list that its
-readers do not look at. Times are in seconds.
+Each benchmark must have a time, so failures are in a separate list that its readers ignore. Times
+are in seconds.
 """
 
 import datetime
@@ -22,7 +22,7 @@ from comparative_benchmark.reporting.formats.exported import (
 )
 from comparative_benchmark.reporting.history.portable import PortableResult
 
-# Whose layout this is; readers fill in what later versions added.
+# The version of this layout; readers add the fields of later versions.
 _VERSION = "5.0.0"
 
 
@@ -30,7 +30,7 @@ def export(results: Sequence[PortableResult]) -> Exported:
     """Returns the JSON of one run.
 
     Raises:
-      FormatError: there are several runs, or two results of one name.
+      FormatError: there are several runs, or duplicate names.
     """
     run_id = one_run(results, "a pytest-benchmark file")
     unique((_fullname(result) for result in results), "pytest-benchmark's JSON")
@@ -102,7 +102,7 @@ def _benchmark(result: PortableResult) -> dict[str, Any]:
 
 
 def _stats(data: Sequence[float]) -> dict[str, Any]:
-    """Returns the statistics of samples in s, as pytest-benchmark defines each."""
+    """Returns the statistics of samples in s, by pytest-benchmark's definitions."""
     ordered, rounds = sorted(data), len(data)
     mean, median = statistics.fmean(data), statistics.median(data)
     deviation = statistics.stdev(data) if rounds > 1 else 0.0
@@ -135,9 +135,9 @@ def _stats(data: Sequence[float]) -> dict[str, Any]:
 
 
 def _quartiles(ordered: Sequence[float]) -> tuple[float, float]:
-    """Returns the quartiles by methods 2 and 3 of Wikipedia's list, which the readers expect.
+    """Returns the quartiles by methods 2 and 3 of Wikipedia's list, as readers expect.
 
-    For an even count the medians of both halves, for an odd one the weighted neighbours.
+    For an even count, the medians of both halves; for an odd one, the weighted neighbours.
     """
     rounds = len(ordered)
     if rounds == 1:

@@ -1,4 +1,4 @@
-"""The formats by name; each is loaded when it is asked for."""
+"""The formats by name; each is imported when needed."""
 
 import importlib
 from pathlib import Path
@@ -37,7 +37,7 @@ def exporter(name: str) -> Exporter:
 
 
 def importer(name: str) -> Importer:
-    """Returns the importer of a format of `options.IMPORTS`; of `auto` one that finds out."""
+    """Returns the importer of a format of `options.IMPORTS`; for `auto`, one that detects it."""
     if name == options.AUTO:
         return lambda source: importer(detect(source))(source)
     found: Importer = _load(_IMPORTERS[name][0])
@@ -45,7 +45,7 @@ def importer(name: str) -> Importer:
 
 
 def read_file(path: Path, name: str = options.AUTO) -> Contents:
-    """Returns what a file in a format holds; one that cannot be read at all is one refusal."""
+    """Returns the content of a file in a format; an unreadable file gives one refusal."""
     try:
         source = read_source(path)
         kind = detect(source) if name == options.AUTO else name
@@ -57,10 +57,10 @@ def read_file(path: Path, name: str = options.AUTO) -> Contents:
 
 
 def detect(source: Source) -> str:
-    """Returns the format that a file has.
+    """Returns the format of a file.
 
     Raises:
-      FormatError: it has none of those that can be imported, or is not JSON.
+      FormatError: no format that can be imported fits, or the file is not JSON.
     """
     document = _first(source)
     if isinstance(document, dict) and "schema_version" in document and "runs" in document:
@@ -76,7 +76,7 @@ def detect(source: Source) -> str:
 
 
 def _first(source: Source) -> Any:
-    """Returns the document, or the first one of JSON lines."""
+    """Returns the document, or the first object of JSON lines."""
     try:
         return source.decoded(Any)
     except FormatError:
@@ -85,7 +85,7 @@ def _first(source: Source) -> Any:
                 found = msgspec.json.decode(line)
             except (msgspec.DecodeError, RecursionError):
                 continue
-            # One line of an indented document is JSON by chance, and is not a record.
+            # A line of an indented document may be valid JSON by chance, but is not a record.
             if isinstance(found, dict) and "metric" in found:
                 return found
         raise

@@ -1,4 +1,4 @@
-"""A file that someone else wrote: its JSON, checked by type, and the line of a part of it."""
+"""A foreign file: its JSON, validated by type, with line numbers for messages."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 _LARGEST_BYTES = 2 * 2**30
 _LARGEST = 1e300
-# A text, or what some programs write where JSON has no number.
+# A string, or the constants that some programs write for values that JSON lacks.
 _NOT_A_NUMBER = re.compile(rb'("(?:[^"\\]|\\.)*")|-?(?:NaN|Infinity)')
 _BYTE = re.compile(r"\(byte (\d+)\)")
 
 
 @attrs.frozen
 class Part:
-    """A part of a file; as text `file:line`."""
+    """A part of a file; its text is `file:line`."""
 
     source: "Source"
     content: bytes
@@ -33,10 +33,10 @@ class Part:
         return f"{self.source.name}:{line}"
 
     def decoded(self, kind: type[T]) -> T:
-        """Returns it as an object of a class.
+        """Returns the part as an object of a class.
 
         Raises:
-          FormatError: it is not one; the message tells which field is wrong, not the line.
+          FormatError: it does not fit; the message names the field, but not the line.
         """
         try:
             return msgspec.json.decode(self.content, type=kind)
@@ -49,7 +49,7 @@ class Part:
         """Yields the parts of a list, or the values of an object.
 
         Raises:
-          FormatError: it is neither.
+          FormatError: it is neither a list nor an object.
         """
         items: Any = self.decoded(list[Raw] | dict[str, Raw])  # type: ignore[arg-type]  # a union
         offset = self.offset
@@ -73,10 +73,10 @@ class Source:
     content: bytes = attrs.field(converter=_with_null)
 
     def decoded(self, kind: type[T], what: str = "") -> T:
-        """Returns the document of the whole file as an object of a class.
+        """Returns the whole document as an object of a class.
 
         Raises:
-          FormatError: it is not JSON, or not `what`; the message tells the line.
+          FormatError: it is not JSON, or not `what`; the message gives the line.
         """
         try:
             return msgspec.json.decode(self.content, type=kind)
@@ -90,7 +90,7 @@ class Source:
             raise FormatError(f"{place}: not JSON ({error})") from error
 
     def part(self, raw: Raw, start: int = 0) -> Part:
-        """Returns a part that was decoded as `Raw` and does not begin before `start`."""
+        """Returns a part that was decoded as `Raw` and begins at `start` or later."""
         content = bytes(raw)
         return Part(self, content, max(self.content.find(content, start), 0))
 
@@ -102,7 +102,7 @@ def read_source(path: Path) -> Source:
     """Returns the content of a file.
 
     Raises:
-      FormatError: it cannot be read, or is not UTF-8; the message tells the line.
+      FormatError: the file cannot be read, or is not UTF-8; the message gives the line.
     """
     try:
         if path.stat().st_size > _LARGEST_BYTES:
@@ -127,7 +127,7 @@ def numbers(fields: Mapping[str, Any]) -> dict[str, float]:
 
 
 def printable(sentence: str) -> str:
-    """Returns a sentence with parts of a foreign file: no character that steers a terminal."""
+    """Returns a sentence with quotes of a foreign file, without terminal control characters."""
     return "".join(
         character if character.isprintable() else ascii(character)[1:-1] for character in sentence
     )

@@ -1,4 +1,4 @@
-"""CSV and Parquet: a row for each result, for spreadsheets and data frames."""
+"""CSV and Parquet: one row per result, for spreadsheets and data frames."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ FIELDS = PortableResult.__struct_fields__
 
 
 def export_csv(results: Sequence[PortableResult]) -> Exported:
-    """Returns a CSV file; lists and maps stand as JSON in their cells."""
+    """Returns a CSV file; cells with lists and maps hold JSON."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(FIELDS)
@@ -54,7 +54,7 @@ def export_parquet(results: Sequence[PortableResult]) -> Exported:
         tuple[tuple[float, ...], ...]: pa.list_(numbers),
         dict[str, str]: pa.map_(text, text),
         dict[str, int | float]: pa.map_(text, pa.float64()),
-        # Anything that is JSON.
+        # Any JSON value.
         dict[str, Any]: text,
     }
     hints = get_type_hints(PortableResult)

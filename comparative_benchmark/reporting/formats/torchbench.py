@@ -1,8 +1,8 @@
 """TorchBench userbenchmark metrics: `{"name", "environ", "metrics": {key: number or status}}`.
 
-A key is `model=M, test=eval, device=D, bs=B, extra_args=[...], metric=NAME`, as its `test_bench`
-writes it; the model of one of its folders is the folder's name. Where there is no number the
-status stands in its place, as its readers expect.
+A key is `model=M, test=eval, device=D, bs=B, extra_args=[...], metric=NAME`, as written by its
+`test_bench`; a model from one of its folders has the folder's name. If there is no number, the
+value is the status, as its readers expect.
 """
 
 import ast
@@ -40,7 +40,7 @@ NAME = "comparative_suite"
 # The tag of cases of TorchBench's folders (see `sources.torchbench.cases`).
 _FOLDER_TAG = "torchbench"
 METRICS_VERSION = "v0.1"
-# What TorchBench's own helper writes where it does not know.
+# TorchBench's own helper writes this for unknown values.
 UNKNOWN = "<unknown>"
 LATENCY = "latencies"
 NOT_IMPLEMENTED = "not_implemented"
@@ -50,7 +50,7 @@ def export(results: Sequence[PortableResult]) -> Exported:
     """Returns the metrics file of one run.
 
     Raises:
-      FormatError: there are several runs, or results that one key would stand for.
+      FormatError: there are several runs, or results with the same key.
     """
     one_run(results, "a TorchBench metrics file")
     return Exported(
@@ -67,7 +67,7 @@ def document_of(results: Sequence[PortableResult], name: str) -> dict[str, Any]:
     """Returns the metrics document of a userbenchmark of that name.
 
     Raises:
-      FormatError: two results have one key.
+      FormatError: two results have the same key.
     """
     unique((_base(result) for result in results), "TorchBench's metrics")
     metrics = {key: value for result in results for key, value in metrics_of(result).items()}
@@ -80,7 +80,7 @@ def document_of(results: Sequence[PortableResult], name: str) -> dict[str, Any]:
 
 
 def matches(document: Any) -> bool:
-    """Tells whether a JSON document looks like a metrics file."""
+    """Returns whether a JSON document looks like a metrics file."""
     return isinstance(document, dict) and {"name", "environ", "metrics"} <= set(document)
 
 
@@ -108,7 +108,7 @@ def _base(result: PortableResult) -> str:
 
 
 def metrics_of(result: PortableResult) -> dict[str, float | str]:
-    """Returns the metrics of a result by their keys; of one that is not ok its status alone."""
+    """Returns the metrics of a result by key; only the status if it is not ok."""
     if result.status != OK:
         # Neither speed nor size of a wrong program counts.
         status = NOT_IMPLEMENTED if result.status == "unsupported" else result.status
@@ -117,7 +117,7 @@ def metrics_of(result: PortableResult) -> dict[str, float | str]:
         LATENCY: result.latency_ms,
         "compile_time_ms": _median(result.compile_ms),
         "warm_compile_time_ms": _median(result.warm_compile_ms),
-        # In GB, as TorchBench's numbers are.
+        # In GB, like TorchBench's numbers.
         "cpu_peak_mem": _gigabytes(result.host_memory_peak_mb),
         "gpu_peak_mem": _gigabytes(result.device_memory_peak_mb),
         "tokens_per_s": result.tokens_per_s,
@@ -147,7 +147,7 @@ def _environ(results: Sequence[PortableResult]) -> dict[str, str]:
         "device": {result.host.get("cpu_model") for result in results},
     }
     return {
-        # First, so that no package takes the place of what readers look up.
+        # First, so that no package overrides the keys that readers need.
         **{f"{name}_version": ", ".join(found) for name, found in versions.items()},
         "metrics_version": METRICS_VERSION,
         "pytorch_git_version": UNKNOWN,
@@ -181,10 +181,10 @@ class _File(msgspec.Struct):
 
 
 def read(source: Source) -> Contents:
-    """Returns the results of a metrics file; those that it carries exactly, if any.
+    """Returns the results of a metrics file; if it carries exact results, those.
 
     Raises:
-      FormatError: it is not a metrics file.
+      FormatError: the file is not a metrics file.
     """
     document = source.decoded(_File, "a TorchBench metrics file")
     if carrier := document.common_benchmark_suite:
@@ -211,7 +211,7 @@ def _read_foreign(source: Source, document: _File) -> Contents:
     offset, environ = 0, document.environ
     torch = environ.get("pytorch_version")
     for key, raw in document.metrics.items():
-        # A value may be a digit that stands anywhere, its key does not.
+        # Search for the key, because the value may be a digit that occurs anywhere.
         name = source.part(Raw(msgspec.json.encode(key)), offset)
         part = source.part(raw, name.offset + len(name.content))
         parts = _parts(key)
@@ -300,7 +300,7 @@ def _status(failure: str | None) -> str:
 
 
 def _compiler(arguments: str | None) -> str:
-    """Returns `eager`, or the extra arguments that made it something else."""
+    """Returns `eager`, or the extra arguments that changed it."""
     if not arguments:
         return "eager"
     try:
@@ -315,7 +315,7 @@ def _timestamp(name: str) -> str | None:
     if match is None:
         return None
     try:
-        # The file does not tell its zone.
+        # The file contains no time zone.
         told = datetime.datetime.strptime(match[1], "%Y%m%d%H%M%S").replace(tzinfo=datetime.UTC)
     except ValueError:
         return None

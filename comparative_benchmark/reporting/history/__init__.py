@@ -1,1 +1,1 @@
-"""Results over time: a database of flat rows, queries, and steps that nobody wanted."""
+"""Results over time: a database of flat rows, queries, and detection of regressions."""

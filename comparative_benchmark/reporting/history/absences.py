@@ -1,4 +1,4 @@
-"""Findings that need no statistics: statuses that turned, and cases that are gone."""
+"""Findings without statistics: changed statuses and missing cases."""
 
 import statistics
 from collections import defaultdict
@@ -13,16 +13,16 @@ from comparative_benchmark.reporting.history.portable import moment
 from comparative_benchmark.reporting.history.queries import Night, Window
 from comparative_benchmark.reporting.history.rows import OK
 
-# Statuses that say that something broke; of the others nobody knows, so data are missing.
+# Statuses that indicate a fault; with other statuses data are merely missing.
 _BROKEN = ("wrong_output", "failed", "out_of_memory", "timeout", "crashed")
-# A run with fewer of a case's companions was another selection of cases, not a night.
+# A run with a smaller share of a case's companions was another selection, not a nightly run.
 _COMPANIONS = 0.5
-# Characters of a reason, in a line that names the case; the results file has all of it.
+# Limit on the characters of a reason within one line; the results file has the full text.
 _LONGEST = 200
 
 
 def turned(window: Window) -> list[Finding]:
-    """Returns a finding for each series that was `ok` and is not at its latest night."""
+    """Returns a finding for each series that was `ok` and is not in its latest night."""
     found = []
     for series, nights in window.nights.items():
         last = nights[-1]
@@ -37,7 +37,7 @@ def turned(window: Window) -> list[Finding]:
                 dimensions=window.dimensions[series],
                 metric="status",
                 last_good=occurrence(nights[first - 1], window),
-                # The last night says what is wrong now, the first one since when.
+                # The last night has the current reason, the first bad one the start.
                 first_bad=attrs.evolve(occurrence(nights[first], window), status=last.status),
                 nights=lasted,
                 what=f"ok -> {last.status}{_reason(last)}",
@@ -53,7 +53,7 @@ def _reason(night: Night) -> str:
 
 @attrs.frozen
 class _Run:
-    """A run by its identifier: its time, and one night of each series that took part."""
+    """A run by its identifier: its time, and one night of each series in it."""
 
     run_id: str
     time_us: int
@@ -61,16 +61,16 @@ class _Run:
 
 
 def missing(window: Window, *, most_runs: int) -> list[Finding]:
-    """Returns a finding for each series that later runs should have had and had not.
+    """Returns a finding for each series that is missing from later runs.
 
-    A run should have a case if it has at least half of the cases that ran beside it the last time;
-    so a run of a few cases by hand, or that of another shard, says nothing of it. Where the whole
-    run is gone (a shard that nobody started), two later runs on that machine must have come after
-    half of the case's own usual time between runs.
+    A run should contain a case if it contains at least half of the cases that ran with it the last
+    time. A manual run of a few cases, or of another shard, is therefore ignored. If the whole run
+    is missing (e.g. a shard that was not started), the case counts as missing if two later runs on
+    that machine came after half of the case's usual interval between runs.
 
     Args:
       window: the history.
-      most_runs: a case that as many runs did without has been retired.
+      most_runs: a case missing from this many runs counts as retired.
     """
     found = []
     runs = _runs(window)
@@ -99,9 +99,9 @@ def missing(window: Window, *, most_runs: int) -> list[Finding]:
 
 
 def added(window: Window) -> list[Finding]:
-    """Returns what is in the latest run of a place for the first time, where others are not.
+    """Returns cases that appear for the first time in the latest run of a place.
 
-    The findings are no regressions: last good and first bad are that one night.
+    The findings are not regressions: last good and first bad are that one night.
     """
     found = []
     for runs in _times(window).values():
@@ -158,7 +158,7 @@ def _without(series: int, last: Night, runs: Mapping[str, _Run]) -> Iterator[_Ru
 
 
 def _times(window: Window) -> dict[object, dict[tuple[str, int], _Run]]:
-    """Returns by place all runs there, those without an identifier by their time."""
+    """Returns all runs by place; runs without an identifier are identified by their time."""
     found: defaultdict[object, defaultdict[tuple[str, int], dict[int, Night]]]
     found = defaultdict(lambda: defaultdict(dict))
     for series, nights in window.nights.items():
@@ -178,7 +178,7 @@ def _times(window: Window) -> dict[object, dict[tuple[str, int], _Run]]:
 def _gone(nights: list[Night], elsewhere: Mapping[tuple[str, int], _Run]) -> list[_Run]:
     times = [night.time_us for night in nights]
     gaps = [after - before for before, after in pairwise(times)]
-    # Two nights have one gap; whether that is usual, nobody knows.
+    # One interval between two nights does not show what is usual.
     if len(gaps) < 2:
         return []
     half = statistics.median(gaps) / 2
@@ -186,7 +186,7 @@ def _gone(nights: list[Night], elsewhere: Mapping[tuple[str, int], _Run]) -> lis
         (run for run in elsewhere.values() if run.time_us > times[-1] + half),
         key=lambda run: run.time_us,
     )
-    # Runs close together are one night.
+    # Runs within a short time count as one night.
     apart: list[_Run] = []
     for run in later:
         if not apart or run.time_us - apart[-1].time_us > half:
@@ -195,9 +195,9 @@ def _gone(nights: list[Night], elsewhere: Mapping[tuple[str, int], _Run]) -> lis
 
 
 def _absence(series: int, run: _Run, window: Window) -> Occurrence:
-    """Returns the run as seen from the case that is not in it.
+    """Returns a run as an occurrence of a case that is missing from it.
 
-    Versions are those of its nearest relative there: of the same backend, if any ran.
+    Versions are those of the most similar case in it: of the same backend, if any ran.
     """
     backend = window.dimensions[series]["backend"]
     framework = window.dimensions[series]["framework"]

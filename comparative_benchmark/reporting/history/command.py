@@ -1,4 +1,4 @@
-"""`cbs history`: from options to what it prints, and the exit code."""
+"""`cbs history`: runs queries, prints results, and returns exit codes."""
 
 import argparse
 import contextlib
@@ -35,7 +35,7 @@ try:
 except ModuleNotFoundError as missing:
     raise UsageError(f"the history needs {missing.name}: {install_command('history')}") from missing
 
-# A screen of a person, not of a program.
+# Fits a screen; not applied to output for programs.
 _TABLE_LIMIT = 50
 
 
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     """Runs a subcommand.
 
     Raises:
-      UsageError: something that the user typed cannot be, or the history cannot be used.
+      UsageError: an argument is invalid, or the history cannot be used.
     """
     actions: dict[str, Callable[[argparse.Namespace, Database], int]] = {
         "import": _import,
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _import(options: argparse.Namespace, database: Database) -> int:
-    """Returns 1 if something was refused; the rest is kept."""
+    """Returns 1 if something was refused; the rest is imported."""
     done = import_files(database, results_files.read, options.results)
     for sentence in done.refused:
         print(f"cbs: refused: {sentence}", file=sys.stderr)
@@ -141,7 +141,7 @@ def _regressions(options: argparse.Namespace, database: Database) -> int:
     kinds = {finding.kind for finding in counted}
     if kinds & {Kind.STEP, Kind.STATUS}:
         return EXIT_WRONG
-    # Nothing to look at is not good news.
+    # An empty history is not a success.
     return EXIT_MISSING if kinds or not report.series else EXIT_OK
 
 
@@ -197,7 +197,7 @@ def _filter(options: argparse.Namespace, newest: int | None = None) -> queries.F
 
 def _console(file: IO[str]) -> Screen:
     console = Screen(file=file, highlight=False)
-    # A pipe has no width: never wrap what another program or a log will read.
+    # Never wrap lines in a pipe, because another program or a log reads them.
     return console if console.is_terminal else Screen(file=file, highlight=False, width=220)
 
 
@@ -208,7 +208,7 @@ def _write(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _text_output(path: Path | None) -> Iterator[IO[str]]:
-    """Gives the file, which is there whole or not at all; the terminal for None."""
+    """Yields the file, which is written completely or not at all; the terminal for None."""
     if path is None:
         yield sys.stdout
         return
@@ -218,7 +218,7 @@ def _text_output(path: Path | None) -> Iterator[IO[str]]:
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    """Gives a path beside the file, which takes the file's place at the end."""
+    """Yields a path next to the file, which replaces the file at the end."""
     try:
         with new_file(path) as temporary:
             yield temporary

@@ -1,6 +1,6 @@
 """The database behind the history: SQLite in a file, or PostgreSQL by URL.
 
-Its tables are made, and brought up to date, by Alembic's migrations.
+Alembic's migrations create and update its tables.
 """
 
 import contextlib
@@ -72,7 +72,7 @@ RESULTS = sa.Table(
     sa.Column("content", sa.LargeBinary(16), nullable=False, unique=True),
     sa.Column("series", sa.Integer, sa.ForeignKey("cbs_series.id"), nullable=False),
     sa.Column("version_set", sa.Integer, sa.ForeignKey("cbs_version_sets.id"), nullable=False),
-    # Microseconds since 1970, UTC: both databases sort and compare it in the same way.
+    # Microseconds since 1970, UTC: both databases sort and compare integers alike.
     sa.Column("time_us", sa.BigInteger, nullable=False),
     sa.Column("run_id", sa.Text, nullable=False),
     sa.Column("revision", sa.Text, nullable=False),
@@ -97,7 +97,7 @@ RESULTS = sa.Table(
 )
 
 
-# The newest migration; others need Alembic to be told of, and its import takes a while.
+# The newest migration. Asking Alembic for it would be slow, because its import takes a while.
 HEAD = "0002"
 _REVISIONS = ("0001", HEAD)
 VERSION_TABLE = "cbs_history_version"
@@ -105,27 +105,27 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 _WAIT_S = 60
 _ATTEMPTS, _PAUSE_S = 20, 0.05
-# Any number that other programs are unlikely to lock.
+# An arbitrary number that other programs are unlikely to lock.
 _ADVISORY_LOCK = 0x6362_7368
 _WRITES = "cbs_writes"
 
 
 class HistoryError(RuntimeError):
-    """The history cannot be opened, read or written; the message says why and what to do."""
+    """The history cannot be opened, read or written; the message has the reason and the remedy."""
 
 
 def database_url(location: str) -> URL:
     """Returns the URL of a location: a file's path, `sqlite:///PATH` or `postgresql://...`.
 
     Raises:
-      HistoryError: it is neither.
+      HistoryError: the location is none of these.
     """
     if "://" not in location:
         return URL.create("sqlite", database=str(Path(location).expanduser().absolute()))
     try:
         url = make_url(location)
     except (ArgumentError, ValueError) as error:
-        # Not the location itself: it may hold a password.
+        # Not the location itself, because it may contain a password.
         kind = location.partition("://")[0]
         raise HistoryError(
             f"{kind}://... is not a database URL such as postgresql://USER@HOST:PORT/NAME"
@@ -144,7 +144,7 @@ def database_url(location: str) -> URL:
 
 
 def shown(url: URL) -> str:
-    """Returns a location for people: without the password."""
+    """Returns a location for messages, without the password."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
     return url.render_as_string(hide_password=True)
@@ -157,11 +157,11 @@ class Database:
         """Opens a history and migrates it to this program's tables.
 
         Args:
-          location: see `database_url`; the user's own where None.
-          create: make it where there is none.
+          location: see `database_url`; None for the user's own history.
+          create: whether to create it if it does not exist.
 
         Raises:
-          HistoryError: it cannot be opened, is none, or is of a newer program.
+          HistoryError: it cannot be opened, is not a history, or belongs to a newer program.
         """
         self.url = database_url(location or default_location())
         self._file = Path(str(self.url.database)) if self.is_sqlite else None
@@ -185,7 +185,7 @@ class Database:
 
     @property
     def is_sqlite(self) -> bool:
-        """Whether it is a file."""
+        """Whether the database is a file."""
         return self.url.get_backend_name() == "sqlite"
 
     def __str__(self) -> str:
@@ -197,7 +197,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Gives a connection within one transaction.
+        """Yields a connection within one transaction.
 
         Raises:
           HistoryError: the database fails.
@@ -207,7 +207,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Gives a connection whose transaction is committed at the end, or rolled back.
+        """Yields a connection whose transaction is committed at the end, or rolled back.
 
         Raises:
           HistoryError: the database fails.
@@ -223,7 +223,7 @@ class Database:
         try:
             yield
         except SQLAlchemyError as error:
-            # The driver's words, without the statement and its thousand parameters.
+            # The driver's message, without the statement and its thousand parameters.
             origin = getattr(error, "orig", None) or error
             said = " ".join(str(origin).split()) or type(origin).__name__
             raise HistoryError(f"{self}: {said}") from error
@@ -233,7 +233,7 @@ class Database:
             if _revision(connection, self) == HEAD:
                 return
         try:
-            # SQLite has no lock that outlives a change of its tables.
+            # SQLite has no lock that survives schema changes.
             lock = FileLock(f"{self._file}.lock") if self._file else None
             if lock:
                 lock.acquire(timeout=_WAIT_S)
@@ -258,13 +258,13 @@ class Database:
             raise HistoryError(f"{self} cannot be written: {error}") from error
 
     def _write_ahead(self) -> None:
-        """Lets readers of a file go on while one writes, from its first day on."""
+        """Enables write-ahead logging, so that readers of a file do not wait for a writer."""
         if not self.is_sqlite:
             return
         with self.reading() as connection:
             if _revision(connection, self) is not None:
                 return
-        # Not within a transaction, and not while another process looks at the file. Without it
+        # Impossible within a transaction, or while another process has the file open. Without it
         # readers wait, which is not a reason to fail.
         with contextlib.closing(self.engine.raw_connection()) as raw:
             for _ in range(_ATTEMPTS):
@@ -276,12 +276,12 @@ class Database:
 
 
 def upgrade(connection: Connection, revision: str) -> None:
-    """Brings the tables to a revision, by Alembic, within the connection's transaction."""
+    """Migrates the tables to a revision with Alembic, within the connection's transaction."""
     from alembic import command
     from alembic.config import Config
 
     configuration = Config()
-    # A percent sign would be taken for the start of a variable.
+    # A percent sign would start a variable.
     configuration.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     configuration.attributes["connection"] = connection
     configuration.attributes["version_table"] = VERSION_TABLE
@@ -289,7 +289,7 @@ def upgrade(connection: Connection, revision: str) -> None:
 
 
 def _revision(connection: Connection, database: Database) -> str | None:
-    """Returns the revision of the tables; None where there are none."""
+    """Returns the revision of the tables; None if there are no tables."""
     names = sa.inspect(connection).get_table_names()
     if VERSION_TABLE not in names:
         foreign = names if database.is_sqlite else [n for n in names if n.startswith("cbs_")]
@@ -323,16 +323,16 @@ def _engine(url: URL) -> Engine:
 
 
 def _prepare(connection: Any, _: Any) -> None:
-    # Transactions are begun by `_begin`: the driver's own begin too late to lock.
+    # `_begin` starts transactions, because the driver's own start too late to lock.
     connection.isolation_level = None
     cursor = connection.cursor()
     try:
         for setting in (
             "synchronous = NORMAL",
             "foreign_keys = ON",
-            # As in PostgreSQL.
+            # Like PostgreSQL.
             "case_sensitive_like = ON",
-            # 64 MB: a million rows' index is kept while they are written.
+            # 64 MB: holds the index of a million rows during writes.
             "cache_size = -64000",
         ):
             cursor.execute(f"PRAGMA {setting}")
@@ -341,6 +341,6 @@ def _prepare(connection: Any, _: Any) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    # A writer that began as a reader could find at its first write that another was faster.
+    # A writer that began as a reader could find at its first write that another came first.
     writes = connection.get_execution_options().get(_WRITES)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

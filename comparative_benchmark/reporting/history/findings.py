@@ -1,4 +1,4 @@
-"""What a look at the history finds: a step, a status that turned, or a case that is gone."""
+"""Findings of the history: a step, a changed status, or a missing case."""
 
 import datetime
 import enum
@@ -13,7 +13,7 @@ from comparative_benchmark.reporting.history.rows import OK
 
 
 class Kind(enum.Enum):
-    """How a finding counts: the first two are regressions, the last is missing data."""
+    """Kinds of findings: the first two are regressions, the last is missing data."""
 
     STEP = "step"
     STATUS = "status"
@@ -22,7 +22,7 @@ class Kind(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Occurrence:
-    """One night of a series, or of the run in which it is missing."""
+    """One night of a series, or of the run from which it is missing."""
 
     time: datetime.datetime
     run_id: str
@@ -34,16 +34,16 @@ class Occurrence:
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """Something that was better before.
+    """A deterioration.
 
     Attributes:
-      dimensions: of the series; see `rows.DIMENSIONS`.
-      metric: of `rows.METRICS` for a step, else `status`.
-      before, after: levels of the metric; None where it is a status.
+      dimensions: dimensions of the series; see `rows.DIMENSIONS`.
+      metric: one of `rows.METRICS` for a step, else `status`.
+      before, after: levels of the metric; None for a status.
       ratio, low, high: after / before, with its 95 % interval.
-      p: how often noise alone makes such a step, about.
-      last_good, first_bad: neighbours in the series.
-      nights: how many nights it has lasted, the first bad one included.
+      p: approximate probability that noise alone causes such a step.
+      last_good, first_bad: neighbouring nights in the series.
+      nights: number of nights since then, including the first bad one.
       what: a sentence for people.
       withheld: why it does not count; empty if it does.
     """
@@ -65,18 +65,18 @@ class Finding:
 
     @property
     def name(self) -> str:
-        """What a person calls the series."""
+        """Display name of the series."""
         names = self.dimensions
         where = ", ".join(filter(None, (names["framework"], names["device"])))
         return f"{names['workload']} {competitor(names)} ({where})"
 
     @property
     def changed(self) -> dict[str, tuple[str | None, str | None]]:
-        """What differs between the last good and the first bad night, by package.
+        """Differences between the last good and the first bad night, by package.
 
-        The revision is named `revision`; None is for what one side does not have.
+        The key of the revision is `revision`; a value is None if one side lacks the package.
         """
-        # Without a relative of the case in a run its versions are unknown: not a change.
+        # Without a similar case in a run its versions are unknown, which is not a change.
         told = self.last_good.versions and self.first_bad.versions
         sides = [
             {
@@ -93,7 +93,7 @@ class Finding:
 
 
 def occurrence(night: Night, window: Window) -> Occurrence:
-    """Returns what is told of a night."""
+    """Returns a night as an occurrence."""
     return Occurrence(
         time=night.time,
         run_id=night.run_id,
@@ -113,7 +113,7 @@ def changed_text(finding: Finding) -> str:
 
 
 def _sorted(finding: Finding) -> list[tuple[str, tuple[str | None, str | None]]]:
-    # The revision last: packages are what a compiler engineer looks for.
+    # The revision last: packages matter most to compiler engineers.
     return sorted(finding.changed.items(), key=lambda item: (item[0] == "revision", item[0]))
 
 

@@ -1,6 +1,6 @@
 """Regressions as the YAML and the issue text that TorchBench's detector writes.
 
-Its readers find their keys where they look for them; what it has no place for stands beside them.
+Its readers find their keys in the usual places; additional data are in separate keys.
 """
 
 import json
@@ -14,9 +14,9 @@ from typing import Any
 from comparative_benchmark.reporting.history.findings import Finding, Kind, Occurrence, changed_text
 from comparative_benchmark.reporting.history.output import competitor, digits
 
-# Read by workflows of TorchBench after its detector.
+# Read by TorchBench workflows after its detector.
 _DETECTED = "TORCHBENCH_REGRESSION_DETECTED"
-# What YAML would take for a truth value, or for nothing.
+# Words that YAML reads as a boolean or null.
 _NO_PLAIN_KEY = ("yes", "off", "true", "false", "null")
 
 
@@ -25,14 +25,14 @@ def as_mapping(
 ) -> dict[str, Any]:
     """Returns the content of the YAML file.
 
-    `control_env` is of the oldest last good night and `treatment_env` of the latest first bad one;
-    each detail has its own, which may lie closer together. `delta` is a fraction, positive for
-    worse. A status that turned has it as `null`, and its statuses as control and treatment.
+    `control_env` describes the oldest last good night and `treatment_env` the latest first bad one;
+    each detail has its own, which may be closer together. `delta` is a fraction, positive for
+    worse. For a changed status it is `null`, and control and treatment are the statuses.
 
     Args:
-      findings: those that count.
-      name: of the benchmark.
-      added: what is there for the first time.
+      findings: findings that count.
+      name: name of the benchmark.
+      added: cases that appear for the first time.
     """
     present = [finding for finding in findings if finding.kind is not Kind.MISSING]
     gone = [finding for finding in findings if finding.kind is Kind.MISSING]
@@ -52,7 +52,7 @@ def as_mapping(
 
 
 def as_yaml(document: Mapping[str, Any]) -> str:
-    """Returns block-style YAML; texts are quoted as in JSON, which YAML reads alike."""
+    """Returns block-style YAML; strings are quoted as in JSON, which YAML reads alike."""
     return "".join(f"{line}\n" for line in _lines(document))
 
 
@@ -84,16 +84,16 @@ def issue_text(
 
 
 def tell_workflow(findings: Sequence[Finding]) -> None:
-    """Names the affected revision to a GitHub workflow, if it is one that runs this.
+    """Passes the affected revision to a GitHub workflow, if this runs in one.
 
     Raises:
-      OSError: its file of variables cannot be written.
+      OSError: its environment file cannot be written.
     """
     path = os.environ.get("GITHUB_ENV")
     if not path or not findings:
         return
     latest = max((finding.first_bad for finding in findings), key=lambda night: night.time)
-    # A line break in it would set further variables.
+    # A line break would set further variables.
     revision = re.sub(r"[^0-9A-Za-z._-]", "", latest.revision or latest.run_id) or "unknown"
     with Path(path).open("a", encoding="utf-8") as file:
         file.write(f"{_DETECTED}='{revision}'\n")
@@ -104,7 +104,7 @@ def _environment(night: Occurrence | None) -> dict[str, Any]:
         return {}
     return {
         "pytorch_version": night.versions.get("torch"),
-        # Packages do not say it; TorchBench's readers ask for the key.
+        # Packages do not report it, but TorchBench's readers require the key.
         "pytorch_git_version": None,
         "git_commit_hash": night.revision or None,
         "time": night.time.isoformat(),
@@ -145,7 +145,7 @@ def _detail(finding: Finding) -> dict[str, Any]:
 
 
 def _suspect(findings: Sequence[Finding]) -> str | None:
-    """Returns the package that changed with most findings; None if no package did."""
+    """Returns the package that changed in most findings; None if none changed."""
     counts = Counter(
         package for finding in findings for package in finding.changed if package != "revision"
     )
@@ -165,8 +165,8 @@ def _lines(document: Mapping[str, Any], indent: str = "") -> list[str]:
 
 
 def _quoted(value: Any) -> str:
-    """Returns a value as JSON that is YAML, too."""
-    # YAML has one escape for a character beyond 16 bits, where JSON has two.
+    """Returns a value as JSON that is also YAML."""
+    # YAML has one escape for a character beyond 16 bits; JSON has two.
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return re.sub(r"[^\x20-\x7e]", lambda found: f"\\U{ord(found[0]):08x}", text)
 
@@ -196,10 +196,10 @@ def _list(lines: Any) -> str:
 
 
 def _code(text: str) -> str:
-    """Returns text that Markdown leaves as it is, mentions included."""
+    """Returns text that Markdown leaves unchanged, including mentions."""
     return f"`{' '.join(text.replace('`', chr(39)).split())}`"
 
 
 def _escaped(text: str) -> str:
-    """Returns text of a file for the middle of a line."""
+    """Returns text from a file, escaped for the middle of a line."""
     return re.sub(r"([\\`*_{}\[\]<>#|@!])", r"\\\1", " ".join(text.split()))

@@ -1,4 +1,4 @@
-"""Where the history is, for commands that look whether there is one before they open it."""
+"""Location of the history, for commands that check whether one exists before opening it."""
 
 import os
 from pathlib import Path
@@ -15,6 +15,6 @@ def default_location() -> str:
 
 
 def is_there() -> bool:
-    """Tells whether a history is likely to be there: a file that is, or any URL."""
+    """Returns whether a history probably exists: an existing file, or any URL."""
     location = default_location()
     return "://" in location or Path(location).expanduser().is_file()

@@ -1,4 +1,4 @@
-"""A window of nights as arrays, metric by metric, and the rises that are in them."""
+"""A window of nights as arrays, one per metric, and the rises in them."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ from comparative_benchmark.analysis.stats.steps import FEWEST_NIGHTS, Step, fit,
 from comparative_benchmark.reporting.history.queries import Night, Window
 from comparative_benchmark.reporting.history.rows import METRICS, OK
 
-# An error below it is none, and a step from 0 needs a logarithm.
+# Errors below this count as this, because the logarithm needs a positive number.
 _LEAST_ERROR = 1e-9
-# Timer, clock and layout move what was measured by as much, though a short window may not show it.
+# Minimum noise: timer, clock and memory layout cause this much even if a short window shows less.
 _LEAST_SCALE = 0.001
 _Z = 1.959964
 _COLUMNS = (*METRICS, "latency_low_ms", "latency_high_ms")
@@ -29,12 +29,12 @@ _FROM_NIGHT = [Night._fields.index(name) for name in _COLUMNS]
 
 @attrs.frozen(kw_only=True)
 class MetricTrends:
-    """One metric of all series that have nights enough.
+    """One metric of all series with enough nights.
 
     Attributes:
-      series: of each row the series, and `nights` all of its nights.
-      logs: [rows, nights], logarithms; `known` says where there is a value.
-      own: [rows, nights], variance of each logarithm as its interval says; 0 where it has none.
+      series: the series of each row; `nights` has all of its nights.
+      logs: [rows, nights], logarithms; `known` marks existing values.
+      own: [rows, nights], variance of each logarithm from its interval; 0 without one.
     """
 
     metric: str
@@ -45,9 +45,9 @@ class MetricTrends:
     known: Mask
 
     def rises(self, thresholds: Mapping[str, float]) -> Iterator["Rise"]:
-        """Yields the rises that noise is unlikely to make in a series by itself."""
+        """Yields the rises that noise is unlikely to cause in a single series."""
         together = correlation(self.logs, self.known)
-        # Differences of nights that are alike are smaller than the nights' own scatter.
+        # Differences of correlated nights are smaller than the nights' own scatter.
         scale = noise_scale(self.logs, self.known) / math.sqrt(1 - together)
         penalty = penalties(scale, self.known.sum(axis=1), _LEAST_SCALE)
         starts = boundaries(self.logs, self.known, penalty)
@@ -79,7 +79,7 @@ class MetricTrends:
 
 @attrs.frozen(kw_only=True)
 class Rise:
-    """A step of a series, with its nights; `nights` is how many it has lasted."""
+    """A step of a series, with its nights; `nights` is the number since the step."""
 
     metric: str
     series: int
@@ -101,7 +101,7 @@ def _values(window: Window) -> Array:
     values = np.full((len(window.nights), longest, len(_COLUMNS)), np.nan)
     nothing = [None] * len(_COLUMNS)
     for row, nights in enumerate(window.nights.values()):
-        # What is None becomes NaN.
+        # None becomes NaN.
         values[row, : len(nights)] = np.array(
             [
                 [night[column] for column in _FROM_NIGHT] if night.status == OK else nothing

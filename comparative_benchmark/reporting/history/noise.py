@@ -1,4 +1,4 @@
-"""How far nights of unchanged programs lie apart: what a step must exceed to be a program's."""
+"""Differences between nights of unchanged programs: the noise that a step must exceed."""
 
 import math
 from collections import defaultdict
@@ -11,18 +11,18 @@ from comparative_benchmark.reporting.history.queries import Night, Window
 from comparative_benchmark.reporting.history.rows import METRICS, OK
 from comparative_benchmark.results.comparing.noise_floor import FEWEST_FOR_95
 
-# All pairs of a year's nights would be millions, and those a year apart say little.
+# Limits the number of pairs; nights a year apart say little about noise.
 _MOST_NIGHTS = 60
 
 
 def floors(window: Window) -> dict[tuple[str, Hashable], float]:
-    """Returns by metric and place how far unchanged programs differ, as a fraction.
+    """Returns by metric and place how much unchanged programs differ, as a fraction.
 
-    Pooled are all pairs of nights of a series whose compiled program and package versions are
-    equal and known, on one machine and device: the 95 % quantile of their ratios, or the largest
-    of fewer than ten pairs. Whatever made them differ made others differ, too: neighbours, clocks,
-    memory layout, drift. It cannot see noise that all nights share. The idea and its limits are
-    those of docs/design/0005-unchanged-programs.md.
+    It pools all pairs of nights of a series whose compiled program and package versions are known
+    and equal, on one machine and device, and takes the 95 % quantile of their ratios, or the
+    largest of fewer than ten pairs. The causes affect other programs, too: other processes, clocks,
+    memory layout, drift. Noise common to all nights is not detected. See
+    docs/design/0005-unchanged-programs.md for method and limits.
     """
     pairs: defaultdict[tuple[str, Hashable], list[Array]] = defaultdict(list)
     for series, nights in window.nights.items():
@@ -39,12 +39,12 @@ def floors(window: Window) -> dict[tuple[str, Hashable], float]:
 
 
 def place(dimensions: Mapping[str, object]) -> Hashable:
-    """Returns what has a noise of its own: a machine with a device, by what measured there."""
+    """Returns the key of the noise: machine, device and source of the measurement."""
     return tuple(dimensions[name] for name in ("source", "machine", "device"))
 
 
 def identified(versions: Mapping[str, str]) -> bool:
-    """Tells whether package versions name the packages: a development version may be any build."""
+    """Returns whether versions identify the packages: a development version may be any build."""
     return bool(versions) and not any("dev" in version for version in versions.values())
 
 

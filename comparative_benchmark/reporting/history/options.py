@@ -1,4 +1,4 @@
-"""Options of `cbs history`; apart from the command, so that other commands do not load it."""
+"""Options of `cbs history`, separate so that other commands do not load it."""
 
 import argparse
 import datetime
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from comparative_benchmark.terminal.arguments import add_options, spellings
 
-# Option by column; a column's own name is the option where it has no other.
+# Column -> option; by default an option is named like its column.
 FILTERS = {
     "workload": "--workload",
     "benchmark": "--benchmark-name",

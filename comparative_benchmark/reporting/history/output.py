@@ -1,4 +1,4 @@
-"""Results of a query as a table, CSV, JSON or Parquet."""
+"""Prints query results as a table, CSV, JSON or Parquet."""
 
 import csv
 import json
@@ -23,7 +23,7 @@ _NUMBERS = (*METRICS, "latency_low_ms", "latency_high_ms")
 
 
 def write_csv(records: Iterable[Record], file: IO[str]) -> None:
-    """Writes a line a result, every column; what is not a plain value is JSON."""
+    """Writes one line per result with all columns; nested values are JSON."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
     for record in records:
@@ -31,7 +31,7 @@ def write_csv(records: Iterable[Record], file: IO[str]) -> None:
 
 
 def write_json(records: Iterable[Record], file: IO[str]) -> None:
-    """Writes a list of objects, one a line."""
+    """Writes a list of objects, one per line."""
     separator = "[\n"
     for record in records:
         file.write(separator + json.dumps(_json_values(record), allow_nan=False))
@@ -40,7 +40,7 @@ def write_json(records: Iterable[Record], file: IO[str]) -> None:
 
 
 def write_parquet(records: Iterable[Record], path: Path) -> None:
-    """Writes a column for each column; versions are a map, options a list, `extra` is JSON.
+    """Writes all columns; versions are a map, options a list, and `extra` is JSON.
 
     Raises:
       ModuleNotFoundError: pyarrow is not installed.
@@ -60,7 +60,7 @@ def write_parquet(records: Iterable[Record], path: Path) -> None:
 
 
 def print_records(records: Iterable[Record], screen: Console) -> None:
-    """Prints the columns that a person looks at first, as many as fit."""
+    """Prints the most important columns, as many as fit."""
     rows = list(records)
 
     def column(heading: str, name: str, rank: int) -> Column:
@@ -83,7 +83,7 @@ def print_records(records: Iterable[Record], screen: Console) -> None:
 
 
 def print_series(found: Sequence[Series], screen: Console) -> None:
-    """Prints a row for each trend."""
+    """Prints one row per trend."""
     names = [item.dimensions for item in found]
     columns = [
         Column(heading="competitor", cells=[Text(competitor(name)) for name in names]),
@@ -134,7 +134,7 @@ def competitor(record: Mapping[str, Any]) -> str:
 
 
 def digits(value: float | None, significant: int = 3) -> str:
-    """Returns a number with so many significant digits; `-` for None."""
+    """Returns a number with `significant` significant digits; `-` for None."""
     if value is None:
         return "-"
     if abs(value) >= 10**significant:

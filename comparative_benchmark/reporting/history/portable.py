@@ -1,7 +1,7 @@
-"""One result as the formats and the history see it: what ran, how it ended, and its numbers.
+"""A result in the form shared by formats and history: what ran, its outcome, its numbers.
 
-A results file knows more (phases, conditions, blocks); this is what can travel. It keeps one
-promise for all formats: only a right answer has a speed.
+A results file contains more (phases, conditions, blocks); this is the part that can be exchanged.
+All formats share one rule: only a correct result has a speed.
 """
 
 import datetime
@@ -20,7 +20,7 @@ _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
 class DamagedRowError(ValueError):
-    """A row holds what no program of ours has written."""
+    """A row holds values that none of our programs writes."""
 
 
 def microseconds(time: datetime.datetime) -> int:
@@ -29,10 +29,10 @@ def microseconds(time: datetime.datetime) -> int:
 
 
 def moment(time_us: int) -> datetime.datetime:
-    """Returns the time of that many microseconds since 1970.
+    """Returns the time from microseconds since 1970.
 
     Raises:
-      DamagedRowError: no calendar has it.
+      DamagedRowError: the time is out of range.
     """
     try:
         return _EPOCH + datetime.timedelta(microseconds=time_us)
@@ -44,7 +44,7 @@ def json_value(text: str) -> Any:
     """Returns the value of a column's JSON text.
 
     Raises:
-      DamagedRowError: it is not JSON.
+      DamagedRowError: the text is not JSON.
     """
     try:
         return json.loads(text)
@@ -58,7 +58,7 @@ def parsed(text: str, now: datetime.datetime | None = None) -> datetime.datetime
     Without a zone it is UTC.
 
     Raises:
-      ValueError: it is none of these.
+      ValueError: the text has none of these forms.
     """
     if match := re.fullmatch(r"(\d{1,6})([hdw])", text):
         now = now or datetime.datetime.now(datetime.UTC)
@@ -75,7 +75,7 @@ STATUSES = tuple(status.value for status in Status)
 # The origin of results of this suite.
 SUITE = "cbs"
 
-# A whole number stays one, so that a result is the same text wherever it went.
+# Integers stay integers, so that a result has the same text in every format.
 _MOST, _MOST_INTEGER = 1e300, 2**63 - 1
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=_MOST_INTEGER)]
 Amount: TypeAlias = Count | Annotated[float, Meta(ge=0, le=_MOST)]
@@ -89,39 +89,39 @@ Process: TypeAlias = Annotated[tuple[Time, ...], Meta(min_length=1)]
 StatusName: TypeAlias = Annotated[str, Meta(pattern=rf"^({'|'.join(STATUSES)})\Z")]
 
 
-# What a spreadsheet would begin a formula with.
+# Characters with which a spreadsheet formula may begin.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def spreadsheet_text(text: str) -> str:
-    """Returns a text that a spreadsheet takes for text: behind an apostrophe if need be."""
+    """Returns a text that spreadsheets do not run as a formula, with an apostrophe if needed."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 class FormatError(ValueError):
-    """A file, or a part of one, is not what its format says; the message tells what and where."""
+    """A file, or a part of it, violates its format; the message gives place and reason."""
 
 
 class PortableResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A result that can travel between formats.
+    """A result that can be exchanged between formats.
 
     Attributes:
-      case: name of the benchmark case; what a foreign file calls its benchmark.
-      compiler: with its options, e.g. `inductor+freezing`.
-      options: of the compiler, as they are in its name, too.
-      environment: name of the Python environment, where several raced.
-      timestamp: when the run began, ISO 8601 with its zone.
-      samples_ms: latencies of each process; none unless the status is `ok`.
-      latency_ms: mean over processes of their median latency, with its 95 % interval where there
-        was more than one process. For a foreign file, what it says.
-      compile_ms: cold compile times, one of each process; `warm_compile_ms` with filled caches.
+      case: name of the benchmark case; in a foreign file, of its benchmark.
+      compiler: compiler with its options, e.g. `inductor+freezing`.
+      options: options of the compiler, as in its name.
+      environment: name of the Python environment, if several raced.
+      timestamp: start of the run, ISO 8601 with time zone.
+      samples_ms: latencies of each process; empty unless the status is `ok`.
+      latency_ms: mean over processes of their median latency, with its 95 % interval if there was
+        more than one process. For a foreign file, the value in it.
+      compile_ms: cold compile times, one per process; `warm_compile_ms` with filled caches.
       relative_rmse: error against the float64 truth, relative to its scale.
-      metrics: other numbers that a foreign file has, by its own names.
-      versions: of the packages that took part.
-      host: of the machine, by the names of results files.
-      machine, threads: as the history names and counts them.
-      extra: JSON values that nothing else here holds.
-      identity: what tells a result of this suite from any other; none of a foreign file.
+      metrics: other numbers in a foreign file, by its own names.
+      versions: versions of the packages involved.
+      host: properties of the machine, by the names in results files.
+      machine, threads: machine name and thread count as in the history.
+      extra: JSON values without a field of their own.
+      identity: unique key of a result of this suite; empty for a foreign file.
       origin: name of the format that it was first written in.
 
     Raises:
@@ -174,42 +174,42 @@ class PortableResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     origin: str = SUITE
 
     def __post_init__(self) -> None:
-        """Holds the promise of the module."""
+        """Enforces the rule in the module's docstring."""
         if self.status != OK and (self.samples_ms or self.latency_ms is not None):
             raise ValueError(f"{self.name}: a {self.status} result must not have a latency")
 
     @property
     def competitor(self) -> str:
-        """Backend, compiler and environment, as results files name them; empty if unknown."""
+        """Backend, compiler and environment, as in results files; empty if unknown."""
         where = f"@{self.environment}" if self.environment else ""
         return ":".join(filter(None, (self.backend, self.compiler))) + where
 
     @property
     def name(self) -> str:
-        """What tells it from the other results of a run."""
+        """Name that distinguishes it from the other results of a run."""
         return " ".join(filter(None, (self.case, self.competitor, self.device)))
 
     @property
     def why(self) -> str:
-        """Status and reason in a line; only the status of one that is ok."""
+        """Status and reason in one line; only the status if it is ok."""
         if self.status == OK or not self.reason:
             return self.status
         return f"{self.status} {self.reason}" if self.phase else f"{self.status}: {self.reason}"
 
     def as_json(self) -> dict[str, Any]:
-        """Returns what `decoded` reads; fields without a value are left out."""
+        """Returns JSON for `decoded`; fields without a value are omitted."""
         value: dict[str, Any] = msgspec.to_builtins(self)
         return {name: item for name, item in value.items() if item not in (None, (), {})}
 
 
 @attrs.frozen
 class Contents:
-    """What a file gave.
+    """The content of a file.
 
     Attributes:
       results: in the order of the file.
       refused: a sentence with file and place for each part that could not be read.
-      skipped: how many configurations the file says were not run.
+      skipped: number of configurations that the file records as not run.
     """
 
     results: tuple[PortableResult, ...] = ()
@@ -221,7 +221,7 @@ def decoded(content: Raw | str | bytes) -> PortableResult:
     """Returns the result in the JSON of `as_json`.
 
     Raises:
-      FormatError: it is not one.
+      FormatError: the content is not such a result.
     """
     try:
         return msgspec.json.decode(content, type=PortableResult)
@@ -233,7 +233,7 @@ def made(**fields: Any) -> PortableResult:
     """Returns the result with these fields, checked.
 
     Raises:
-      FormatError: a value is of another type or beyond its limits.
+      FormatError: a value has another type or is out of range.
     """
     try:
         return msgspec.convert(fields, PortableResult)

@@ -1,4 +1,4 @@
-"""Questions to the history; what a user types goes to the database as parameters only."""
+"""Queries to the history; user input is passed to the database only as parameters."""
 
 import datetime
 from collections import defaultdict
@@ -20,7 +20,7 @@ from comparative_benchmark.reporting.history.rows import DIMENSIONS, OK, Row
 
 Record = dict[str, Any]
 
-# Columns of a result that a user may ask for by text, apart from those of its series.
+# Columns of a result that can be filtered by text, in addition to those of its series.
 RESULT_TEXTS = ("run_id", "revision", "program", "status")
 COLUMNS = (
     *("time", *DIMENSIONS, "versions", "run_id", "revision", "program", "status", "reason"),
@@ -33,14 +33,14 @@ _JSON_COLUMNS = ("options", "versions", "extra")
 
 @attrs.frozen(kw_only=True)
 class Filter:
-    """Which results are asked for; all conditions hold, of several values of one any.
+    """Selects results; all conditions must hold, and any of several values of one condition.
 
     Attributes:
       texts: patterns by column: of `DIMENSIONS` or `RESULT_TEXTS`, with `*` and `?` as in a shell;
-        everything else stands for itself, and case matters.
+        other characters are literal, and case matters.
       versions: patterns by package name.
-      since, until: with a zone; `since` is within, `until` is not.
-      newest: at most so many results, the latest ones; None for all.
+      since, until: with time zone; `since` is inclusive, `until` exclusive.
+      newest: limit to the latest results; None for all.
     """
 
     texts: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
@@ -52,7 +52,7 @@ class Filter:
 
 @attrs.frozen(kw_only=True)
 class Series:
-    """A trend as `cbs history ls` lists it."""
+    """A trend as listed by `cbs history ls`."""
 
     dimensions: Mapping[str, Any]
     results: int
@@ -63,7 +63,7 @@ class Series:
 
 @attrs.frozen(kw_only=True)
 class Point:
-    """A point of a trend: a value, with its interval where it has one, and what was installed."""
+    """A point of a trend: a value, its interval if there is one, and the installed versions."""
 
     time: datetime.datetime
     value: float
@@ -105,14 +105,14 @@ def rows(database: Database, which: Filter) -> Iterator[Row]:
 
 
 def count(database: Database, which: Filter) -> int:
-    """Returns how many results there are; `newest` is not looked at."""
+    """Returns the number of results; `newest` is ignored."""
     query = sa.select(sa.func.count()).select_from(RESULTS.join(SERIES)).where(*conditions(which))
     with database.reading() as connection:
         return int(connection.execute(query).scalar_one())
 
 
 def series(database: Database, which: Filter) -> list[Series]:
-    """Returns the trends of which there are results, sorted by their dimensions."""
+    """Returns the trends that have results, sorted by their dimensions."""
     counted = (
         sa.select(
             RESULTS.c.series,
@@ -125,7 +125,7 @@ def series(database: Database, which: Filter) -> list[Series]:
         .group_by(RESULTS.c.series)
         .subquery()
     )
-    # Of several results at one time, the one that was written last.
+    # Of several results with the same time, the one written last.
     newest = (
         sa.select(RESULTS.c.status)
         .where(RESULTS.c.series == counted.c.series, RESULTS.c.time_us == counted.c.last)
@@ -161,8 +161,8 @@ def trend(
 ) -> list[Point]:
     """Returns the values of a metric over time, oldest first, of results that are `ok`.
 
-    A filter that holds for several series gives their points together: name benchmark, competitor
-    and device, as a rule.
+    If a filter matches several series, their points are mixed: usually name benchmark, competitor
+    and device.
     """
     has_interval = metric == "latency_ms"
     columns = [RESULTS.c.time_us, RESULTS.c[metric], VERSION_SETS.c.versions]
@@ -209,14 +209,14 @@ def _matches(column: Any, name: str, pattern: str) -> sa.ColumnElement[bool]:
     if name in ("batch_size", "threads"):
         return column == int(pattern) if pattern.isdigit() else sa.false()
     if name == "options":
-        # The list as it is kept; one option of several is found by `*option*`.
+        # The stored list; use `*option*` to find one of several options.
         return sa.or_(_like(column, pattern), _like(column, f'*"{pattern}"*'))
     return _like(column, pattern)
 
 
 def _like(column: Any, pattern: str) -> sa.ColumnElement[bool]:
     if "*" not in pattern and "?" not in pattern:
-        # An index is of use here.
+        # Plain equality can use an index.
         equal: sa.ColumnElement[bool] = column == pattern
         return equal
     for special in (_ESCAPE, "%", "_"):
@@ -233,7 +233,7 @@ def _record(row: Sequence[Any]) -> Record:
 
 
 def decoded(record: Record) -> Record:
-    """Replaces the JSON text of columns by its value."""
+    """Decodes the columns that hold JSON text."""
     for name in _JSON_COLUMNS:
         if name in record:
             record[name] = json_value(record[name])
@@ -241,7 +241,7 @@ def decoded(record: Record) -> Record:
 
 
 class Night(NamedTuple):
-    """One result of a series; see `Row`. `version_set` and `id` are the database's own."""
+    """One result of a series; see `Row`. `version_set` and `id` are keys of the database."""
 
     id: int
     time_us: int
@@ -268,11 +268,11 @@ class Night(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class Window:
-    """The latest nights of all series that a filter lets through.
+    """The latest nights of all series that a filter matches.
 
     Attributes:
       nights: by series, oldest first; never empty.
-      dimensions: of each series.
+      dimensions: dimensions of each series.
       version_sets: package versions by `Night.version_set`.
     """
 

@@ -1,4 +1,4 @@
-"""Regressions: steps over a window of nights, with the noise of that window as the yardstick."""
+"""Regressions: steps within a window of nights, compared with the noise of that window."""
 
 from collections.abc import Hashable, Mapping, Sequence
 
@@ -13,29 +13,29 @@ from comparative_benchmark.reporting.history.queries import Filter, Window, load
 from comparative_benchmark.reporting.history.rows import METRICS
 
 DEFAULT_WINDOW = 60
-# Smaller rises are not worth a person's morning, however sure they are.
+# Smaller rises are not worth anyone's time, however significant.
 THRESHOLDS: Mapping[str, float] = {
     "latency_ms": 0.03,
     "compile_ms": 0.10,
     "warm_compile_ms": 0.10,
     "host_memory_mb": 0.05,
     "device_memory_mb": 0.05,
-    # Another order of additions moves it by tens of percent; a bug, by powers of ten.
+    # Another order of summation changes it by tens of percent; a bug, by powers of ten.
     "error": 1.0,
 }
-# Of reported steps at most so many are false on average.
+# Target false-discovery rate.
 FALSE_RATE = 0.01
 
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """What counts as a regression.
+    """Criteria for regressions.
 
     Attributes:
-      window: the latest results of each series that are looked at.
+      window: number of latest results per series to consider.
       thresholds: smallest rise by metric, as a fraction.
       false_rate: see `discoveries`.
-      count_unchanged: let steps count that no program can have made.
+      count_unchanged: count steps that no program change can have caused.
     """
 
     window: int = DEFAULT_WINDOW
@@ -46,14 +46,14 @@ class Settings:
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """What a look at the history found.
+    """The findings of a check of the history.
 
     Attributes:
       findings: those that count, and those that are withheld.
-      added: what the latest run has for the first time; no regressions.
-      series: how many were looked at; `judged` of their trends were long enough for steps.
-      short: series that have fewer than `FEWEST_NIGHTS` results with a latency.
-      floor: of latency by machine and device: how far unchanged programs differ, as a fraction.
+      added: cases that appear in the latest run for the first time; not regressions.
+      series: number of series; `judged` trends were long enough to detect steps.
+      short: series with fewer than `FEWEST_NIGHTS` results with a latency.
+      floor: noise of the latency by machine and device, as a fraction.
     """
 
     findings: Sequence[Finding]
@@ -70,10 +70,10 @@ class Report:
 
 
 def look(database: Database, which: Filter, settings: Settings | None = None) -> Report:
-    """Looks at the latest nights of the series that a filter lets through.
+    """Checks the latest nights of the series that a filter matches.
 
-    `which.until` is the night to look from; `which.since` leaves out what began before it, and not
-    the nights before it, which are what a step is measured against.
+    `which.until` is the night to check. `which.since` excludes findings that began earlier, but not
+    earlier nights, which serve as the reference for steps.
 
     Raises:
       HistoryError: the database fails.
@@ -139,7 +139,7 @@ def _finding(rise: Rise, window: Window, floors: Mapping[tuple[str, Hashable], f
 
 
 def _unchanged(good: Occurrence, bad: Occurrence) -> str:
-    """Says that nothing that is known of changed between two nights; empty if something did."""
+    """Returns the reason if no known condition changed between two nights; empty if one did."""
     same_program = good.program and good.program == bad.program
     same_around = good.versions == bad.versions and good.revision == bad.revision
     if same_program and same_around and noise.identified(good.versions):

@@ -1,4 +1,4 @@
-"""Results files of `cbs run` as results that travel: into the history, and into other formats."""
+"""Converts results files of `cbs run` for the history and for other formats."""
 
 import hashlib
 import json
@@ -27,12 +27,12 @@ _HOST_FIELDS = (
 
 
 def read(path: Path) -> Contents:
-    """Returns the results of a file, and what of it cannot travel."""
+    """Returns the results of a file, and the parts that cannot be converted."""
     try:
         cases = cases_of(read_document(path))
     except ResultsFileError as error:
         return Contents(refused=(str(error),))
-    # As they stand in the file: a default that a later version adds makes no other result.
+    # As stored in the file: defaults added by later versions must not change a result's identity.
     records = json.loads(path.read_bytes())["benchmarks"]
     results, refused = [], []
     for position, (case, record) in enumerate(zip(cases, records, strict=False)):
@@ -50,7 +50,7 @@ def _result(case: Case, identity: str) -> PortableResult:
         raise FormatError(f"its run {result.run_id} is not in the file, so its time is unknown")
     definition, compiled, generation = result.definition, metrics.compile, metrics.generation
     status = result.status.value
-    # A zero byte of a log would keep it out of the database.
+    # The database rejects null characters, which may come from a log.
     reason = (result.reason or "").replace("\0", "\N{REPLACEMENT CHARACTER}")
     phase = f"in {result.phase}: " if result.phase else ""
     cold = _known(compiled.cold_ms) if compiled else ()
@@ -95,7 +95,7 @@ def _result(case: Case, identity: str) -> PortableResult:
         run_id=result.run_id,
         timestamp=run.trigger.time.isoformat(),
         git_revision=case.revision,
-        # The interpreter runs the program, too.
+        # The interpreter affects the program, too.
         versions={**({"python": case.python} if case.python else {}), **result.versions}
         if result.versions
         else {},
@@ -115,7 +115,7 @@ def _known(values: Sequence[float | None]) -> tuple[float, ...]:
 
 
 def _extra(case: Case) -> dict[str, Any]:
-    """Returns what the history has no column for and its readers ask for."""
+    """Returns data for readers of the history that have no column."""
     definition, metrics, host = case.result.definition, case.metrics, case.host
     found: dict[str, Any] = {
         "model": definition.model,
@@ -127,7 +127,7 @@ def _extra(case: Case) -> dict[str, Any]:
     }
     if (check := metrics.verdict) and check.sqnr_db is not None:
         found["sqnr_db"] = check.sqnr_db
-    # What a recipe changed, and the bytes that it left.
+    # The changes made by a recipe, and the remaining bytes.
     found["recipe"] = metrics.program.notes.get("recipe")
     if told := metrics.throughput:
         found["throughput"] = {"rate": told.rate, "units": told.units}

@@ -1,6 +1,6 @@
-"""One result as the history keeps it: flat, with readable dimensions and plain numbers.
+"""One result as stored in the history: flat, with readable dimensions and plain numbers.
 
-Whoever measures something else makes `Row`s; nothing else is needed to feed the history.
+To add other measurements to the history, make `Row`s of them.
 """
 
 import datetime
@@ -25,21 +25,21 @@ from comparative_benchmark.reporting.history.portable import (
 
 __all__ = ["DIMENSIONS", "METRICS", "OK", "STATUSES", "Row", "RowError", "canonical", "row_of"]
 
-# What must be equal for two rows to be points of one trend. Versions, program and revision are
-# not here: they are what changes from night to night.
+# Rows with equal dimensions are points of one trend. Versions, program and revision are not
+# dimensions, because they change from night to night.
 DIMENSIONS = (
     *("source", "workload", "workload_digest", "benchmark", "framework", "level", "data_type"),
     *("batch_size", "backend", "compiler", "options", "environment", "device", "machine"),
     "threads",
 )
 _DIMENSIONS = operator.attrgetter(*DIMENSIONS)
-# Numbers that can have a trend, smaller is better; in SQL each is a column of its own.
+# Numbers that can have a trend, smaller is better; each is a column in SQL.
 METRICS = (
     *("latency_ms", "compile_ms", "warm_compile_ms"),
     *("host_memory_mb", "device_memory_mb", "error"),
 )
 
-# What one database refuses, the other should not take: zero bytes, and what is not Unicode.
+# Rejects text that one of the databases rejects: null characters and invalid Unicode.
 _SOUND = r"^[^\x00\ud800-\udfff]*\Z"
 Text: TypeAlias = Annotated[str, Meta(pattern=_SOUND)]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, pattern=_SOUND)]
@@ -48,7 +48,7 @@ Amount: TypeAlias = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 
 
 class RowError(ValueError):
-    """A row cannot be kept; the message says which field is wrong."""
+    """A row cannot be stored; the message names the field."""
 
 
 class _Fields(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,45 +90,45 @@ class _Fields(msgspec.Struct, frozen=True, kw_only=True):
 class Row(_Fields, frozen=True, kw_only=True):
     """One result.
 
-    Only `workload`, `backend`, `time` and `status` are needed; what a format does not tell stays
-    at its default, and what has no field here goes into `extra`.
+    Only `workload`, `backend`, `time` and `status` are required. Fields unknown to a format keep
+    their defaults, and data without a field go into `extra`.
 
     Attributes:
-      workload: what was computed, for people, e.g. `bert-tiny-fp32-1x32xi32`; with
-        `workload_digest`, where there is one, it tells workloads apart.
+      workload: readable name, e.g. `bert-tiny-fp32-1x32xi32`; unique together with
+        `workload_digest` if there is one.
       benchmark: name of the case, e.g. `models/BERT_TINY_FP32_JAX_32XI32_BATCH1/inputs/...`.
-      framework: of the model, e.g. `jax`.
+      framework: framework of the model, e.g. `jax`.
       level: `framework_level` or `compiler_level`.
-      data_type: what it computed in, e.g. `bf16`.
-      batch_size: None where there is none.
-      backend, compiler: e.g. `iree` and `llvm-cpu`; options are apart, in `options`.
-      environment: name of the environment it ran in; empty for the usual one.
-      device: e.g. `host-cpu`; `machine` is the CPU model or the host, `threads` how many it used.
-      source: format it came from; results of two formats are never points of one trend.
-      time: when its run began, with a zone.
-      run_id: of its run; rows of one run were taken one after the other on one machine.
-      revision: of what was measured or of the harness, as version control names it.
-      versions: of packages, e.g. `{"jax": "0.10.2"}`.
-      program: SHA-256 of the compiled program; empty where it is not known.
-      status: one of `STATUSES`; `reason` says why it is not `ok`.
-      latency_ms: estimate, with the 95 % interval `latency_low_ms` to `latency_high_ms`; None
-        where there is none, as for a wrong answer, which has no speed.
-      processes: on which latency rests.
+      data_type: type of the computation, e.g. `bf16`.
+      batch_size: None if there is none.
+      backend, compiler: e.g. `iree` and `llvm-cpu`; `options` are separate.
+      environment: name of the environment; empty for the default one.
+      device: e.g. `host-cpu`; `machine` is the CPU model or the host, `threads` the number used.
+      source: format of origin; results of two formats are never points of one trend.
+      time: start of the run, with time zone.
+      run_id: identifier of the run; its rows were measured in sequence on one machine.
+      revision: version control revision of the measured program or of the harness.
+      versions: package versions, e.g. `{"jax": "0.10.2"}`.
+      program: SHA-256 of the compiled program; empty if unknown.
+      status: one of `STATUSES`; `reason` explains other statuses than `ok`.
+      latency_ms: estimate, with the 95 % interval `latency_low_ms` to `latency_high_ms`; None if
+        there is none, e.g. for a wrong output.
+      processes: number of processes behind the latency.
       compile_ms, warm_compile_ms: without and with the stack's caches.
       host_memory_mb, device_memory_mb: peaks, in units of 10^6 bytes.
-      error: of the output against the truth, relative RMSE.
-      extra: anything else that is JSON.
-      identity: what tells the result from any other, so that a second import changes nothing: by
-        default the digest of all other fields. Set it to the digest of the record in the source
-        where a field here is worked out by something that may change.
+      error: error of the output against the truth, relative RMSE.
+      extra: any other JSON.
+      identity: unique key of the result, so that a second import changes nothing: by default the
+        digest of all other fields. Set it to the digest of the source record if a field is
+        computed by code that may change.
 
     Raises:
-      RowError: a field is not what it must be.
+      RowError: a field is invalid.
     """
 
     def __post_init__(self) -> None:
         try:
-            # A constructor checks nothing by itself.
+            # Constructors do not validate.
             msgspec.convert(msgspec.structs.asdict(self), _Fields)
         except msgspec.ValidationError as error:
             raise RowError(str(error)) from error
@@ -146,20 +146,20 @@ class Row(_Fields, frozen=True, kw_only=True):
 
     @property
     def competitor(self) -> str:
-        """`backend:compiler+option`, with `@name` of an environment; as `cbs run` takes it."""
+        """`backend:compiler+option`, with `@name` of an environment, as for `cbs run`."""
         compiler = "+".join([self.compiler, *self.options])
         where = f"@{self.environment}" if self.environment else ""
         return f"{self.backend}:{compiler}{where}" if compiler else f"{self.backend}{where}"
 
     @property
     def series(self) -> tuple[Any, ...]:
-        """The values of `DIMENSIONS`: rows with equal ones are points of one trend."""
+        """The values of `DIMENSIONS`; rows with equal values are points of one trend."""
         values: tuple[Any, ...] = _DIMENSIONS(self)
         return values
 
     @property
     def content(self) -> bytes:
-        """16 bytes that tell the result from any other."""
+        """16 bytes that identify the result."""
         text = self.identity or canonical(
             {**msgspec.structs.asdict(self), "time": microseconds(self.time)}
         )
@@ -170,8 +170,8 @@ def row_of(result: PortableResult, *, time: datetime.datetime) -> Row:
     """Returns the row of a result.
 
     Args:
-      result: of any format.
-      time: when it was measured, if the result does not tell.
+      result: a result of any format.
+      time: used if the result has no timestamp.
 
     Raises:
       RowError: the history cannot keep a value of the result.
@@ -212,7 +212,7 @@ def row_of(result: PortableResult, *, time: datetime.datetime) -> Row:
         host_memory_mb=result.host_memory_peak_mb,
         device_memory_mb=result.device_memory_peak_mb,
         error=result.relative_rmse,
-        # A result of the suite has there what its readers ask for.
+        # Results of the suite store data for readers there.
         extra=result.extra
         if result.identity
         else {name: told[name] for name in ("tags", "metrics", "extra") if name in told},
@@ -221,7 +221,7 @@ def row_of(result: PortableResult, *, time: datetime.datetime) -> Row:
 
 
 def canonical(value: Any) -> str:
-    """Returns JSON that is equal for equal values, whatever the order of their keys."""
+    """Returns JSON text that is equal for equal values, regardless of the order of keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""Latency over time, for pages that draw it."""
+"""Latency over time, for plots."""
 
 import datetime
 from collections import defaultdict
@@ -17,7 +17,7 @@ _Place = tuple[str, str, str, str]
 
 
 class TrendPoint(NamedTuple):
-    """A latency in ms with its 95 % interval, where it has one, and what was installed then."""
+    """A latency in ms, its 95 % interval if there is one, and the installed versions."""
 
     time: datetime.datetime
     value: float
@@ -42,13 +42,13 @@ class HistoryTrends:
     def trend(
         self, case: str, competitor: str, *, device: str, machine: str
     ) -> Sequence[TrendPoint]:
-        """Returns the latencies of results that were `ok`, oldest first; none where it knows none.
+        """Returns the latencies of `ok` results, oldest first; empty for unknown cases.
 
         Args:
           case: name of the benchmark case.
           competitor: `backend:compiler+option`, with `@name` of its environment.
-          device: that it ran on.
-          machine: CPU model of that machine.
+          device: device of the results.
+          machine: CPU model of the machine.
 
         Raises:
           HistoryError: the database fails.
@@ -82,13 +82,13 @@ class HistoryTrends:
 
 
 def open_trends(location: str | None = None) -> HistoryTrends:
-    """Opens the trends of a history that is there already.
+    """Opens the trends of an existing history.
 
     Args:
-      location: a file's path or a URL, as `cbs history --db` takes it; the user's own where None.
+      location: a file's path or a URL, as for `cbs history --db`; None for the user's own.
 
     Raises:
-      HistoryError: there is none, or it cannot be read.
+      HistoryError: there is no history, or it cannot be read.
     """
     database = Database(location, create=False)
     try:

@@ -1,4 +1,4 @@
-"""Rows into the database: in bulk, each once, beside other writers."""
+"""Writes rows to the database: in bulk, without duplicates, alongside other writers."""
 
 import datetime
 import hashlib
@@ -30,7 +30,7 @@ from comparative_benchmark.reporting.history.rows import (
     row_of,
 )
 
-# Large enough for few transactions, small enough for others to get their turn.
+# Large enough for few transactions, small enough to let other writers proceed.
 _CHUNK = 5_000
 _PLAIN = (
     *("run_id", "revision", "program", "status", "reason", "latency_ms", "latency_low_ms"),
@@ -43,7 +43,7 @@ _Versions = tuple[tuple[str, str], ...]
 
 @attrs.frozen
 class Written:
-    """How many rows were new, and how many were there already."""
+    """Number of new and of known rows."""
 
     added: int = 0
     known: int = 0
@@ -55,9 +55,9 @@ class Written:
 class Writer:
     """Adds rows.
 
-    What rows refer to is written first, in a transaction of its own, so that its identifiers hold
-    whatever happens to the rows. Everything is written in the order of its digest: two writers of
-    the same rows then wait for each other, and never in a circle.
+    Referenced records are written first, in a separate transaction, so that their identifiers
+    remain valid if writing rows fails. Everything is written in the order of its digest, so that
+    two writers of the same rows cannot deadlock.
     """
 
     def __init__(self, database: Database) -> None:
@@ -67,11 +67,11 @@ class Writer:
         self._version_sets: dict[_Versions, int] = {}
 
     def add(self, rows: Iterable[Row]) -> Written:
-        """Adds those rows that are not there yet.
+        """Adds rows that are not in the database yet.
 
         Raises:
-          HistoryError: the database fails; chunks before that one are kept, and an import that is
-            repeated goes on from there.
+          HistoryError: the database fails; earlier chunks are kept, and repeating the import
+            continues after them.
         """
         written = Written()
         for chunk in _chunks(rows, _CHUNK):
@@ -106,7 +106,7 @@ class Writer:
         }
 
     def _refer(self, series: set[tuple[Any, ...]], versions: set[_Versions]) -> None:
-        """Makes sure that there are identifiers of all series and version sets."""
+        """Ensures that all series and version sets have identifiers."""
         series = series - self._series.keys()
         versions = versions - self._version_sets.keys()
         if not series and not versions:
@@ -128,7 +128,7 @@ class Writer:
             if packages:
                 packages.sort(key=lambda item: (item["version_set"], item["name"]))
                 connection.execute(self._insert(PACKAGES).on_conflict_do_nothing(), packages)
-        # Only now: identifiers of a transaction that failed are none.
+        # Only now: identifiers from a failed transaction are invalid.
         self._series |= found_series
         self._version_sets |= found_sets
 
@@ -166,11 +166,11 @@ def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
 
 @attrs.frozen(kw_only=True)
 class Imported:
-    """What came of an import.
+    """The result of an import.
 
     Attributes:
-      files: with at least one result.
-      written: rows that were new, and rows that were known.
+      files: number of files with at least one result.
+      written: numbers of new and of known rows.
       refused: a sentence for each file, or part of one, that could not be read.
     """
 
@@ -182,15 +182,15 @@ class Imported:
 def import_files(
     database: Database, read: Callable[[Path], Contents], paths: Iterable[Path]
 ) -> Imported:
-    """Adds all results of the files that are not in the history yet.
+    """Adds the results of files that are not in the history yet.
 
     Args:
-      database: of the history.
-      read: returns what a file holds; raises nothing for its content.
-      paths: of the files.
+      database: database of the history.
+      read: returns the content of a file; does not raise for invalid content.
+      paths: paths of the files.
 
     Raises:
-      HistoryError: the database fails; what was written until then is kept.
+      HistoryError: the database fails; rows written until then are kept.
     """
     refused: list[str] = []
     fruitful: set[Path] = set()
@@ -208,10 +208,10 @@ def import_files(
 
 
 def rows_of(path: Path, contents: Contents) -> tuple[list[Row], list[str]]:
-    """Returns the rows of a file, and a sentence for each part of it that has none."""
+    """Returns the rows of a file, and a sentence for each part that could not be converted."""
     rows, refused = [], list(contents.refused)
     for result in contents.results:
-        # The file's own time, where nothing in it tells one.
+        # The file's modification time, if its content has no time.
         time = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC)
         try:
             rows.append(row_of(result, time=time))

@@ -1,4 +1,4 @@
-"""What changed since the baseline results, as `cbs compare` judges it."""
+"""Changes since the baseline results, by the rules of `cbs compare`."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -23,10 +23,10 @@ from comparative_benchmark.results.record import Run
 
 @attrs.frozen(kw_only=True)
 class Change:
-    """One case that is no longer what it was.
+    """A case that has changed.
 
     Attributes:
-      result_id: of the case in this report; None where it holds none.
+      result_id: id of the case in this report; None if the report lacks it.
     """
 
     comparison: Comparison
@@ -34,21 +34,21 @@ class Change:
 
     @property
     def percent(self) -> float | None:
-        """By how much the latency changed; None without a ratio."""
+        """Change of the latency in percent; None without a ratio."""
         ratio = self.comparison.ratio
         return None if ratio is None else 100 * (ratio.estimate - 1)
 
 
 @attrs.frozen(kw_only=True)
 class Changes:
-    """All of them.
+    """All changes.
 
     Attributes:
-      name: of the baseline file.
+      name: name of the baseline file.
       slower, faster: by size, the largest first.
-      wrong, missing, incomparable: what has no ratio.
-      by_id: the comparison of each result that has one.
-      runs: of the baseline file.
+      wrong, missing, incomparable: changes without a ratio.
+      by_id: comparison by result id, if there is one.
+      runs: runs of the baseline file.
     """
 
     name: str
@@ -73,10 +73,10 @@ def find_changes(
     """Returns how results differ from those of an older file.
 
     Args:
-      path: of the older file.
+      path: path of the older file.
       inputs: the results.
-      threshold: differences below it are noise.
-      trends: how cases went over time: smaller differences than theirs are noise, too.
+      threshold: smaller differences are noise.
+      trends: earlier measurements of the cases: differences within their variation are noise, too.
 
     Raises:
       ResultsFileError: the older file cannot be read.
@@ -85,7 +85,7 @@ def find_changes(
     comparisons = compare_documents(
         old, new, threshold=threshold, usual_change=usual_change(trends)
     )
-    # The latest counts where two machines have the same case, as in the comparison.
+    # If two machines have the same case, the latest counts, as in the comparison.
     ids = {case.key: case.id for case in inputs.cases}
     by_id: dict[str, Comparison] = {}
     groups: defaultdict[Verdict | Fate, list[Change]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""The main chart as a file: speed-ups with their intervals."""
+"""The main chart as an image: speed-ups with their intervals."""
 
 import math
 from pathlib import Path
@@ -16,16 +16,16 @@ from comparative_benchmark.reporting.report.summary import Summary
 from openxla.benchmark.files import new_file
 
 _CANVASES = {".png": FigureCanvasAgg, ".svg": FigureCanvasSVG}
-# Blue and orange can be told apart by colour-blind people, and in grey by their lightness.
+# Blue and orange are distinguishable for colour-blind people, and in grey by lightness.
 _COLOURS = {"ahead": "#0b62b8", "behind": "#c2641a", "even": "#6b7580"}
 _ROW_INCHES, _FRAME_INCHES = 0.36, 1.3
 
 
 def save(summary: Summary, path: Path, *, title: str) -> None:
-    """Writes the chart as PNG or SVG, as the name of the file says.
+    """Writes the chart as PNG or SVG, depending on the file name.
 
     Raises:
-      ReportError: the name ends otherwise, there is nothing to draw, or it cannot be written.
+      ReportError: the suffix is unknown, there is nothing to draw, or writing fails.
     """
     canvas = _CANVASES.get(path.suffix.lower())
     if canvas is None:
@@ -73,7 +73,7 @@ def _draw(axes: Axes, contest: Contest, baseline: str) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     low, high = axes.get_xlim()
-    # At least one round value to the left and to the right of 1.
+    # Includes at least one round value on each side of 1.
     axes.set_xlim(min(low, 0.8), max(high, 1.25))
     axes.set_yticks(
         range(len(rows)),
@@ -96,5 +96,5 @@ def _label(mean: Mean, cases: int) -> str:
 
 
 def _escaped(text: str) -> str:
-    # Between two dollar signs matplotlib would read formulas.
+    # matplotlib would parse text between two dollar signs as a formula.
     return text.replace("$", r"\$")

@@ -1,6 +1,6 @@
-"""What the page knows of one case: the values of its columns, in as few bytes as will do.
+"""The values of one case on the page, in a compact encoding.
 
-Texts and other values that repeat stand once, in a table; their positions stand for them elsewhere.
+Texts and other repeated values are stored once in a table, and referenced by position.
 """
 
 import json
@@ -27,13 +27,13 @@ from comparative_benchmark.results.insights.roofs import Cost
 from comparative_benchmark.results.record import Phase, Status
 from comparative_benchmark.terminal import again
 
-# Twelve bits a dot, which is finer than a screen: two of these digits.
+# Twelve bits per dot, finer than a screen: two of these digits.
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 STEPS = len(DIGITS) ** 2 - 1
 _CODES = np.frombuffer(DIGITS.encode("ascii"), dtype=np.uint8)
 MOST_DOTS = 200
 _FEWEST_DOTS = 20
-# Over all cases of a page.
+# Limit over all cases of a page.
 _BUDGET = 1_000_000
 
 
@@ -43,9 +43,9 @@ class Dots:
 
     Attributes:
       low_ms, high_ms: the smallest and the largest of all samples.
-      processes: for each its dots, two `DIGITS` a dot: the position on a logarithmic scale from
-        `low_ms` (0) to `high_ms` (`STEPS`).
-      shown: how many dots there are, of `samples`.
+      processes: the dots of each process, two `DIGITS` per dot: the position on a logarithmic scale
+        from `low_ms` (0) to `high_ms` (`STEPS`).
+      shown: number of dots, out of `samples`.
     """
 
     low_ms: float
@@ -56,20 +56,20 @@ class Dots:
 
 
 def dots_per_case(cases: int) -> int:
-    """Returns how many dots each of so many cases may have."""
+    """Returns the maximum number of dots per case for a number of cases."""
     return max(_FEWEST_DOTS, min(MOST_DOTS, _BUDGET // max(cases, 1)))
 
 
 def thin(processes: Sequence[Sequence[float]], most: int, seed: str) -> Dots:
     """Returns at most about `most` dots, in the order of the samples.
 
-    Each process keeps its share of them, chosen at random by the seed, and always its fastest and
-    its slowest sample: so the dots show the range as it is, and not its tails' frequency.
+    Each process keeps its share of them, chosen at random, and always its fastest and slowest
+    sample. So the dots show the true range, but not the frequency of the tails.
 
     Args:
       processes: latencies in ms of each process, all positive; at least one in all.
-      most: how many dots.
-      seed: of the choice; the same for the same case, so that a page can be built again.
+      most: maximum number of dots.
+      seed: seed of the choice; constant per case, so that a page is reproducible.
     """
     everything = [value for values in processes for value in values]
     total = len(everything)
@@ -112,14 +112,14 @@ Json = dict[str, Any]
 
 
 class Table:
-    """Values that each stand once; `position` returns where."""
+    """A table of unique values; `position` returns the index of a value."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
         self._positions: dict[str, int] = {}
 
     def position(self, value: Any) -> int:
-        """Returns the position of a value, which is added where it is new."""
+        """Returns the index of a value, adding it if it is new."""
         key = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
         if key not in self._positions:
             self._positions[key] = len(self.values)
@@ -129,7 +129,7 @@ class Table:
 
 @attrs.define
 class Tables:
-    """Everything that cases point to."""
+    """The tables that cases refer to."""
 
     texts: Table = attrs.field(factory=Table)
     runners: Table = attrs.field(factory=Table)
@@ -143,21 +143,21 @@ class Tables:
     times: Table = attrs.field(factory=Table)
 
     def text(self, value: str | None) -> int | None:
-        """Returns the position of a text; None for None."""
+        """Returns the index of a text; None for None."""
         return None if value is None else self.texts.position(value)
 
 
 def columns_of(
     item: Judged, *, cost: Cost | None, changes: Changes | None, dots: int, tables: Tables
 ) -> Json:
-    """Returns the values of a case by the name of their column; None where there is none.
+    """Returns the values of a case by column; None for missing values.
 
     Args:
       item: the case.
-      cost: of its workload.
-      changes: since the baseline results.
-      dots: how many of its samples may be drawn.
-      tables: to which it adds what it points to.
+      cost: cost of its workload.
+      changes: changes since the baseline results.
+      dots: maximum number of its samples to draw.
+      tables: tables to which referenced values are added.
     """
     case = item.case
     return {
@@ -192,7 +192,7 @@ def _identity(case: ReportCase, tables: Tables) -> Json:
 
 
 def _again(case: ReportCase) -> str | None:
-    """Returns the command that runs a case again where its name in the suite is not enough."""
+    """Returns the command that runs a case again if its name in the suite is not enough."""
     definition = case.result.definition
     usual = f"-name '{definition.benchmark_name}'"
     found = again.command(case.result)
@@ -200,7 +200,7 @@ def _again(case: ReportCase) -> str | None:
 
 
 def _workload(case: ReportCase, cost: Cost | None, tables: Tables) -> int:
-    """Returns the position of the row of the matrix that a case belongs to.
+    """Returns the index of the matrix row of a case.
 
     Frameworks may tag their cases differently; the row has the tags of all.
     """
@@ -295,7 +295,7 @@ def _comparison(comparison: Comparison | None, tables: Tables) -> Json:
         # As speed-up: baseline / candidate.
         "speedup": ratio and speedup_ends(speedup(ratio)),
         "replicates": ratio and ratio.processes,
-        # Of its logarithm, for means over cases.
+        # Of the logarithm, for means over cases.
         "spread": comparison.log_ratio and [short(part) for part in comparison.log_ratio.spread],
     }
 
@@ -331,7 +331,7 @@ def _metrics(case: ReportCase, tables: Tables) -> Json:
 
 
 def _recipe(applied: Any) -> list[float | None] | None:
-    """Returns what a recipe did: bytes of weights before and after, layers changed, of how many."""
+    """Returns a recipe's effect: weight bytes before and after, layers changed and in total."""
     if not isinstance(applied, Mapping):
         return None
     found = [applied.get(name) for name in ("bytes_before", "bytes_after", "layers", "linear")]
@@ -384,7 +384,7 @@ def _times(values: Iterable[float | None]) -> list[float] | None:
 
 
 def short(value: float | UnsetType | None) -> float | None:
-    """Returns a number with as many digits as a page can show; None for anything else."""
+    """Returns a number with the digits that a page can show; None for anything else."""
     if value is None or isinstance(value, UnsetType) or not math.isfinite(value):
         return None
     if value == 0:

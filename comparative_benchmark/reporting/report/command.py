@@ -1,4 +1,4 @@
-"""`cbs report`: from results files to a page, a Markdown text and a chart."""
+"""`cbs report`: makes a page, Markdown and a chart from results files."""
 
 import argparse
 import contextlib
@@ -28,18 +28,18 @@ _EXTRAS |= dict.fromkeys(("sqlalchemy", "alembic"), "history")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes what the options ask for; what that shows does not change the exit code.
+    """Writes the requested outputs; their content does not affect the exit code.
 
     Returns:
-      0, or 1 where a file could not be read: the report is of the others.
+      0, or 1 if a file could not be read and was omitted.
 
     Raises:
-      UsageError: nothing was asked for, or it cannot be made; the message says why.
+      UsageError: no output was requested, or it cannot be written; the message gives the reason.
     """
     if not (options.output or options.markdown or options.chart):
         raise UsageError("nothing to write: give -o FILE.html, --markdown FILE|- or --chart FILE")
     baseline, since = _baseline(options)
-    # Markdown on standard output is for a pipe: nothing else may stand there.
+    # Markdown on standard output is meant for a pipe: print nothing else there.
     to = sys.stderr if options.markdown == _STDOUT else sys.stdout
 
     def say(text: str) -> None:
@@ -81,14 +81,14 @@ def write_report(
 ) -> None:
     """Writes the page of one document, or Markdown if the name of the file ends in `.md`.
 
-    Names of hosts and folders are left out, as in `cbs report`.
+    Names of hosts and folders are omitted, as in `cbs report`.
 
     Args:
       document: content of a results file.
-      path: of the file to write.
-      folder: where the results file is, for links to profiles; None if it is not in a file.
+      path: path of the file to write.
+      folder: folder of the results file, for links to profiles; None if it is not in a file.
       title: heading of the page.
-      baseline: competitor of the speed-ups; None for the usual one.
+      baseline: competitor of the speed-ups; None for the default one.
 
     Raises:
       UsageError: there are no results, a package is missing, or the file cannot be written.
@@ -128,9 +128,9 @@ def _mistakes_as_usage_errors() -> Iterator[None]:
 
 
 def _baseline(options: argparse.Namespace) -> tuple[str | None, Path | None]:
-    """Returns the competitor of the speed-ups, and the older results.
+    """Returns the baseline competitor, and the older results.
 
-    `--baseline` used to take the older results; a file is still understood.
+    `--baseline` used to take the older results; a file is still accepted.
     """
     given: str | None = options.baseline
     if given is None:
@@ -144,7 +144,7 @@ def _baseline(options: argparse.Namespace) -> tuple[str | None, Path | None]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes a file whole or not at all: a reader never sees half of a page."""
+    """Writes a file atomically, so that readers never see a partial page."""
     try:
         write_atomically(path, text.encode(errors="backslashreplace"))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Sections of the page about environments, profiles, explanations, and scripts."""
+"""Sections of the page on environments, profiles, explanations, and scripts."""
 
 import os
 import urllib.parse
@@ -24,7 +24,7 @@ from comparative_benchmark.terminal.tables import digits, rate_text, script_name
 
 _MOST_RUNS = 8
 _ABSENT = "-"
-# What is different each time and says nothing of the machine.
+# Properties that always differ and do not characterise the machine.
 _VOLATILE = ("memory_available_bytes", "load_average")
 
 
@@ -33,10 +33,10 @@ class EnvironmentDiff:
     """A table of differences.
 
     Attributes:
-      runs: heading of each column: when it began; those of the baseline file are named so.
-      rows: name of a fact, and its value in each run.
-      left_out: how many older runs are not shown.
-      alike: how many facts are the same in all.
+      runs: start of each run, as column headings; runs of the baseline file are marked.
+      rows: name of a property, and its value in each run.
+      left_out: number of older runs that are not shown.
+      alike: number of properties that are equal in all runs.
     """
 
     runs: Sequence[str]
@@ -46,11 +46,11 @@ class EnvironmentDiff:
 
 
 def environment_diff(runs: Sequence[Run], baseline: Sequence[Run] = ()) -> EnvironmentDiff:
-    """Returns how runs differ: the latest eight of them, two at most of a baseline.
+    """Returns the differences between the latest eight runs, at most two of them baseline runs.
 
     Args:
-      runs: of the results, oldest first.
-      baseline: of the baseline results, oldest first.
+      runs: runs of the results, oldest first.
+      baseline: runs of the baseline results, oldest first.
     """
     old = baseline[-2:]
     new = runs[-(_MOST_RUNS - len(old)) :]
@@ -92,23 +92,23 @@ def _shown(value: Any) -> str:
 
 @attrs.frozen
 class Profiles:
-    """Where profiles are, as seen from a page.
+    """Locations of profiles relative to a page.
 
-    Results travel with their profiles as a folder that lies beside the results file; that one is
-    looked for first, and then the place where the profiles were written.
+    Profiles usually move with the results, as a folder next to the results file. That folder is
+    tried first, and then the place where the profiles were written.
 
     Attributes:
-      folders: of the results file of each run.
-      page: where the page will be; None for one that links to nothing.
+      folders: folder of the results file of each run.
+      page: path of the future page; None for a page without links.
     """
 
     folders: Mapping[str, Path]
     page: Path | None
 
     def of(self, result: Result) -> Json | None:
-        """Returns the folder, its files with their links, and an error; None without a profile.
+        """Returns the folder, its files with links, and an error; None without a profile.
 
-        A link is relative to the page. It is None for a file that is not there.
+        Links are relative to the page. A link is None if the file does not exist.
         """
         taken = result.profile
         timeline = result.timeline if isinstance(result.timeline, str) else ""
@@ -130,7 +130,7 @@ class Profiles:
             return None
         parts = PurePath(written).parts
         starts = [place for place, part in enumerate(parts) if part.endswith(SUFFIX)]
-        # A file that someone else wrote names folders of profiles, and nothing outside of them.
+        # A foreign file may only refer to folders of profiles.
         if not starts or ".." in parts:
             return None
         folder = self.folders.get(run_id)
@@ -147,7 +147,7 @@ _MOST_LINES = 6
 
 
 class Explained:
-    """Profiles of cases, each set against the fastest one of its workload that has a profile."""
+    """Compares the profile of each case with the fastest profiled one of its workload."""
 
     def __init__(self, cases: Sequence[ReportCase], folders: Mapping[str, Path]) -> None:
         self._errors: dict[str, str] = {}
@@ -173,7 +173,7 @@ class Explained:
                 self._fastest[key] = min(ranked, key=lambda case: case.metrics.median_ms or 0.0)
 
     def of(self, case: ReportCase, ceilings: Ceilings | None) -> Json | None:
-        """Returns what the page shows of a case; None for the fastest, or without a profile."""
+        """Returns the data for the page; None for the fastest case, or without a profile."""
         if case.id in self._errors:
             return {"error": self._errors[case.id]}
         fastest = self._fastest.get((case.workload, case.contest))
@@ -228,15 +228,15 @@ _ARROW = "\N{RIGHTWARDS ARROW}"
 
 @attrs.frozen(kw_only=True)
 class ScriptRow:
-    """A script in the table, ready to be shown; a text is `-` where nothing is known.
+    """A script in the table, as text; unknown values are `-`.
 
     Attributes:
       case: its id, for links.
-      rate: of all processes that ran at once, with the 95 % interval over replicates.
-      processes: how many told it; how many of them failed, if any.
-      share: of its rate alone that each process keeps while all run at once.
-      loss: of the first process, first and last.
-      memory: peak, of the devices or else of the host.
+      rate: rate of all concurrent processes, with the 95 % interval over replicates.
+      processes: number that reported a rate, and number of failures, if any.
+      share: share of its rate alone that each process keeps while all run concurrently.
+      loss: first and last loss of the first process.
+      memory: peak memory of the devices, else of the host.
     """
 
     case: str

@@ -1,4 +1,4 @@
-"""Reading of results files for a report: the latest result of each case, and the earlier ones."""
+"""Reads results files for a report: the latest result of each case, and earlier ones."""
 
 import datetime
 import hashlib
@@ -18,7 +18,7 @@ _LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
 class ReportError(RuntimeError):
-    """There is nothing to report, or it cannot be written; the message says why."""
+    """There is nothing to report, or it cannot be written; the message gives the reason."""
 
 
 def _digits(case: Case) -> str:
@@ -28,30 +28,30 @@ def _digits(case: Case) -> str:
 
 @attrs.frozen(kw_only=True)
 class ReportCase(Case):
-    """A case that links can name.
+    """A case with an id for links.
 
     Attributes:
-      id: digits for it, the same in every report that holds the case.
+      id: hexadecimal id, the same in every report that contains the case.
     """
 
     id: str = attrs.field(init=False, default=attrs.Factory(_digits, takes_self=True))
 
     @property
     def contest(self) -> tuple[str, str, str]:
-        """Device, machine and quantity: only what shares them is ranked together."""
+        """Device, machine and quantity; only cases that share them are ranked together."""
         return (self.device, self.machine, self.quantity)
 
 
 @attrs.frozen(kw_only=True)
 class Inputs:
-    """What the files hold.
+    """The content of the files.
 
     Attributes:
       cases: the latest result of each case and machine, in the order of the files.
       earlier: older results of the same cases, oldest first, by id.
       runs: all runs, oldest first.
       refused: why files could not be read.
-      folders: where the file of each run is, by the run's identifier.
+      folders: folder of the results file by run identifier.
     """
 
     cases: Sequence[ReportCase]
@@ -73,11 +73,11 @@ class Inputs:
 
 
 def read(paths: Iterable[Path], *, with_host: bool = True) -> Inputs:
-    """Returns what results files hold; one that cannot be read is in `refused`.
+    """Returns the content of results files; unreadable ones are in `refused`.
 
     Args:
-      paths: of the files.
-      with_host: keep names of hosts and folders.
+      paths: paths of the files.
+      with_host: whether to keep names of hosts and folders.
 
     Raises:
       ReportError: none of them has a result.
@@ -96,7 +96,7 @@ def read(paths: Iterable[Path], *, with_host: bool = True) -> Inputs:
 
 
 def merge(documents: Sequence[Document], refused: Sequence[str] = ()) -> Inputs:
-    """Returns what documents hold together; see `read`."""
+    """Merges documents; see `read`."""
     found = [
         ReportCase(result=case.result, run=case.run)
         for document in documents

@@ -12,14 +12,14 @@ from comparative_benchmark.reporting.report.summary import Summary
 from comparative_benchmark.terminal.screen import escaped
 
 _MOST_ROWS = 20
-# GitHub refuses a comment of more than 65,536 characters.
+# GitHub rejects comments of more than 65,536 characters.
 MOST_CHARACTERS = 60_000
 _LONGEST_REASON = 160
 _Item = TypeVar("_Item")
 
 
 def as_markdown(summary: Summary, *, title: str) -> str:
-    """Returns the text: who wins, what is broken, what changed, whether the machine was fit."""
+    """Returns the text: winners, failures, changes, and fitness of the machine."""
     lines = [f"## {escaped(title)}", "", f"**{_headline(summary)}**", ""]
     for contest in summary.contests:
         lines += [*_standings(contest, summary.baseline), ""]
@@ -158,5 +158,5 @@ def _reason(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    # No character ends a code span but a backtick; a bar ends a cell even there.
+    # Only a backtick ends a code span; a bar ends a table cell even within one.
     return "`" + " ".join(text.replace("`", "'").replace("|", "\\|").split()) + "`"

@@ -1,4 +1,4 @@
-"""Options of `cbs report`; apart from the command, so that other commands do not load it."""
+"""Options of `cbs report`, separate so that other commands do not load it."""
 
 import argparse
 from pathlib import Path

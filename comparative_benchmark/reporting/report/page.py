@@ -1,7 +1,7 @@
-"""The page: one file that needs no network, and lets nothing from a results file run.
+"""The page: one file that needs no network, and runs no code from results files.
 
-Jinja escapes every text; the data are JSON without a `<`; the scripts make elements, never HTML.
-Only the scripts and styles of this package may run: their digests are in the security policy.
+Jinja escapes all text; data are JSON without `<`; scripts create elements, never HTML. Only the
+scripts and styles of this package may run: their digests are in the security policy.
 """
 
 import base64
@@ -20,9 +20,9 @@ from comparative_benchmark.reporting.report.standings import Contest
 from comparative_benchmark.reporting.report.summary import Summary
 
 _FOLDER = Path(__file__).parent
-# How many of a list stand on the first screen; the matrix has the rest.
+# Items of a list on the first screen; the matrix has the rest.
 MOST_LISTED = 5
-# Parameters of the address, as in `static/2-state.js`, and what a person calls them.
+# URL parameters, as in `static/2-state.js`, with their display names.
 FILTERS = {
     "framework": "Framework",
     "backend": "Backend",
@@ -40,10 +40,10 @@ def render(
     """Returns the HTML text.
 
     Args:
-      summary: what to show.
+      summary: content of the page.
       title: heading of the page.
-      made: time to be shown as that of the report.
-      path: where the page will be, for links to profiles; None makes none.
+      made: time of the report.
+      path: path of the future page, for links to profiles; None for no links.
     """
     script = "\n".join(
         path.read_text(encoding="utf-8") for path in sorted((_FOLDER / "static").glob("*.js"))
@@ -69,7 +69,7 @@ def render(
         s=summary,
         machines=_machines(summary),
         policy=_policy(script, style),
-        # Ours, and digested; or JSON that has no `<`.
+        # our own script with its digest, or JSON without `<`
         script=Markup(script),  # noqa: S704
         style=Markup(style),  # noqa: S704
         data=Markup(payload.embedded(data)),  # noqa: S704
@@ -100,7 +100,7 @@ def _machines(summary: Summary) -> list[str]:
 
 
 def _forest(contest: Contest) -> dict[str, Any]:
-    """Returns where on a logarithmic axis, in percent of its width, each mean stands."""
+    """Returns the position of each mean on a logarithmic axis, in percent of its width."""
     means = {
         standing.name: mean
         for standing in contest.standings

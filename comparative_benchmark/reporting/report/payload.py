@@ -1,4 +1,4 @@
-"""What the page's scripts read: all cases column by column, as JSON within the page."""
+"""Data for the page's scripts: all cases column by column, as JSON within the page."""
 
 import json
 from functools import cache
@@ -25,7 +25,7 @@ from comparative_benchmark.reporting.report.sweeps import fewer_bits_of, over_sh
 from comparative_benchmark.reporting.report.trends import TrendPoint
 from comparative_benchmark.results.insights.roofs import Roofs, peak_type
 
-# Points of trends over all cases, so that a page of thousands stays small.
+# Limits points of trends over all cases, so that a page of thousands of cases stays small.
 _MOST_POINTS = 60_000
 _FEWEST_POINTS = 5
 
@@ -34,8 +34,8 @@ def build(summary: Summary, page: Path | None = None) -> Json:
     """Returns the JSON value that goes into the page.
 
     Args:
-      summary: what to show.
-      page: where it will be, for links to profiles; None makes none.
+      summary: content of the page.
+      page: path of the future page, for links to profiles; None for no links.
     """
     tables, profiles = Tables(), Profiles(summary.inputs.folders, page)
     judged, trends = summary.judged, summary.trends
@@ -93,7 +93,7 @@ def build(summary: Summary, page: Path | None = None) -> Json:
 
 
 def as_json(ceilings: Ceilings) -> Json:
-    """Returns what the plot needs: peaks in GFLOP/s by data type, bandwidth in GB/s."""
+    """Returns peaks in GFLOP/s by data type and bandwidth in GB/s, for the plot."""
     peaks = {gemm.data_type: ceilings.best_gemm(gemm.data_type) for gemm in ceilings.gemms}
     copy = ceilings.best_copy()
     return {
@@ -107,7 +107,7 @@ def as_json(ceilings: Ceilings) -> Json:
 
 
 def embedded(payload: Json) -> str:
-    """Returns a JSON text that is safe within a script element: no `<`, and no line separators."""
+    """Returns JSON text that is safe within a script element: no `<`, and no line separators."""
     encoded = json.dumps(payload, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     for character in "<>&\u2028\u2029":
         encoded = encoded.replace(character, f"\\u{ord(character):04x}")

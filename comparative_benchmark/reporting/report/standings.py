@@ -1,4 +1,4 @@
-"""Who wins by how much: the geometric mean of speed-ups over the cases that all have in common."""
+"""Ranks competitors by the geometric mean of speed-ups over their common cases."""
 
 import math
 from collections import Counter, defaultdict
@@ -29,18 +29,19 @@ from comparative_benchmark.results.comparing.compare_pair import samples_of
 from comparative_benchmark.results.comparing.comparison import Comparison, Fate
 from comparative_benchmark.results.record import Status
 
-# Starting processes takes about as long as judging so many cases.
+# With fewer cases, starting processes takes longer than judging.
 _WORTH_PROCESSES = 300
 
 
 @attrs.frozen(kw_only=True)
 class Judged:
-    """A case with what its samples say.
+    """A case with its statistics.
 
     Attributes:
-      interval: of the latency in ms, 95 %; of a compile-only result, of the cold compile time;
-        None where there are no samples.
-      comparison: with the named competitor, which is candidate / baseline; None for itself.
+      interval: 95 % interval of the latency in ms; for a compile-only result, of the cold compile
+        time; None without samples.
+      comparison: comparison with the baseline, as candidate / baseline; None for the baseline
+        itself.
     """
 
     case: ReportCase
@@ -49,10 +50,10 @@ class Judged:
 
 
 def choose_baseline(cases: Iterable[Case]) -> str:
-    """Returns the competitor to compare with where none is named."""
+    """Returns the default baseline competitor."""
     counts: Counter[str] = Counter()
     for case in cases:
-        # A script is compared with its own past alone.
+        # A script is only compared with its own past.
         counts[case.competitor] += case.result.ranked and not case.metrics.throughput
     if DEFAULT_BASELINE in counts:
         return DEFAULT_BASELINE
@@ -66,15 +67,15 @@ def judge(
     threshold: float = NOISE_THRESHOLD,
     processes: int | None = None,
 ) -> list[Judged]:
-    """Returns every case with its interval, against the baseline competitor of its workload.
+    """Returns every case with its interval and comparison with its workload's baseline.
 
-    As `compare_to_baseline`, but results of two machines are never set against each other.
+    Like `compare_to_baseline`, but never compares results of two machines.
 
     Args:
-      cases: of any workloads, devices and machines.
+      cases: cases of any workloads, devices and machines.
       baseline: competitor to compare with.
-      threshold: differences of latencies below it are noise.
-      processes: that share the work; by default one for each CPU where there is much of it.
+      threshold: smaller differences of latencies are noise.
+      processes: number of processes to use; by default one per CPU if there is much work.
     """
     groups: defaultdict[Hashable, list[ReportCase]] = defaultdict(list)
     for case in cases:
@@ -109,9 +110,10 @@ def _interval(case: Case) -> Interval | None:
         return None
 
 
-# Who ran less than this share of what the most complete one did would leave too little in common.
+# Competitors with a smaller share of the most complete one's cases would leave too few common
+# cases.
 _COVERAGE = 0.5
-# A mean names no winner if other processes disturbed this share of its cases.
+# A mean has no winner if other processes disturbed this share of its cases.
 _MOST_DISTURBED = 0.1
 
 
@@ -121,10 +123,9 @@ class Mean:
 
     Attributes:
       latency_ms: geometric mean of the candidate's times over the same cases.
-      processes: of the case that has fewest.
-      limits: of the interval that holds the mean of each competitor at once, where there are more
-        than two.
-      doubt: why it decides no winner; empty if it decides one.
+      processes: smallest number of processes of a case.
+      limits: simultaneous interval for all competitors, if there are more than two.
+      doubt: why it determines no winner; empty if it does.
     """
 
     estimate: float
@@ -146,13 +147,13 @@ class Mean:
 
 @attrs.frozen(kw_only=True)
 class Standing:
-    """How one competitor, with models of one framework, does against the baseline.
+    """One competitor, with models of one framework, compared with the baseline.
 
     Attributes:
-      common: over the cases that all ranked ones have; None for who is not ranked.
-      own: over all cases that it shares with the baseline; None where there are none.
-      cases: how many it should have run; what it does not support is not counted.
-      verdicts: how often each.
+      common: mean over the cases common to all ranked competitors; None if not ranked.
+      own: mean over all cases shared with the baseline; None if there are none.
+      cases: number of cases that it should have run, without unsupported ones.
+      verdicts: number of each verdict.
     """
 
     competitor: str
@@ -166,26 +167,26 @@ class Standing:
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """Display name."""
         return f"{self.competitor} ({self.framework})"
 
     @property
     def mean(self) -> Mean | None:
-        """Over the common cases; over its own where it is not ranked by those."""
+        """Mean over the common cases; over its own if it is not ranked."""
         return self.common or self.own
 
     @property
     def is_decided(self) -> bool:
-        """Whether any single case is clear: a mean of unclear ones is a hint, not a finding."""
+        """Whether any single case is clear: a mean of unclear cases is a hint, not a finding."""
         return bool(self.verdicts.get("faster") or self.verdicts.get("slower"))
 
 
 @attrs.frozen(kw_only=True)
 class Contest:
-    """What was measured on one machine: its competitors, the fastest first.
+    """Results on one machine, with competitors ranked from the fastest.
 
     Attributes:
-      common_cases: how many workloads all ranked competitors have, of `cases` that anyone ran.
+      common_cases: number of workloads common to all ranked competitors, of `cases` in all.
     """
 
     device: str
@@ -197,13 +198,13 @@ class Contest:
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """Display name."""
         what = "" if self.quantity == LATENCY else f", {self.quantity}"
         return f"{self.device}, {self.machine}{what}"
 
     @property
     def ranked(self) -> Sequence[Standing]:
-        """Those that are ranked against the baseline, the highest mean first."""
+        """Competitors ranked against the baseline, the highest mean first."""
         found = [standing for standing in self.standings if standing.mean]
         return [standing for standing in found if standing.common] or found
 
@@ -236,8 +237,8 @@ class Contest:
 def contests(judged: Sequence[Judged]) -> list[Contest]:
     """Returns the standings on each device and machine, the one with most cases first.
 
-    Who supports none of the cases stands nowhere; a table of cases says why. Nor do scripts that
-    told rates: nothing else does what they do.
+    Competitors that support none of the cases are omitted; a table of cases gives the reasons.
+    Scripts that report rates are omitted, too, because they have no competitors.
     """
     judged = [item for item in judged if not item.case.metrics.throughput]
     groups: defaultdict[tuple[str, str, str], list[Judged]] = defaultdict(list)
@@ -250,15 +251,15 @@ def contests(judged: Sequence[Judged]) -> list[Contest]:
 
 
 def geomean(comparisons: Sequence[Comparison], *, competitors: int = 2) -> Mean | None:
-    """Returns the geometric mean of inverted ratios, see `mean_ratio`; None for none.
+    """Returns the geometric mean of inverted ratios, see `mean_ratio`; None for no comparisons.
 
-    The baselines of different cases are separate processes, so their errors are independent. A
-    mean decides no winner if it is not significant among all pairs of competitors (Bonferroni), or
-    if a tenth of its cases were disturbed.
+    The baselines of different cases are separate processes, so their errors are independent. A mean
+    determines no winner if it is not significant among all pairs of competitors (Bonferroni), or if
+    a tenth of its cases were disturbed.
 
     Args:
-      comparisons: of the cases, each with a ratio.
-      competitors: how many are compared with each other, the baseline included.
+      comparisons: comparisons of the cases, each with a ratio.
+      competitors: number of competitors compared with each other, including the baseline.
     """
     known = [
         (item.log_ratio, item.candidate_ms.estimate)
@@ -270,7 +271,7 @@ def geomean(comparisons: Sequence[Comparison], *, competitors: int = 2) -> Mean 
     groups = [[ratio] for ratio, _ in known]
     mean = mean_ratio(groups)
     among_all = mean_ratio(groups, 1 - (1 - VERDICT_LEVEL) / math.comb(max(competitors, 2), 2))
-    # Speed-ups are inverse: their lower limit comes from the upper one of the ratios.
+    # Speed-ups are inverse: their lower limit comes from the upper limit of the ratios.
     return Mean(
         estimate=1 / mean.estimate,
         low=1 / mean.high,
@@ -284,7 +285,7 @@ def geomean(comparisons: Sequence[Comparison], *, competitors: int = 2) -> Mean 
 
 
 def _doubt(comparisons: Sequence[Comparison], mean: Interval, among_all: Interval) -> str:
-    """Returns why a mean decides no winner; empty if it decides one."""
+    """Returns why a mean determines no winner; empty if it does."""
     disturbed = sum(item.disturbed for item in comparisons)
     if disturbed >= _MOST_DISTURBED * len(comparisons):
         return f"{disturbed} of {len(comparisons)} cases were disturbed"
@@ -363,8 +364,8 @@ def _is_unsupported(item: Judged) -> bool:
 
 
 def _rank(standing: Standing, *, by_own: bool) -> tuple[bool, float, str]:
-    """Returns what to sort by: the fastest first, and who is not ranked last."""
-    # The baseline stands where its speed-up of 1 belongs.
+    """Returns the sort key: the fastest first, unranked competitors last."""
+    # The baseline is sorted by its speed-up of 1.
     if standing.is_baseline:
         return (False, -1.0, standing.name)
     mean = standing.own if by_own else standing.common

@@ -1,6 +1,6 @@
-"""The first things to know of results: who wins, what is broken, what changed, was the machine fit.
+"""Summary of results: winners, failures, changes, and fitness of the machine.
 
-The page, the Markdown text and the chart are three views of this.
+The page, the Markdown text and the chart are three views of it.
 """
 
 from collections import Counter
@@ -25,11 +25,11 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.compare_remarks import mixture_remarks
 from comparative_benchmark.results.record import FIXED, Contention, Status
 
-# Fewer processes than this can carry no verdict, see `statistics.verdict`.
+# Fewer processes than this cannot support a verdict, see `statistics.verdict`.
 _FEWEST_PROCESSES = 3
 _LOAD = 0.5
 _BAD_SHARE = 0.1
-# From the worst.
+# The worst first.
 _HEADLINES = {
     "bad": "Unsuitable",
     "doubtful": "Doubtful",
@@ -40,7 +40,7 @@ _HEADLINES = {
 
 @attrs.frozen
 class Finding:
-    """One thing that was looked at: `good`, `doubtful`, `bad` or `unknown`."""
+    """The result of one check: `good`, `doubtful`, `bad` or `unknown`."""
 
     level: str
     text: str
@@ -48,7 +48,7 @@ class Finding:
 
 @attrs.frozen(kw_only=True)
 class Fitness:
-    """What the conditions come to.
+    """The fitness of the machine during the runs.
 
     Attributes:
       findings: the worst first.
@@ -58,24 +58,24 @@ class Fitness:
 
     @property
     def level(self) -> str:
-        """The worst of all."""
+        """The worst level of all."""
         return self.findings[0].level
 
     @property
     def headline(self) -> str:
-        """A word or two for it."""
+        """A short text for it."""
         return _HEADLINES[self.level]
 
 
 def judge_machine(inputs: Inputs, drift: str | None = None) -> Fitness:
-    """Returns what the conditions in the files say of the machine.
+    """Judges the machine by the conditions recorded in the files.
 
-    It cannot see what nobody recorded: a run whose system does not tell the governor, or whose
-    blocks are too short for the kernel's ticks, is `unknown` there and not `good`.
+    Conditions that were not recorded are `unknown`, not `good`: e.g. if the system does not report
+    the governor, or blocks are too short for the kernel's ticks.
 
     Args:
-      inputs: what the files hold.
-      drift: why the machine may have changed since the baseline results; None if nothing says so.
+      inputs: content of the files.
+      drift: why the machine may have changed since the baseline results; None without signs of it.
     """
     measured = [case for case in inputs.cases if case.metrics.processes]
     findings = [
@@ -155,7 +155,7 @@ def _hosts(cases: Sequence[Case]) -> Iterator[Finding]:
         yield Finding("doubtful", "the harness had uncommitted changes (-dirty)")
 
 
-# From the worst; what is not here ran to its end, or was never due to run.
+# The worst first; other statuses are not failures.
 _BROKEN = (
     *(Status.WRONG_OUTPUT, Status.CRASHED, Status.FAILED, Status.OUT_OF_MEMORY, Status.TIMEOUT),
     Status.UNSTEADY,
@@ -164,14 +164,14 @@ _BROKEN = (
 
 @attrs.frozen(kw_only=True)
 class Summary:
-    """Everything that a report shows.
+    """The content of a report.
 
     Attributes:
-      baseline: competitor that speed-ups are against.
-      statuses: how many results have each.
+      baseline: competitor that speed-ups are relative to.
+      statuses: number of results by status.
       broken: results that are neither ok nor unsupported, the worst kind first.
-      remarks: what a reader must not overlook when ranking.
-      threshold: differences of latencies below it are noise.
+      remarks: warnings for readers who rank competitors.
+      threshold: smaller differences of latencies are noise.
     """
 
     inputs: Inputs
@@ -196,14 +196,14 @@ def summarize(
     trends: Trends = lambda _: (),
     threshold: float = NOISE_THRESHOLD,
 ) -> Summary:
-    """Returns what a report shows.
+    """Returns the content of a report.
 
     Args:
       inputs: the results.
       against: competitor to compare with; None lets `choose_baseline` choose.
       baseline_file: older results.
-      trends: how cases went over time.
-      threshold: differences of latencies below it are noise.
+      trends: earlier measurements of the cases.
+      threshold: smaller differences of latencies are noise.
 
     Raises:
       ReportError: no result is of that competitor.

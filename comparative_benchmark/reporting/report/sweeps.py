@@ -1,7 +1,7 @@
-"""Operators over shapes, and recipes by the signal that they keep, for the page's plots.
+"""Data for plots of operators over shapes, and of recipes by the signal that they keep.
 
-A point is the position of its case, whose columns have the numbers; only what no column has stands
-here: lines, means, and speed-ups over a recipe's own stack.
+A point is the index of its case, whose columns have the numbers. Only other data are stored here:
+lines, means, and speed-ups over a recipe's own stack.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from comparative_benchmark.results.insights.over_shapes import speedup
 
 
 def over_shapes_of(judged: Sequence[Judged]) -> list[Json]:
-    """Returns a panel for each operator and type: points by competitor, and what has none."""
+    """Returns a panel for each operator and type: points by competitor, and missing cases."""
     at = {id(item.case): position for position, item in enumerate(judged)}
     found = over_shapes.panels((item.case, item.comparison) for item in judged)
     return [
@@ -102,7 +102,7 @@ def _ratio(comparison: Comparison) -> Json:
 
 
 def _ahead(items: Sequence[Trade] | Sequence[Mean]) -> set[int]:
-    """Returns which are on the frontier of their stack."""
+    """Returns which items are on the frontier of their stack."""
     return {id(item) for front in fewer_bits.fronts(items).values() for item in front}
 
 

@@ -1,4 +1,4 @@
-"""How a case went over time: who knows it, and the points of results at hand."""
+"""Trends of cases over time, from the given results and from other sources."""
 
 import datetime
 import math
@@ -23,14 +23,14 @@ from comparative_benchmark.results.comparing.compare_pair import samples_of
 from comparative_benchmark.results.comparing.noise_floor import run_to_run
 from comparative_benchmark.results.record import Document, Positive, Status
 
-# An interval takes milliseconds: with more results than this their points have none.
+# Intervals take milliseconds each: with more results, points have none.
 _MOST_INTERVALS = 2_000
 
 Moment: TypeAlias = Annotated[datetime.datetime, Meta(tz=True)]
 
 
 class TrendPoint(NamedTuple):
-    """One measurement of a case; the latency in ms with its 95 % interval, where it is known."""
+    """One measurement of a case: latency in ms, and its 95 % interval if known."""
 
     time: Moment
     value: Positive
@@ -39,8 +39,8 @@ class TrendPoint(NamedTuple):
     versions: dict[str, str] = {}
 
 
-# Returns the measurements of a case that a source knows, in any order; results of other devices and
-# machines are not its.
+# Returns a source's measurements of a case, in any order, without those of other devices and
+# machines.
 Trends: TypeAlias = Callable[[Case], Iterable[TrendPoint]]
 
 
@@ -57,10 +57,10 @@ def usual_change(trends: Trends) -> Callable[[Case], float]:
 def trends_of(
     inputs: Inputs, judged: Sequence[Judged], source: Trends
 ) -> Mapping[str, Sequence[TrendPoint]]:
-    """Returns the trend of each case by its id, oldest first, itself at the end.
+    """Returns the trend of each case by id, oldest first, ending with the case itself.
 
-    What the files at hand hold of a case joins what the source knows of it; the same time counts
-    once. Cases with a trend of a single point are left out.
+    It joins measurements in the given files with those of the source; duplicates by time count
+    once. Trends with a single point are omitted.
     """
     own: defaultdict[str, list[TrendPoint]] = defaultdict(list)
     earlier = [case for cases in inputs.earlier.values() for case in cases]
@@ -68,7 +68,7 @@ def trends_of(
         own[case.id].append(point)
     found = {}
     for case in inputs.cases:
-        # A history knows latencies, and nothing of compile-only results.
+        # A history has latencies, but no compile-only results.
         known = source(case) if case.quantity == LATENCY else ()
         by_time = {point.time: point for point in (*known, *own[case.id])}
         if len(by_time) > 1:
@@ -79,7 +79,7 @@ def trends_of(
 def points_of(cases: Sequence[ReportCase]) -> list[tuple[ReportCase, TrendPoint]]:
     """Returns each case that has samples and a time, with its point."""
     if len(cases) <= _MOST_INTERVALS:
-        # Against nobody: only the intervals are wanted.
+        # Without a baseline: only the intervals are needed.
         return _points(judge(cases, ""))
     return [
         (case, TrendPoint(case.started, centre, versions=_versions(case)))
@@ -111,20 +111,20 @@ def _centre(case: Case) -> float | None:
 
 
 def _versions(case: Case) -> dict[str, str]:
-    """Returns the package versions and the interpreter's, as the history has them."""
+    """Returns the package versions and the interpreter's, as in the history."""
     found = case.result.versions
     return {"python": case.python, **found} if case.python and found else found
 
 
-# What `--history` calls the database of `cbs history`: its URL may hold a password, which no
-# command line should.
+# The value of `--history` for the database of `cbs history`, because its URL may contain a
+# password, which does not belong on a command line.
 OWN_HISTORY = "default"
 _SQLITE = b"SQLite format 3\0"
 
 
 @attrs.frozen(kw_only=True)
 class _NamedPoint:
-    """A `TrendPoint` as an object; in a file it may as well be the list of its values."""
+    """A `TrendPoint` as an object; files may also contain the list of its values."""
 
     time: Moment
     value: Positive
@@ -135,7 +135,7 @@ class _NamedPoint:
 
 @attrs.frozen(kw_only=True)
 class _Series:
-    """The trend of a case; device and machine are any where they are left out."""
+    """The trend of a case; omitted device and machine match any."""
 
     case: str
     competitor: str
@@ -152,17 +152,17 @@ class _TrendFile:
 
 
 class FileTrends:
-    """What files of trends and older results files hold."""
+    """Trends from files of trends and older results files."""
 
     def __init__(self) -> None:
-        # By case, competitor, device and machine; None is any.
+        # By case, competitor, device and machine; None matches any.
         self._points: defaultdict[tuple[str | None, ...], list[TrendPoint]] = defaultdict(list)
 
     def add_trends(self, document: object, where: str) -> None:
         """Adds the content of a file of trends.
 
         Raises:
-          ReportError: it is something else; the message has the place.
+          ReportError: the document is malformed; the message gives the place.
         """
         try:
             found = msgspec.convert(document, _TrendFile)
@@ -199,12 +199,12 @@ def _place(case: Case) -> tuple[str, str, str, str]:
 
 @contextmanager
 def open_trends(sources: Sequence[str]) -> Iterator[Trends]:
-    """Gives the trends of history databases, files of trends and results files, joined.
+    """Yields the joined trends of history databases, files of trends and results files.
 
     Raises:
-      ModuleNotFoundError: no databases can be read.
-      ReportError: a file holds something else, or a database fails.
-      ResultsFileError: there is no such file, or it is not valid.
+      ModuleNotFoundError: a package for databases is missing.
+      ReportError: a file is malformed, or a database fails.
+      ResultsFileError: a results file is missing or invalid.
     """
     files = FileTrends()
     found: list[Trends] = [files]
@@ -228,7 +228,7 @@ def open_trends(sources: Sequence[str]) -> Iterator[Trends]:
 
 @contextmanager
 def _history(source: str) -> Iterator[Trends]:
-    """Gives the trends of a history database; what fails there is a `ReportError`."""
+    """Yields the trends of a history database; its errors become `ReportError`."""
     from comparative_benchmark.reporting.history.database import HistoryError
     from comparative_benchmark.reporting.history.portable import DamagedRowError
     from comparative_benchmark.reporting.history.trends import open_trends as open_history

@@ -1,4 +1,4 @@
-"""How numbers and states are written, in the page and in Markdown alike."""
+"""Formatting of numbers and states, for the page and for Markdown."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ _TIMES, _DASH, _MINUS = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}", "\N{MINUS SIGN
 
 
 def speedup(mean: Mean) -> str:
-    """Returns e.g. `1.92x`, with the digits that its interval supports, but two at least."""
+    """Returns e.g. `1.92x`, with the digits that its interval supports, but at least two."""
     return f"{mean.estimate:.{_decimals(mean)}f}{_TIMES}"
 
 
 def limits(mean: Mean) -> str:
-    """Returns e.g. `1.88-1.97`, with an en dash; that of one process is called so."""
+    """Returns e.g. `1.88-1.97`, with an en dash; the interval of one process is marked."""
     count = _decimals(mean)
     within = f" {WITHIN_ONE_PROCESS}" if mean.processes == 1 else ""
     return f"{mean.low:.{count}f}{_DASH}{mean.high:.{count}f}{within}"
@@ -47,12 +47,12 @@ def duration(ms: float) -> str:
 
 
 def verdicts(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Returns the counts of verdicts that there are, in their usual order."""
+    """Returns the nonzero counts of verdicts, in their usual order."""
     return [(name, counts[name]) for name in GLYPHS if counts.get(name)]
 
 
 def start(run: Run) -> str:
-    """Returns when a run began, e.g. `2026-11-22 03:04`."""
+    """Returns the start of a run, e.g. `2026-11-22 03:04`."""
     return run.trigger.timestamp.replace("T", " ")[:16]
 
 
@@ -62,7 +62,7 @@ def plural(count: int, name: str) -> str:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """Returns names with commas, and how many more there are."""
+    """Returns names with commas, and the number of omitted ones."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 

@@ -1,8 +1,8 @@
-"""`.tgz` archives: those of others unpacked within bounds, or not at all; ours packed the same.
+"""`.tgz` archives: unpacks untrusted ones within limits, and packs ours reproducibly.
 
-Packed members come in the order of their names, with one time, owner and mode for all: the same
-content under the same names gives the same bytes. What is left to differ is the compressor: another
-version of zlib may find other, equally right bytes.
+Packed members are sorted by name and share one time, owner and mode, so the same content under the
+same names gives the same bytes. Only the compressor may differ: another version of zlib may produce
+other, equally valid bytes.
 """
 
 import gzip
@@ -30,16 +30,16 @@ from openxla.benchmark.artifacts.stores import StoreError, Stores
 from openxla.benchmark.artifacts.strict_json import check_names, why_no_object_name
 from openxla.benchmark.files import new_directory, new_file
 
-# Of `gzip`: numbers of a model's outputs shrink little, whatever the level.
+# A `gzip` level. Model outputs compress poorly at any level.
 COMPRESSION_LEVEL = 6
-# Weights do not shrink at all; this level only says where the archive ends, and that it is whole.
+# Weights do not compress at all; this level only adds gzip's end marker and checksum.
 FASTEST = 1
 _MODE = 0o644
 _PIECE_BYTES = 1 << 18
-# Long names come in headers of their own, which tarfile reads into memory before we see them.
+# Long names have separate headers, which tarfile reads into memory before we see them.
 _MOST_HEADER_BYTES = 64 << 10
 _MAGIC_OF_NPY = b"\x93NUMPY"
-# What tarfile and numpy raise for headers that they did not expect, besides their own errors.
+# Exceptions of tarfile and numpy for malformed headers, in addition to their own.
 _NOT_EXPECTED = (
     *(ArithmeticError, LookupError, MemoryError, RecursionError, SyntaxError),
     *(TypeError, ValueError, tokenize.TokenError),
@@ -48,12 +48,12 @@ _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
 
 
 class ArchiveError(StoreError):
-    """An archive is damaged, or holds what it must not; nothing of it was unpacked."""
+    """An archive is damaged, or holds forbidden content; nothing was unpacked."""
 
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """What an archive may become."""
+    """Limits on the content of an archive."""
 
     total_bytes: int = 16 << 30
     members: int = 10_000
@@ -62,19 +62,19 @@ class Limits:
 def unpack(archive: Path, target: Path, *, limits: Limits | None = None) -> list[Path]:
     """Unpacks a gzipped tar archive into a new directory; all of it, or nothing.
 
-    Modes, owners and times of the archive are ignored.
+    Modes, owners and times in the archive are ignored.
 
     Args:
       archive: the file.
       target: a directory that does not exist.
-      limits: what to refuse.
+      limits: limits on the content.
 
     Returns:
-      the files, in the order of their names.
+      the files, ordered by name.
 
     Raises:
-      ArchiveError: it is damaged, too large, holds anything but files and directories, a name
-        twice, a name that leads elsewhere, or an array of Python objects.
+      ArchiveError: the archive is damaged or too large, or holds anything but files and
+        directories, a duplicate name, a name that leads outside, or an array of Python objects.
     """
     if target.exists():
         raise ArchiveError(f"{archive}: {target} already exists")
@@ -92,7 +92,7 @@ def unpack(archive: Path, target: Path, *, limits: Limits | None = None) -> list
 def check_npy(path: Path, *, where: str) -> None:
     """Raises ArchiveError if a file is an array of Python objects, or a damaged array.
 
-    Reading objects would run what the file says. Files that are no arrays pass.
+    Loading objects would run code from the file. Files that are not arrays pass.
     """
     with path.open("rb") as file:
         if file.read(len(_MAGIC_OF_NPY)) != _MAGIC_OF_NPY:
@@ -101,11 +101,11 @@ def check_npy(path: Path, *, where: str) -> None:
             return
     try:
         with warnings.catch_warnings():
-            # Of a product of dimensions that is too large: mapping fails, or the file is too short.
+            # If the product of dimensions overflows, mapping fails, or the file is too short.
             warnings.simplefilter("ignore", RuntimeWarning)
             np.lib.format.open_memmap(path, mode="r")
     except _NOT_EXPECTED:
-        # Nor can an array without elements, or without dimensions, be mapped.
+        # Arrays without elements or dimensions cannot be mapped either.
         try:
             np.load(path, allow_pickle=False)
         except (EOFError, *_NOT_EXPECTED) as error:
@@ -155,7 +155,7 @@ def _unpack_into(archive: Path, directory: Path, limits: Limits) -> None:
                 raise ArchiveError(
                     f"{archive} contains {name!r} twice, or as both a file and a directory"
                 ) from error
-        # The checksum comes last, behind what tar reads.
+        # The checksum comes last, after the data that tar reads.
         while bounded.read(_PIECE_BYTES):
             pass
 
@@ -169,7 +169,7 @@ def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, file: IO[bytes]) -> Non
 
 
 class _StrictTarInfo(tarfile.TarInfo):
-    """A header whose extra data is bounded."""
+    """A header with a limit on its extra data."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
@@ -180,11 +180,11 @@ class _StrictTarInfo(tarfile.TarInfo):
 
 
 class _Bounded(io.RawIOBase):
-    """What comes out of gzip, up to a bound: a small archive may hold petabytes of zeros."""
+    """Decompressed data up to a limit: a small archive may expand to petabytes of zeros."""
 
     def __init__(self, file: gzip.GzipFile, archive: Path, limits: Limits) -> None:
         self._file, self._archive, self._limits = file, archive, limits
-        # Headers and padding: two blocks a member, and the end of the archive.
+        # Headers and padding: two blocks per member, and the end of the archive.
         self._left = limits.total_bytes + 2048 * limits.members + (1 << 20)
 
     def read(self, size: int = -1) -> bytes:
@@ -202,23 +202,23 @@ def _too_large(archive: Path, limits: Limits) -> ArchiveError:
 
 
 def pack(target: Path, members: Mapping[str, Path], *, level: int = COMPRESSION_LEVEL) -> None:
-    """Writes a gzipped tar archive; the file appears whole, or not at all.
+    """Writes a gzipped tar archive; the file appears complete, or not at all.
 
     Args:
       target: the archive.
-      members: name in the archive to the file that is its content; symbolic links are followed.
-      level: of compression, 0 to 9.
+      members: name in the archive -> source file; symbolic links are followed.
+      level: compression level, 0 to 9.
 
     Raises:
-      ValueError: a name would not be unpacked: it leads elsewhere, or is file and directory.
-      OSError: a file cannot be read, or changes its size meanwhile.
+      ValueError: a name could not be unpacked: it leads outside, or is both file and directory.
+      OSError: a file cannot be read, or its size changes meanwhile.
     """
     check_names(members)
     target.parent.mkdir(parents=True, exist_ok=True)
     with (
         new_file(target) as temporary,
         temporary.open("wb") as file,
-        # Neither name nor time of the archive goes into its first bytes.
+        # Keeps the archive's name and time out of the gzip header.
         gzip.GzipFile("", "wb", compresslevel=level, fileobj=file, mtime=0) as zipped,
         tarfile.open(fileobj=zipped, mode="w|", format=tarfile.GNU_FORMAT) as tar,
     ):
@@ -234,7 +234,7 @@ def pack(target: Path, members: Mapping[str, Path], *, level: int = COMPRESSION_
 
 
 def pack_directory(target: Path, directory: Path, *, level: int = COMPRESSION_LEVEL) -> None:
-    """Writes an archive of all files below a directory, named from there; see `pack`."""
+    """Packs all files below a directory, named by relative path; see `pack`."""
     files = (path for path in directory.rglob("*") if path.is_file())
     members = {path.relative_to(directory).as_posix(): path for path in files}
     pack(target, members, level=level)
@@ -253,18 +253,18 @@ def read(
 ) -> list[npt.NDArray[Any]]:
     """Returns the arrays of an archive below a model's URL, in order.
 
-    Nothing says what its digest should be; content that was unpacked once is not unpacked again.
+    The digest is not known in advance. Content that was unpacked once is not unpacked again.
 
     Args:
-      url: of the model's directory.
+      url: URL of the model's directory.
       archive: `inputs_npy.tgz` or `outputs_npy.tgz`.
-      cache: where to keep it.
-      options: how to fetch; `max_bytes` bounds the archive.
-      limits: what it may become.
+      cache: cache for the archive and its content.
+      options: download options; `max_bytes` limits the archive.
+      limits: limits on the unpacked content.
 
     Raises:
-      StoreError: it cannot be had.
-      ArchiveError: it is damaged, or holds what it must not.
+      StoreError: the archive cannot be downloaded.
+      ArchiveError: it is damaged, or holds forbidden content.
     """
     cache, options, stem = cache or Cache(), options or FetchOptions(), _STEMS[archive]
     stores = Stores(options)

@@ -10,19 +10,19 @@ import numpy.typing as npt
 
 from openxla.benchmark.models.preprocessing import element_type_of
 
-# numpy writes bfloat16 as two opaque bytes; nothing else of ours looks like that.
+# numpy writes bfloat16 as two opaque bytes; we write no other type like that.
 _BF16_ON_DISK = np.dtype("V2")
 
 
 def save_all(
     directory: Path, stem: str, values: Sequence[npt.NDArray[Any]]
 ) -> list[dict[str, Any]]:
-    """Writes `<stem>_0.npy` and so on; returns file name, shape and element type of each."""
+    """Writes `<stem>_0.npy` and so on; returns the name, shape and element type of each file."""
     directory.mkdir(parents=True, exist_ok=True)
     saved = []
     for index, value in enumerate(values):
         path = directory / f"{stem}_{index}.npy"
-        # A new file: cut short in its place, it would end a process that has mapped it.
+        # Write a new file: truncating one would crash a process that has mapped it.
         path.unlink(missing_ok=True)
         np.save(path, value, allow_pickle=False)
         saved.append(
@@ -32,7 +32,7 @@ def save_all(
 
 
 def load(path: Path, *, memory_map: bool = False) -> npt.NDArray[Any]:
-    """Returns the array of a file; never unpickles.
+    """Returns the array in a file; never unpickles.
 
     Raises:
       ValueError: the file is not an array, or holds Python objects.
@@ -47,11 +47,11 @@ def load(path: Path, *, memory_map: bool = False) -> npt.NDArray[Any]:
 
 
 def load_all(directory: Path, stem: str) -> list[npt.NDArray[Any]]:
-    """Returns `<stem>_0`, `<stem>_1` ... of a directory, in the order of their numbers."""
+    """Returns `<stem>_0`, `<stem>_1` ... of a directory, in numerical order."""
     return [load(path, memory_map=True) for path in numbered(directory, stem)]
 
 
 def numbered(directory: Path, stem: str) -> list[Path]:
-    """Returns the files `<stem>_<n>.npy` in the order of n: 10 comes after 9, not after 1."""
+    """Returns the files `<stem>_<n>.npy` in numerical order: 10 comes after 9, not after 1."""
     paths = directory.glob(f"{stem}_*.npy")
     return sorted(paths, key=lambda path: int(path.stem.removeprefix(f"{stem}_")))

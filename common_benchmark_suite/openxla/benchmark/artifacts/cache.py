@@ -1,16 +1,16 @@
-"""The local cache of artifacts: files named by their content, and views in which they have names.
+"""The local cache of artifacts: objects named by their content, and views with file names.
 
     <root>/artifact_cache/
-        objects/ab/abcdef...     content by sha256, read-only; there only when its digest was right
-        partial/abcdef...        what has arrived of it, to be continued
+        objects/ab/abcdef...     content by sha256, read-only; added after its digest was verified
+        partial/abcdef...        partial download, to be resumed
         locks/abcdef....lock     held while a process fetches it
         unpacked/abcdef.../      archives of the OpenXLA suite's kind, unpacked
         models/<model>/<first 16 digits of the manifest's sha256>/...
                                  hard links with the names that the manifest gives
 
-The modification time of an object is made from its digest. Whoever writes to an object changes its
-time, so that one `stat` tells whether it is as it was when its digest was last computed; nothing
-is recorded elsewhere that could get lost or disagree.
+The modification time of an object is derived from its digest. Writing to an object changes its
+time, so one `stat` detects changes since its digest was computed, without separate records that
+could get lost or disagree.
 """
 
 import os
@@ -28,13 +28,13 @@ from openxla.benchmark.root import root_dir
 
 _READ_ONLY = 0o444
 _DIGITS_OF_VIEW = 16
-# Somebody may be about to give a name to an object that has just arrived.
+# Another process may be about to link an object that has just arrived.
 _YOUNG_S = 3600.0
 
 
 @attrs.frozen(kw_only=True)
 class Usage:
-    """What a part of the cache takes."""
+    """Disk usage of a part of the cache."""
 
     files: int
     size_bytes: int
@@ -47,29 +47,29 @@ class Cache:
         self.directory = (directory or root_dir() / "artifact_cache").absolute()
 
     def object_path(self, sha256: str) -> Path:
-        """Returns where content belongs."""
+        """Returns the path of an object."""
         return self.directory / "objects" / sha256[:2] / sha256
 
     def partial_path(self, sha256: str) -> Path:
-        """Returns where content is gathered."""
+        """Returns the path of a partial download."""
         return self.directory / "partial" / sha256
 
     def view(self, model: str, manifest_sha256: str) -> Path:
-        """Returns the directory in which a model's files have their names."""
+        """Returns the directory that links a model's files under their names."""
         return self.directory / "models" / model / manifest_sha256[:_DIGITS_OF_VIEW]
 
     def lock(self, sha256: str) -> FileLock:
-        """Returns the lock of one object; the system frees it when its holder dies."""
+        """Returns the lock of an object; the system releases it if its holder dies."""
         path = self.directory / "locks" / f"{sha256}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
         return FileLock(path)
 
     def holds(self, sha256: str, size_bytes: int) -> bool:
-        """Returns whether content is here, unchanged since its digest was computed."""
+        """Returns whether an object is present, and unchanged since its digest was computed."""
         return is_unchanged(self.object_path(sha256), sha256, size_bytes)
 
     def missing_bytes(self, sha256: str, size_bytes: int) -> int:
-        """Returns how much disk it takes to have some content here."""
+        """Returns the disk space needed to complete an object."""
         if self.holds(sha256, size_bytes):
             return 0
         try:
@@ -79,7 +79,7 @@ class Cache:
         return max(0, size_bytes - there)
 
     def keep(self, path: Path, sha256: str) -> None:
-        """Makes a file of this file system an object; its digest has been computed."""
+        """Moves a file on this file system into the cache; its digest has been verified."""
         target = self.object_path(sha256)
         target.parent.mkdir(parents=True, exist_ok=True)
         path.chmod(_READ_ONLY)
@@ -87,11 +87,11 @@ class Cache:
         path.replace(target)
 
     def link(self, sha256: str, size_bytes: int, path: Path) -> None:
-        """Gives an object a name in a view, in the place of what had it."""
+        """Links an object under a name in a view, replacing any previous link."""
         if is_unchanged(path, sha256, size_bytes):
             return
         temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
-        link(self.object_path(sha256), temporary)  # a copy has the time, too, by which it is known
+        link(self.object_path(sha256), temporary)  # a copy keeps the time, too
         temporary.replace(path)
 
     def objects(self) -> Iterator[Path]:
@@ -101,7 +101,7 @@ class Cache:
                 yield path
 
     def usage(self) -> dict[str, Usage]:
-        """Returns what the parts take; views are links and take nothing."""
+        """Returns the usage of each part; views are links and take no space."""
         unpacked = (self.directory / "unpacked").rglob("*")
         return {
             "objects": _usage(self.objects()),
@@ -114,20 +114,20 @@ class Cache:
         return sorted((self.directory / "models").glob("*/*"))
 
     def verify(self) -> list[str]:
-        """Computes the digest of every object and removes those that are wrong.
+        """Computes the digest of every object and removes damaged ones.
 
         Returns:
-          sha256 of those removed; the next fetch brings them again.
+          sha256 of the removed objects; the next fetch downloads them again.
         """
         removed = []
         for path in self.objects():
             try:
                 right = sha256_of(path) == path.name
                 if not is_unchanged(path, path.name, path.stat().st_size) and right:
-                    # Touched, but not changed: name it right again.
+                    # The time changed, but not the content: restore the time.
                     os.utime(path, (_stamp_s(path.name), _stamp_s(path.name)))
                 if not right:
-                    # The views hold the same file: let their links be seen as bad, too.
+                    # Views link the same file: mark their links as changed, too.
                     os.utime(path)
                     path.unlink()
                     removed.append(path.name)
@@ -136,12 +136,12 @@ class Cache:
         return removed
 
     def remove_model(self, model: str) -> None:
-        """Removes the views of a model; `discard` then frees what nobody else uses."""
+        """Removes the views of a model; `discard` then frees objects without other users."""
         for directory in {view.parent for view in self.views() if view.parent.name == model}:
             shutil.rmtree(directory)
 
     def collect(self) -> Usage:
-        """Removes what no view names, and what was left unfinished; returns what was freed."""
+        """Removes objects without a view, and unfinished files; returns the freed space."""
         freed = self._remove_unused(self._leftovers(), _YOUNG_S)
         # Killed processes leave names that begin with a dot, which no artifact has.
         for place in (self.directory / "models", self.directory / "unpacked"):
@@ -151,16 +151,16 @@ class Cache:
         return freed
 
     def views_besides(self, keep: Collection[str]) -> list[Path]:
-        """Returns the views of all manifests but those with one of these sha256."""
+        """Returns the views of all manifests except those with one of these sha256."""
         kept = {sha256[:_DIGITS_OF_VIEW] for sha256 in keep}
         return [view for view in self.views() if view.name not in kept]
 
     def collectable(self) -> Usage:
-        """Returns what `collect` would free now, with all views kept."""
+        """Returns what `collect` would free now, keeping all views."""
         return _usage(path for path in self._leftovers() if _is_unused(path.stat(), _YOUNG_S))
 
     def discard(self, digests: Collection[str]) -> Usage:
-        """Removes those objects that have no name left, however young; returns what was freed."""
+        """Removes those objects that have no view, regardless of age; returns the freed space."""
         return self._remove_unused((self.object_path(sha256) for sha256 in digests), 0.0)
 
     def _leftovers(self) -> Iterator[Path]:
@@ -168,7 +168,7 @@ class Cache:
         yield from sorted((self.directory / "partial").glob("*"))
 
     def _remove_unused(self, paths: Iterable[Path], young_s: float) -> Usage:
-        """Removes files that have no second name, are not young, and that nobody fetches."""
+        """Removes files that have no second link, are not young, and are not being fetched."""
         sizes = []
         for path in paths:
             try:
@@ -187,7 +187,7 @@ def _is_unused(facts: os.stat_result, young_s: float) -> bool:
 
 
 def is_unchanged(path: Path, sha256: str, size_bytes: int) -> bool:
-    """Returns whether a file of the cache has the size and the time that go with its digest."""
+    """Returns whether a cached file has the size and time that match its digest."""
     try:
         facts = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -200,7 +200,7 @@ def is_unchanged(path: Path, sha256: str, size_bytes: int) -> bool:
 
 
 def _stamp_s(sha256: str) -> int:
-    """Returns a time between 2001 and 2018; even, for file systems that count in two seconds."""
+    """Returns a time between 2001 and 2018; even, because some file systems resolve only 2 s."""
     return 1_000_000_000 + 2 * int(sha256[:7], 16)
 
 

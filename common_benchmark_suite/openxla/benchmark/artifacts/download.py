@@ -1,4 +1,4 @@
-"""One object from a store into the cache: continued, retried, checked, then named."""
+"""Downloads an object from a store into the cache, with resuming, retries and verification."""
 
 import errno
 import hashlib
@@ -27,7 +27,7 @@ from openxla.benchmark.artifacts.stores import (
     TransientError,
 )
 
-# Threads that wait must not draw from a generator that others seed.
+# Waiting threads must not draw from a generator that other code may seed.
 _JITTER = random.Random()  # noqa: S311
 
 _CHUNK_BYTES = 1 << 18
@@ -36,14 +36,14 @@ _MOST_DAMAGED = 3
 
 @attrs.frozen(kw_only=True)
 class FetchOptions(TransferOptions):
-    """How to fetch.
+    """Download options.
 
     Attributes:
-      artifact_types: only files of these types; None means all.
-      attempts: in a row that bring nothing, before an object is given up.
-      backoff_s: before the third attempt, doubled each time, with as much jitter; the second comes
-        within it. A server that says when to come back is asked then.
-      max_bytes: refuse to transfer more; None is bounded by the disk alone.
+      artifact_types: types of files to fetch; None means all.
+      attempts: consecutive attempts without progress after which an object is given up.
+      backoff_s: wait before the third attempt, doubled each time, plus as much jitter; the second
+        attempt follows within this time. A delay requested by the server takes precedence.
+      max_bytes: limit on bytes to transfer; with None only the disk is a limit.
     """
 
     artifact_types: frozenset[str] | None = None
@@ -52,19 +52,19 @@ class FetchOptions(TransferOptions):
     max_bytes: int | None = None
 
     def takes(self, file: ArtifactFile) -> bool:
-        """Returns whether a file is of a type that is asked for."""
+        """Returns whether a file has a requested type."""
         return self.artifact_types is None or file.artifact_type in self.artifact_types
 
 
 @attrs.frozen(kw_only=True)
 class Wanted:
-    """An object and what it has to be.
+    """An object to download and its expected content.
 
     Attributes:
-      store: where it is.
-      name: of it there.
-      sha256: of its content; None takes what is there now.
-      size_bytes: of its content; of unknown content, the most that is taken.
+      store: the store that holds it.
+      name: its name in the store.
+      sha256: expected digest; None accepts the current content.
+      size_bytes: expected size; the maximum size if `sha256` is None.
     """
 
     store: Store
@@ -74,13 +74,13 @@ class Wanted:
 
     @property
     def url(self) -> str:
-        """What messages call it."""
+        """The object's URL in messages."""
         return self.store.url_of(self.name)
 
 
 @attrs.frozen
 class Transfer:
-    """How far several downloads are, and how long they may take together."""
+    """Progress of several downloads, and their common deadline."""
 
     options: FetchOptions
     deadline: Deadline
@@ -95,11 +95,13 @@ class Transfer:
         )
 
     def pause(self, retry: Retry, error: TransientError, url: str) -> Retry:
-        """Waits before the next attempt, as long as the server asks; returns what is left.
+        """Waits before the next attempt; returns the remaining attempts.
+
+        The server may request the delay.
 
         Raises:
           StoreError: no attempt is left.
-          DeadlineError: there is no time to wait.
+          DeadlineError: the wait would end after the deadline.
         """
         try:
             left = retry.increment(method="GET", url=url, error=error)
@@ -110,7 +112,7 @@ class Transfer:
             ) from error
         wait_s = error.retry_after_s
         if wait_s is None:
-            # Many that lost the same server at once must not come back at once.
+            # Jitter, so that many clients do not retry at the same moment.
             wait_s = left.get_backoff_time() + _JITTER.uniform(0.0, self.options.backoff_s)
         self.deadline.check(url, wait_s=wait_s)
         time.sleep(wait_s)
@@ -118,17 +120,17 @@ class Transfer:
 
 
 def download(wanted: Wanted, cache: Cache, transfer: Transfer) -> str:
-    """Brings an object into the cache unless it is there with the right digest.
+    """Downloads an object into the cache, unless it is present with the right digest.
 
-    Of several processes one fetches, the others wait for it.
+    If several processes need it, one downloads and the others wait.
 
     Returns:
       the sha256 of the object.
 
     Raises:
-      StoreError: it cannot be had; what has arrived is kept unless it is damaged.
+      StoreError: the download failed; the received part is kept unless it is damaged.
     """
-    # Who fetches the same unknown content gathers it in the same file.
+    # Downloads of the same unknown content share a file.
     key = wanted.sha256 or hashlib.sha256(wanted.url.encode()).hexdigest()
     notify, remaining_s = transfer.options.notify, transfer.deadline.remaining_s()
     try:
@@ -152,7 +154,7 @@ def download(wanted: Wanted, cache: Cache, transfer: Transfer) -> str:
 
 
 class _Piece:
-    """The part of an object that has arrived, with the state of its digest."""
+    """The received part of an object, and the state of its digest."""
 
     def __init__(self, file: BinaryIO, wanted: Wanted, transfer: Transfer) -> None:
         self._file, self._wanted, self._transfer = file, wanted, transfer
@@ -160,11 +162,11 @@ class _Piece:
         self._size = 0
 
     def complete(self) -> str:
-        """Receives what is missing; returns the digest.
+        """Receives the missing part; returns the digest.
 
         Raises:
-          DamagedError: it is another content than it should be, each time that it is read.
-          StoreError: it cannot be had.
+          DamagedError: the content differs from the expected one in every attempt.
+          StoreError: the download failed.
         """
         wanted, transfer = self._wanted, self._transfer
         retry, damaged = transfer.retry(), 0
@@ -172,7 +174,7 @@ class _Piece:
             self._resume()
         while True:
             if wanted.sha256 is None:
-                # The rest of another version would not be noticed.
+                # Content appended from another version would go unnoticed.
                 self._restart()
             before = self._size
             try:
@@ -185,7 +187,7 @@ class _Piece:
                     return found
                 raise self._damaged(f"received data with sha256 {found}")
             except TransientError as error:
-                # A link that breaks now and then, but gets further, gets there.
+                # An unreliable connection that makes progress may retry without limit.
                 moves = wanted.sha256 is not None and self._size > before
                 retry = transfer.pause(transfer.retry() if moves else retry, error, wanted.url)
             except DamagedError as error:
@@ -198,7 +200,7 @@ class _Piece:
                     ) from error
 
     def _resume(self) -> None:
-        """Takes over what an earlier run has left."""
+        """Takes over the part that an earlier run has received."""
         self._file.seek(0)
         while chunk := self._file.read(_CHUNK_BYTES):
             self._digest.update(chunk)
@@ -208,11 +210,11 @@ class _Piece:
         self._transfer.meter.present(self._size)
 
     def _receive(self) -> None:
-        """Appends what one answer brings.
+        """Appends the content of one response.
 
         Raises:
-          TransientError: it ended too early.
-          DamagedError: it is, or says that it is, of another size than it should be.
+          TransientError: the response ended too early.
+          DamagedError: its actual or announced size differs from the expected one.
         """
         wanted, transfer = self._wanted, self._transfer
         with wanted.store.open(wanted.name, offset=self._size) as body:
@@ -258,7 +260,7 @@ class _Piece:
 
 @contextmanager
 def _disk_errors(path: Path, url: str) -> Iterator[None]:
-    """Says what a full disk was to hold; leaves it no fuller than it was, and nothing damaged."""
+    """Translates write errors; removes the received part if the disk is full or data is damaged."""
     try:
         yield
     except DamagedError:

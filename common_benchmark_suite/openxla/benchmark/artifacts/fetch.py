@@ -1,4 +1,4 @@
-"""Published models into the local cache: in parallel, continued, checked, bounded."""
+"""Fetches published models into the local cache: in parallel, resumed, verified, limited."""
 
 import functools
 import shutil
@@ -19,18 +19,18 @@ from openxla.benchmark.artifacts.stores import NoSpaceError, Store, StoreError, 
 
 __all__ = ["FetchError", "FetchOptions", "FetchedModel", "Source", "fetch", "lock_published"]
 
-# A disk that is full to the last byte stops other programs.
+# A completely full disk would stop other programs.
 _SPARE_BYTES = 64 << 20
 _MOST_LISTED = 5
 
 
 @attrs.frozen(kw_only=True)
 class Source:
-    """Where a model's artifacts are.
+    """The location of a model's artifacts.
 
     Attributes:
-      url: of the directory with the manifest.
-      lock: what they have to be; None takes what is there now.
+      url: URL of the directory with the manifest.
+      lock: expected content; None accepts the current content.
     """
 
     url: str
@@ -43,20 +43,20 @@ class Source:
 
     @property
     def key(self) -> str:
-        """A name for the manifest; one URL may have been locked at different times."""
+        """A key for the manifest; one URL may have been locked at different times."""
         url = f"{self.url}/{MANIFEST_FILE}"
         return url if self.lock is None else f"{url} (sha256 {self.lock.manifest_sha256[:16]})"
 
 
 @attrs.frozen(kw_only=True)
 class FetchedModel:
-    """A model's files, here.
+    """A model's files in the local cache.
 
     Attributes:
-      directory: where they have the names of the manifest; read-only, shared with others.
-      manifest: all that was published, fetched or not.
-      manifest_sha256: names exactly which artifacts these are.
-      files: those that were asked for, by their paths in the manifest.
+      directory: directory with the file names of the manifest; read-only and shared.
+      manifest: all published files, fetched or not.
+      manifest_sha256: digest that identifies the artifacts.
+      files: the requested files, by path in the manifest.
     """
 
     directory: Path
@@ -66,10 +66,10 @@ class FetchedModel:
 
 
 class FetchError(StoreError):
-    """Some artifacts cannot be had; the others are in the cache.
+    """Some artifacts could not be fetched; the others are in the cache.
 
     Attributes:
-      errors: by the URL of the object.
+      errors: errors by URL of the object.
       fetched: the models that are complete.
     """
 
@@ -90,15 +90,14 @@ class FetchError(StoreError):
 def fetch(
     sources: Sequence[Source], *, cache: Cache | None = None, options: FetchOptions | None = None
 ) -> list[FetchedModel]:
-    """Returns models whose files are in the cache, in the order of the sources.
+    """Returns models with their files in the cache, in the order of the sources.
 
-    What is there already, with the size and time that it had when its digest was computed, is
-    not touched and needs no network; `Cache.verify` computes digests anew. What several models
-    share is fetched once.
+    Files that are present and unchanged since their digest was computed need no network;
+    `Cache.verify` recomputes digests. Files shared by several models are fetched once.
 
     Raises:
-      FetchError: some cannot be had, or what is there is not what is locked.
-      NoSpaceError: they do not fit on the disk or into `max_bytes`; nothing was begun.
+      FetchError: a file cannot be fetched, or does not match the lock.
+      NoSpaceError: the files exceed the disk or `max_bytes`; nothing was transferred.
     """
     cache, options = cache or Cache(), options or FetchOptions()
     stores = Stores(options)
@@ -136,10 +135,10 @@ def fetch(
 def lock_published(
     urls: Iterable[str], *, cache: Cache | None = None, options: FetchOptions | None = None
 ) -> dict[str, LockedModel]:
-    """Returns what a lock file needs of models that are published now, by their names.
+    """Returns lock file entries of currently published models, by name.
 
     Raises:
-      FetchError: a manifest cannot be had, or two URLs have the same model.
+      FetchError: a manifest cannot be fetched, or two URLs have the same model.
     """
     cache, options = cache or Cache(), options or FetchOptions()
     sources = [Source(url=url.rstrip("/")) for url in urls]
@@ -194,7 +193,7 @@ def _manifest_of(
 def _wanted(
     source: Source, model: FetchedModel, stores: Stores, options: FetchOptions
 ) -> dict[str, Wanted]:
-    """Returns what is to be fetched, by digest: each content once."""
+    """Returns the objects to fetch, by digest, so that each content is fetched once."""
     found: dict[str, Wanted] = {}
     store: Store | None = None
     for file in filter(options.takes, model.manifest.files):
@@ -225,7 +224,7 @@ def _check_space(wanted: Mapping[str, Wanted], cache: Cache, options: FetchOptio
 
 
 def _named(model: FetchedModel, cache: Cache, options: FetchOptions) -> FetchedModel:
-    """Gives what has arrived its names."""
+    """Links the fetched files under their names."""
     manifest_path = cache.object_path(model.manifest_sha256)
     size_bytes = manifest_path.stat().st_size
     cache.link(model.manifest_sha256, size_bytes, model.directory / MANIFEST_FILE)

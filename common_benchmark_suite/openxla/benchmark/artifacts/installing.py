@@ -1,10 +1,10 @@
-"""What is published of a model, put into the places where runs look: workloads and checkpoints.
+"""Installs published workloads and checkpoints where runs look for them.
 
 A publication holds, for each input set, the store's manifest of that workload as a file of the type
 `workload`; and the checkpoint's own manifest among the files of the type `checkpoint`. Both name
-each of their files by its sha256. Where these are, as files or inside `.tgz` archives, under which
-names, does not matter: they are found by their content. What is put in place is what was locked,
-to the byte, or nothing.
+each of their files by its sha256. The location and names of these files, plain or inside `.tgz`
+archives, do not matter: they are found by content. Either exactly the locked bytes are installed,
+or nothing.
 """
 
 import json
@@ -34,31 +34,31 @@ from openxla.benchmark.models.checkpoints import MANIFEST_FILE
 CHECKPOINT_TYPE = "checkpoint"
 WORKLOAD_TYPE = "workload"
 SECOND_TYPE = "second"
-# What a workload is put together from.
+# File types that make up a workload.
 WORKLOAD_TYPES = frozenset({WORKLOAD_TYPE, "inputs", "outputs", "truth", "reference", SECOND_TYPE})
 _LOCK_TIMEOUT_S = 600.0
 _REPAIR = "publish and lock it again, or run with --generate-artifacts"
-# Weights of the largest models of the suite, with room to spare.
+# Fits the largest models of the suite, with a margin.
 _CHECKPOINT_LIMITS = archives.Limits(total_bytes=256 << 30)
 
 
 def install_workload(
     fetched: FetchedModel, *, url: str, case: BenchmarkCase, workload: Workload
 ) -> WorkloadArtifacts | None:
-    """Puts a case's inputs, truth and reference from a publication into the workload's place.
+    """Installs a case's published inputs, truth and reference.
 
     Args:
       fetched: the publication, with all its files of `WORKLOAD_TYPES`.
-      url: where it is published.
-      case: which input set is meant.
-      workload: of the case, as this revision of the suite defines it.
+      url: its URL.
+      case: a case with the requested input set.
+      workload: the case's workload, as this revision of the suite defines it.
 
     Returns:
-      the artifacts; None where the publication has none of this input set, or was made by other
-      versions of a framework whose own generator decides the weights.
+      the artifacts; None if the publication lacks this input set, or was made with other
+      versions of a framework whose own generator determines the weights.
 
     Raises:
-      ArtifactError: the publication is of another workload, or is not what it says.
+      ArtifactError: the publication has another workload, or does not match its manifest.
     """
     where = f"{fetched.manifest.model} at {url}"
     manifest = _manifest_of(fetched, case, workload, where)
@@ -66,7 +66,7 @@ def install_workload(
         return None
     with _alone(workload):
         there = _in_place(workload, fetched.manifest_sha256)
-        if there is not None:  # another process was first
+        if there is not None:  # another process was faster
             return there
         try:
             with (
@@ -100,10 +100,10 @@ def install_workload(
 def _manifest_of(
     fetched: FetchedModel, case: BenchmarkCase, workload: Workload, where: str
 ) -> WorkloadManifest | None:
-    """Returns what is published of a case's input set.
+    """Returns the published manifest of a case's input set.
 
     Raises:
-      ArtifactError: it is that of another workload, or malformed.
+      ArtifactError: the manifest describes another workload, or is malformed.
     """
     others = []
     for entry in fetched.manifest.files:
@@ -138,7 +138,7 @@ def _with_what_is_there(manifest: WorkloadManifest, fetched: FetchedModel) -> Wo
 
 @contextmanager
 def _alone(workload: Workload) -> Iterator[None]:
-    """Keeps other processes from putting the same workload in its place meanwhile."""
+    """Prevents other processes from installing the same workload meanwhile."""
     target = workload_store.directory_of(workload)
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -152,7 +152,7 @@ def _alone(workload: Workload) -> Iterator[None]:
 
 
 def _in_place(workload: Workload, manifest_sha256: str) -> WorkloadArtifacts | None:
-    """Returns what is there, if it is from that publication and undamaged."""
+    """Returns the installed artifacts if they come from that publication and are undamaged."""
     try:
         there = workload_store.find(workload, locked={manifest_sha256})
     except ArtifactError:
@@ -162,7 +162,7 @@ def _in_place(workload: Workload, manifest_sha256: str) -> WorkloadArtifacts | N
 
 
 def checkpoint_directory_of(case: BenchmarkCase) -> Path | None:
-    """Returns where the checkpoint of a case's model belongs; None where it has none.
+    """Returns the directory of the checkpoint of a case's model; None if it has none.
 
     Raises:
       DefinitionError: the architecture or a parameter does not exist.
@@ -175,24 +175,24 @@ def checkpoint_directory_of(case: BenchmarkCase) -> Path | None:
 
 
 def lacks_checkpoint(case: BenchmarkCase) -> bool:
-    """Returns whether a case's model has a checkpoint that is not here."""
+    """Returns whether the checkpoint of a case's model is missing."""
     target = checkpoint_directory_of(case)
     return target is not None and not (target / MANIFEST_FILE).is_file()
 
 
 def install_checkpoint(fetched: FetchedModel, *, url: str, case: BenchmarkCase) -> Path | None:
-    """Puts a model's checkpoint from a publication into its place, unless one is there.
+    """Installs a model's published checkpoint, unless there is one.
 
     Args:
       fetched: the publication, with its files of `CHECKPOINT_TYPE`.
-      url: where it is published.
+      url: its URL.
       case: a case of the model.
 
     Returns:
-      where it is; None if the publication holds none, or the model has none.
+      its directory; None if the publication or the model has no checkpoint.
 
     Raises:
-      ArtifactError: it is another checkpoint than the model's, or damaged.
+      ArtifactError: the checkpoint belongs to another model, or is damaged.
     """
     target, where = checkpoint_directory_of(case), f"{fetched.manifest.model} at {url}"
     if target is None or (target / MANIFEST_FILE).is_file():
@@ -220,7 +220,7 @@ def _architecture_of(case: BenchmarkCase) -> Architecture | None:
 
 
 def _checked_digests(case: BenchmarkCase, manifest: Path, where: str) -> Mapping[str, str]:
-    """Returns the sha256 of each file of a checkpoint that is the one that a case needs."""
+    """Returns the sha256 of each checkpoint file, after checking that it fits the case."""
     architecture = _architecture_of(case)
     assert architecture is not None
     due = checkpoints.facts_of(architecture, architecture.complete(case.model.model_parameters))
@@ -249,14 +249,14 @@ def _contents(
     where: str,
     limits: archives.Limits | None = None,
 ) -> Iterator[dict[str, Path]]:
-    """Gives the files of some types by their sha256, those in archives included."""
+    """Yields the files of some types by sha256, including those in archives."""
     entries = [file for file in fetched.manifest.files if file.artifact_type in types]
     found = {file.sha256: fetched.files[file.path] for file in entries}
     packed = [file for file in entries if file.path.endswith((".tgz", ".tar.gz"))]
     if not packed:
         yield found
         return
-    # In the cache, not in /tmp: links instead of copies, and room for weights.
+    # In the cache, not in /tmp, so that files can be linked and weights fit.
     parent = fetched.directory.parents[2] / "unpacked"
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".unpacked-", dir=parent) as scratch:

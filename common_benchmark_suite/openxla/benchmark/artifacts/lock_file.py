@@ -1,4 +1,4 @@
-"""Lock files: which published artifacts, to the byte, the suite's models use.
+"""Lock files: the exact published artifacts that the suite's models use.
 
 A lock file names for each model the URL of its artifacts and the sha256 of its manifest, which in
 turn names the sha256 of each file. They are checked in under `artifacts/locks/`, so that a run of
@@ -23,16 +23,16 @@ from openxla.benchmark.root import locks_dir
 
 
 def with_urls(cases: Sequence[BenchmarkCase]) -> list[BenchmarkCase]:
-    """Returns cases whose models have the `artifacts_dir_url` that is locked for them.
+    """Returns cases whose models have the `artifacts_dir_url` of their lock.
 
-    A model that is not locked keeps the URL of its definition (see `published_urls`).
+    A model without a lock keeps the URL of its definition (see `published_urls`).
 
     Raises:
       DefinitionError: a lock file is damaged; the message names it.
     """
     if not any(locks_dir().glob("*.json")):
         return list(cases)
-    # Only now: the libraries that read them take longer to import than all definitions.
+    # Imported late: the libraries it uses take longer to import than all definitions.
     from openxla.benchmark.artifacts import lock_file
     from openxla.benchmark.artifacts.stores import StoreError
 
@@ -59,12 +59,12 @@ class LockedModel(Record, frozen=True, kw_only=True):
     """The published artifacts of one model.
 
     Attributes:
-      url: of the directory that holds the manifest.
-      manifest_sha256: of the manifest, which pins all else.
-      manifest_size_bytes: of the manifest.
-      size_bytes: of all files that the manifest names.
-      producers: package to version.
-      date: when the latest file was made; empty where there is none.
+      url: URL of the directory with the manifest.
+      manifest_sha256: digest of the manifest, which pins all other files.
+      manifest_size_bytes: size of the manifest.
+      size_bytes: total size of the files in the manifest.
+      producers: package -> version.
+      date: when the latest file was made; empty if there is none.
     """
 
     url: Annotated[str, msgspec.Meta(pattern=r"^\S+\Z")]
@@ -76,7 +76,7 @@ class LockedModel(Record, frozen=True, kw_only=True):
 
 
 class LockFile(Record, frozen=True, kw_only=True):
-    """Model to what is locked."""
+    """Locks by model."""
 
     models: dict[str, LockedModel]
     lock_version: int = LOCK_VERSION
@@ -86,11 +86,11 @@ def locked(url: str, manifest_text: bytes) -> tuple[str, LockedModel]:
     """Returns a model's name and lock.
 
     Args:
-      url: of the directory where it is published.
-      manifest_text: of its manifest, as published.
+      url: URL of the directory where it is published.
+      manifest_text: its manifest, as published.
 
     Raises:
-      MalformedError: it is not a manifest.
+      MalformedError: the text is not a manifest.
     """
     manifest = manifests.parse(manifest_text, where=f"{url}/{manifests.MANIFEST_FILE}")
     return manifest.model, LockedModel(
@@ -107,16 +107,16 @@ def read(path: Path) -> LockFile:
     """Returns a lock file.
 
     Raises:
-      MalformedError: it cannot be read, or an entry is malformed; the message names it.
+      MalformedError: the file cannot be read, or an entry is malformed; the message names it.
     """
     return strict_json.read(path, LockFile)
 
 
 def read_all(directory: Path | None = None) -> dict[str, LockedModel]:
-    """Returns what all lock files of a directory lock; nothing where there is none.
+    """Returns the locks of all lock files in a directory; empty without lock files.
 
     Raises:
-      MalformedError: a file is malformed, or two of them lock one model differently.
+      MalformedError: a file is malformed, or two files lock one model differently.
     """
     found: dict[str, LockedModel] = {}
     origin: dict[str, Path] = {}
@@ -132,12 +132,12 @@ def read_all(directory: Path | None = None) -> dict[str, LockedModel]:
 
 
 def update(path: Path, entries: Mapping[str, LockedModel]) -> LockFile:
-    """Adds entries to a lock file, or replaces theirs; returns what it now holds.
+    """Adds or replaces entries of a lock file; returns its new content.
 
-    Other entries stay. Two processes may do so at once. The same entries give the same bytes.
+    Other entries stay. Concurrent updates are safe. The same entries give the same bytes.
 
     Raises:
-      MalformedError: there is a malformed file; it is left as it is.
+      MalformedError: the existing file is malformed; it is not changed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.parent / f".{path.name}.lock", timeout=_LOCK_TIMEOUT_S):

@@ -1,7 +1,7 @@
-"""The manifest of a model's artifacts: what is there, what it should be, who made it, what failed.
+"""The manifest of a model's artifacts: files, digests, producers and failed exports.
 
-It lies beside the files as `manifest.json` and is published last: where there is a manifest, all
-that it names is there.
+It is stored next to the files as `manifest.json` and published last, so all files that a manifest
+names exist.
 """
 
 import datetime
@@ -28,14 +28,14 @@ class ArtifactFile(Record, frozen=True, kw_only=True):
     """One file.
 
     Attributes:
-      path: below the model's directory, with slashes.
+      path: relative to the model's directory, with slashes.
       artifact_type: a value of `ModelArtifactType`, or `inputs`, `outputs`, `checkpoint` ...
-      sha256: of the content.
-      size_bytes: of the content.
-      producers: package to version, of all that made it.
+      sha256: digest of the content.
+      size_bytes: size of the content.
+      producers: package -> version, for all packages that made it.
       date: when it was made.
-      not_run: why nothing has run it yet, as a program for a device that its maker lacked; None if
-        it was read back and its outputs were right.
+      not_run: why nothing has run it yet, e.g. because its producer lacked the device; None if it
+        was read back and its outputs were right.
     """
 
     path: str
@@ -51,7 +51,7 @@ class ArtifactFile(Record, frozen=True, kw_only=True):
 
 
 class ExportFailure(Record, frozen=True, kw_only=True):
-    """Why an artifact is not there."""
+    """Why an artifact is missing."""
 
     artifact_type: ArtifactType
     reason: str
@@ -83,12 +83,12 @@ class Manifest(Record, frozen=True, kw_only=True):
 
     @property
     def size_bytes(self) -> int:
-        """Size of all files together."""
+        """Total size of all files."""
         return sum(file.size_bytes for file in self.files)
 
     @property
     def producers(self) -> dict[str, str]:
-        """Package to version, over all files; several versions of one are listed together."""
+        """Package -> version, over all files; several versions of a package are listed together."""
         found: dict[str, set[str]] = {}
         for file in self.files:
             for package, version in file.producers.items():
@@ -106,10 +106,10 @@ class Manifest(Record, frozen=True, kw_only=True):
 
 
 def parse(text: bytes, *, where: str) -> Manifest:
-    """Returns the manifest in a document; `where` is what messages call it.
+    """Returns the manifest in a document; messages call it `where`.
 
     Raises:
-      MalformedError: an entry is not what it should be; the message names it.
+      MalformedError: an entry is malformed; the message names it.
     """
     return strict_json.parse(text, Manifest, where=where)
 
@@ -118,7 +118,7 @@ def read(directory: Path) -> Manifest:
     """Returns the manifest of a directory of artifacts.
 
     Raises:
-      MalformedError: it is missing, or malformed.
+      MalformedError: the manifest is missing or malformed.
     """
     return strict_json.read(directory / MANIFEST_FILE, Manifest)
 

@@ -1,4 +1,4 @@
-"""A few threads that work off a list of tasks, and a caller who never waits beyond a deadline."""
+"""Runs a list of tasks in a few threads, without waiting beyond a deadline."""
 
 import queue
 import threading
@@ -9,24 +9,24 @@ from openxla.benchmark.artifacts.stores import Deadline
 
 T = TypeVar("T")
 
-# Tasks keep to the deadline themselves and know better what they were doing; this is for those
-# that hang where no timeout reaches: name resolution, a dead network file system.
+# Tasks check the deadline themselves and give better messages. This extra time is for tasks that
+# hang where no timeout applies: name resolution, a dead network file system.
 _GRACE_S = 1.0
 
 
 def run_all(
     tasks: Mapping[str, Callable[[], T]], *, parallel: int, deadline: Deadline
 ) -> tuple[dict[str, T], dict[str, Exception]]:
-    """Runs tasks in threads; the failure of one does not stop another.
+    """Runs tasks in threads; a failed task does not stop the others.
 
-    Threads of the standard library's pools are waited for when the interpreter ends, so that one
-    that hangs would make the program hang; these are not.
+    The interpreter waits for threads of the standard library's pools at exit, so a hanging task
+    would keep the program alive. It does not wait for these threads.
 
     Returns:
-      what tasks returned, and what others raised, by their names; a task that is not over shortly
-      after the deadline has a DeadlineError.
+      results and exceptions, by task name; a task still running shortly after the deadline has a
+      DeadlineError.
     """
-    waiting = iter(list(tasks.items()))  # `next` of it is atomic
+    waiting = iter(list(tasks.items()))  # `next` on it is atomic
     done: queue.SimpleQueue[tuple[str, T | None, BaseException | None]] = queue.SimpleQueue()
 
     def work() -> None:

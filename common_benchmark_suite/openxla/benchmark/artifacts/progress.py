@@ -1,4 +1,4 @@
-"""How far a transfer is, how fast it goes, and how long it will take."""
+"""Progress, rate and remaining time of a transfer."""
 
 import collections
 import threading
@@ -7,22 +7,22 @@ from collections.abc import Callable
 
 import attrs
 
-# The rate is that of the last seconds: a link that becomes slow has to show.
+# Window for the rate: recent enough to show that a connection has become slow.
 _WINDOW_S = 5.0
 _INTERVAL_S = 0.2
 
 
 @attrs.frozen(kw_only=True)
 class Progress:
-    """A transfer at one moment.
+    """The state of a transfer.
 
     Attributes:
-      done_bytes: so far, those that were there already included.
-      total_bytes: in the end.
-      done_files: so far.
-      total_files: in the end.
-      rate_bytes_per_s: over the last seconds, without those that were there already.
-      remaining_s: at that rate; None while nothing moves.
+      done_bytes: bytes so far, including those that were present at the start.
+      total_bytes: bytes in total.
+      done_files: files so far.
+      total_files: files in total.
+      rate_bytes_per_s: rate over the last seconds, excluding data that was present.
+      remaining_s: remaining time at that rate; None if nothing is moving.
     """
 
     done_bytes: int
@@ -45,7 +45,7 @@ OnProgress = Callable[[Progress], None]
 
 
 class Meter:
-    """Counts bytes and files of several threads; tells a listener a few times a second."""
+    """Counts bytes and files of several threads; calls a listener a few times per second."""
 
     def __init__(
         self, *, total_bytes: int, total_files: int, on_progress: OnProgress | None = None
@@ -59,14 +59,14 @@ class Meter:
         self._told_at = now
 
     def moved(self, count: int) -> None:
-        """Adds bytes that were transferred; fewer than none where they turned out to be bad."""
+        """Adds transferred bytes; a negative number subtracts bytes that proved bad."""
         with self._lock:
             self._done_bytes += count
             self._moved_bytes += max(0, count)
             self._tell(force=False)
 
     def present(self, count: int) -> None:
-        """Adds bytes that were there already."""
+        """Adds bytes that were present already."""
         with self._lock:
             self._done_bytes += count
 
@@ -102,7 +102,7 @@ class Meter:
 
 
 def human_bytes(count: float) -> str:
-    """Returns a number of bytes as a person reads it, e.g. `1.5 GiB`."""
+    """Returns a human-readable size, e.g. `1.5 GiB`."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
             return f"{count:.0f} bytes" if unit == "bytes" else f"{count:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""A directory of artifacts into a store: written once, checked there, the manifest last."""
+"""Publishes a directory of artifacts to a store: written once, verified, manifest last."""
 
 import enum
 import functools
@@ -33,15 +33,15 @@ _CHUNK_BYTES = 1 << 20
 
 
 class PublishError(StoreError):
-    """A model was not published: no manifest of ours is visible; the message says why."""
+    """A model was not published: our manifest is not visible; the message gives the reason."""
 
 
 class ConflictError(PublishError):
-    """Something else is published, or is being published, under this URL."""
+    """Other content is published, or is being published, under this URL."""
 
 
 class Action(enum.Enum):
-    """What publishing does with a file."""
+    """The action that publishing takes for a file."""
 
     UPLOADED = "uploaded"
     PRESENT = "present"
@@ -59,14 +59,14 @@ class PublishedFile:
 
 @attrs.frozen(kw_only=True)
 class PublishReport:
-    """What happened.
+    """The result of publishing.
 
     Attributes:
-      url: of the directory in the store.
-      files: in the order of their paths, the manifest last.
-      strays: files in the directory that the manifest does not name; they stay where they are.
-      lock: what a lock file needs.
-      model: whose artifacts they are.
+      url: URL of the directory in the store.
+      files: ordered by path, the manifest last.
+      strays: files in the directory that are not in the manifest; they are kept.
+      lock: entry for a lock file.
+      model: name of the model.
     """
 
     url: str
@@ -78,11 +78,11 @@ class PublishReport:
 
 @attrs.frozen(kw_only=True)
 class PublishOptions(TransferOptions):
-    """How to publish.
+    """Publishing options.
 
     Attributes:
-      dry_run: only say what would be done.
-      remove_local: remove the files here, after the store has confirmed the digest of each.
+      dry_run: only report what would be done.
+      remove_local: remove local files after the store has confirmed their digests.
     """
 
     parallel: int = attrs.field(default=4, validator=attrs.validators.ge(1))
@@ -94,16 +94,15 @@ class PublishOptions(TransferOptions):
 def publish(directory: Path, url: str, options: PublishOptions | None = None) -> PublishReport:
     """Publishes the artifacts of a directory with a manifest under a URL.
 
-    First a claim is written, which says whose manifest it will be: of two that publish different
-    things under one URL, one stops there. Then the files go up in parallel; then the store
-    confirms their digests; then the manifest makes them visible. What is already there with the
-    same content is left as it is, so that a publication that was cut short is finished by the
-    same command.
+    A claim is written first, which announces the manifest: if two processes publish different
+    content under one URL, one of them stops here. Then the files are uploaded in parallel, the
+    store confirms their digests, and the manifest makes them visible. Files that exist with the
+    same content are skipped, so the same command completes an interrupted publication.
 
     Raises:
       MalformedError: the manifest cannot be read.
-      ConflictError: something else is there.
-      PublishError: a file is not as the manifest says, or cannot be written.
+      ConflictError: the URL has other content.
+      PublishError: a file does not match the manifest, or cannot be written.
     """
     options = options or PublishOptions()
     manifest = manifests.read(directory)
@@ -170,7 +169,7 @@ def _run_each(
     task: Callable[[str, Item], T],
     items: Mapping[str, Item],
 ) -> dict[str, T]:
-    """Does something with each item in parallel; a conflict counts more than other errors."""
+    """Runs a task for each item in parallel; raises conflicts in preference to other errors."""
     tasks = {name: functools.partial(task, name, item) for name, item in items.items()}
     results, errors = run_all(tasks, parallel=options.parallel, deadline=stores.deadline)
     for error in errors.values():
@@ -179,14 +178,14 @@ def _run_each(
     if errors:
         name, error = next(iter(errors.items()))
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        # The answer to the last request may be all that got lost.
+        # The last request may have succeeded, with only its response lost.
         state = "it may be visible" if name == MANIFEST_FILE else "nothing is visible yet"
         raise PublishError(f"{name}: {error}{more}; {state}; run the same command again") from error
     return results
 
 
 def _checked(directory: Path, name: str, file: manifests.ArtifactFile) -> LocalFile:
-    """Returns a file of a directory that is what the manifest says."""
+    """Returns a file of a directory, after checking it against the manifest."""
     path = directory / name
     if not path.is_file() or path.is_symlink():
         raise PublishError(f"{path} is in the manifest, but is not a file")
@@ -197,7 +196,7 @@ def _checked(directory: Path, name: str, file: manifests.ArtifactFile) -> LocalF
 
 
 def _claim(store: Store, name: str, document: LocalFile) -> None:
-    """Says which manifest will be here, unless another one has been announced."""
+    """Announces our manifest, unless another one has been announced."""
     with tempfile.TemporaryDirectory(prefix="cbs-publish-") as directory:
         path = Path(directory) / name
         path.write_text(json.dumps({"manifest_sha256": document.sha256}) + "\n")
@@ -231,7 +230,7 @@ def _write_once(store: Store, name: str, file: LocalFile, advance: Callable[[int
     try:
         store.put(name, file, advance)
     except AlreadyExistsError:
-        # Another process was first, or an earlier run, or an attempt whose answer got lost.
+        # Written by another process, an earlier run, or an attempt whose response was lost.
         return _present(store, name, file)
     store.check(name, file)
     return Action.UPLOADED
@@ -249,7 +248,7 @@ def _present(store: Store, name: str, file: LocalFile) -> Action:
 
 
 def _remove(directory: Path, files: Mapping[str, LocalFile]) -> None:
-    """Removes published files, and directories that are empty then."""
+    """Removes published files, and directories that are then empty."""
     for file in files.values():
         file.path.unlink()
     below = [path for path in directory.rglob("*") if path.is_dir()]

@@ -1,8 +1,8 @@
-"""Artifacts at the `artifacts_dir_url` of models, locked for this machine at first sight.
+"""Artifacts at the `artifacts_dir_url` of models, locked on this machine at first use.
 
-A URL is a place, and the content of a place may change. The manifest there has a digest for each
-file. The first run that reads the manifest keeps its sha256 in the cache. Later runs use the same
-bytes without a network. A lock file does the same for all machines, and comes first.
+The content of a URL may change. The manifest at the URL has a digest for each file. The first run
+that reads the manifest keeps its sha256 in the cache. Later runs use the same bytes, without
+network access. A lock file does the same for all machines and takes precedence.
 """
 
 import functools
@@ -28,13 +28,13 @@ from openxla.benchmark.artifacts.stores import (
 from openxla.benchmark.artifacts.strict_json import MalformedError
 from openxla.benchmark.files import write_atomically
 
-# By URL. It is made again from what is published.
+# Keyed by URL. It can be rebuilt from the published manifests.
 _FILE = "urls.json"
 _DEADLINE_S = 120.0
 
 
 def written(url: str) -> str:
-    """Returns the one spelling of a URL, or of the path of a directory."""
+    """Returns the normal form of a URL or of the path of a directory."""
     bare = url.rstrip("/") or url
     return bare if urlsplit(bare).scheme else str(Path(bare).absolute())
 
@@ -42,13 +42,13 @@ def written(url: str) -> str:
 def locked(
     urls: Mapping[str, str], *, cache: Cache, only_local: bool = False, attempts: int = 3
 ) -> tuple[dict[str, LockedModel], dict[str, str]]:
-    """Returns what is published of models, and why others have nothing.
+    """Returns the locks of published models, and the reasons for models without one.
 
     Args:
-      urls: by model, as `written` spells them.
-      cache: that knows what was there before.
+      urls: normalised URL (see `written`) by model.
+      cache: cache with the known URLs.
       only_local: transfer nothing; unknown URLs are in neither result.
-      attempts: for each manifest.
+      attempts: attempts per manifest.
     """
     if not urls:
         return {}, {}
@@ -64,10 +64,10 @@ def locked(
 
 
 def forget(cache: Cache, manifests: Collection[str]) -> None:
-    """Forgets what URLs published: the next run asks again.
+    """Forgets the manifests of URLs, so that the next run downloads them again.
 
     Args:
-      cache: that knows it.
+      cache: cache with the known URLs.
       manifests: sha256 of the manifests to forget.
     """
     gone = [url for url, lock in _read(cache).items() if lock.manifest_sha256 in manifests]
@@ -82,7 +82,7 @@ def _ask(
     found: dict[str, LockedModel] = {}
     errors: dict[str, str] = {}
     down: dict[str, str] = {}
-    # A server that does not answer is asked for one model, not for all.
+    # An unresponsive server is asked for one model only.
     first = {urlsplit(url).netloc: model for model, url in urls.items()}
     for models in (list(first.values()), [model for model in urls if model not in first.values()]):
         hosts = {model: urlsplit(urls[model]).netloc for model in models}
@@ -111,7 +111,7 @@ def _lock_of(model: str, url: str, cache: Cache, options: FetchOptions) -> Locke
         raise MalformedError(f"{url!r} contains spaces")
     try:
         Stores(options).at(url)
-    except StoreError as error:  # of this URL, not of the server
+    except StoreError as error:  # an error of this URL, not of the server
         raise MalformedError(str(error)) from error
     try:
         ((name, lock),) = lock_published([url], cache=cache, options=options).items()

@@ -1,4 +1,4 @@
-"""JSON files of other people, read strictly: nothing is guessed, coerced or left out."""
+"""Strict reading of untrusted JSON files: nothing is guessed, coerced or ignored."""
 
 import collections
 import json
@@ -10,7 +10,7 @@ import msgspec
 
 from openxla.benchmark.artifacts.stores import StoreError
 
-# A document is read into memory before anything in it is trusted.
+# A document is read into memory before it is validated.
 MOST_BYTES = 16 << 20
 _MOST_NAME_BYTES = 1024
 _MOST_PART_BYTES = 240
@@ -20,18 +20,18 @@ Size = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class MalformedError(StoreError):
-    """A manifest or lock file is not what it should be; the message names file and entry."""
+    """A manifest or lock file is malformed; the message names file and entry."""
 
 
 class OtherVersionError(MalformedError):
-    """A document has another version of its schema."""
+    """The schema version of a document is not supported."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A document, or a part of one.
 
-    The field `<something>_version` of a document has as its default the only version of the schema
-    that is understood.
+    The default of a document's field `<something>_version` is the only supported version of its
+    schema.
     """
 
 
@@ -39,10 +39,10 @@ R = TypeVar("R", bound=Record)
 
 
 def parse(text: bytes, kind: type[R], *, where: str) -> R:
-    """Returns the record in a JSON document; `where` is what messages call it.
+    """Returns the record in a JSON document; messages call it `where`.
 
     Raises:
-      MalformedError: a key is unknown, missing or there twice, or a value is of another type.
+      MalformedError: a key is unknown, missing or duplicate, or a value has the wrong type.
     """
     if len(text) > MOST_BYTES:
         raise MalformedError(f"{where} is longer than {MOST_BYTES} bytes")
@@ -69,7 +69,7 @@ def read(path: Path, kind: type[R]) -> R:
     """Returns the record in a JSON file.
 
     Raises:
-      MalformedError: it cannot be read, or is something else.
+      MalformedError: the file cannot be read, or holds another kind of document.
     """
     try:
         text = path.read_bytes()
@@ -79,10 +79,10 @@ def read(path: Path, kind: type[R]) -> R:
 
 
 def to_bytes(record: Record) -> bytes:
-    """Returns a record as JSON, without what is None: the same record gives the same bytes.
+    """Returns a record as JSON, without None values: the same record gives the same bytes.
 
     Raises:
-      ValidationError: nobody could read it.
+      ValidationError: the result would be invalid.
     """
     document = _without_none(msgspec.to_builtins(record))
     msgspec.convert(document, type(record))
@@ -90,7 +90,7 @@ def to_bytes(record: Record) -> bytes:
 
 
 def why_no_object_name(name: str) -> str:
-    """Returns why a text cannot name an object, or nothing."""
+    """Returns why a text cannot name an object; empty if it can."""
     parts = name.split("/")
     if name.startswith("/"):
         return "is an absolute path"
@@ -107,7 +107,7 @@ def why_no_object_name(name: str) -> str:
 
 
 def check_names(names: Collection[str]) -> None:
-    """Raises ValueError unless files can have these names side by side in a directory."""
+    """Raises ValueError if the names cannot coexist in a directory."""
     directories = {name[:i] for name in names for i, c in enumerate(name) if c == "/"}
     for name, count in collections.Counter(iter(names)).items():
         if reason := why_no_object_name(name):

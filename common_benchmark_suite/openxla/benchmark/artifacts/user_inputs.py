@@ -1,4 +1,4 @@
-"""A user's own inputs: `input_0.npy`, `input_1.npy` ... of a directory, in place of the suite's."""
+"""A user's own inputs, used instead of the suite's: `input_0.npy`, ... in a directory."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,17 +18,17 @@ PREFIX = "USER_"
 
 
 class UserInputError(ValueError):
-    """Inputs are missing, malformed, or not what a model takes; the message says which and how."""
+    """Inputs are missing, malformed, or do not fit a model; the message names the input."""
 
 
 @attrs.frozen(kw_only=True)
 class UserInputs:
-    """Arrays of a directory.
+    """The arrays in a directory.
 
     Attributes:
-      directory: where they are, absolute.
-      specs: shape and type of each, in order.
-      sha256: of types, shapes and numbers: the same in whatever files they come.
+      directory: absolute path.
+      specs: shape and type of each array, in order.
+      sha256: digest of types, shapes and numbers, independent of the file format.
     """
 
     directory: Path
@@ -37,7 +37,7 @@ class UserInputs:
 
     @property
     def data(self) -> ModelTestData:
-        """The input data of a case that takes them."""
+        """The input data of a case that uses the arrays."""
         return ModelTestData(
             name=f"{PREFIX}{self.sha256[:8]}",
             source_url=str(self.directory),
@@ -47,10 +47,10 @@ class UserInputs:
 
 
 def files_of(directory: Path) -> list[Path]:
-    """Returns the files of a directory of inputs, in the order of their numbers.
+    """Returns the input files of a directory, in numerical order.
 
     Raises:
-      UserInputError: there is none, or one is missing in between.
+      UserInputError: the directory has no inputs, or a number is missing.
     """
     if not directory.is_dir():
         raise UserInputError(f"{directory} is not a directory")
@@ -63,10 +63,10 @@ def files_of(directory: Path) -> list[Path]:
 
 
 def read(directory: Path) -> UserInputs:
-    """Returns what the arrays of a directory are.
+    """Reads the inputs in a directory.
 
     Raises:
-      UserInputError: a file is missing or no array of finite numbers.
+      UserInputError: a file is missing or is not an array of finite numbers.
     """
     digest, specs = hashlib.sha256(), []
     for path in files_of(directory):

@@ -1,17 +1,17 @@
-"""Inputs, truth and reference of a workload, made once and kept in the local artifact root.
+"""Inputs, truth and reference of a workload, generated once and kept in the local artifact root.
 
 Layout of `<root>/workloads/<workload id>/`:
 
-    manifest.json              what is here, from what it was made, sha256 and size of each file;
-                               what an iteration costs; where it was fetched from, if it was
-    inputs/input_0.npy ...     the arrays that every framework gets
+    manifest.json              sha256 and size of each file, their producer,
+                               cost of an iteration, URL if fetched
+    inputs/input_0.npy ...     the input arrays for every framework
     truth/output_0.npy ...     outputs of the float64 run
     reference/output_0.npy ... outputs of an op-by-op run in the model's own type
     neighbours/output_1.npy    for outputs of integers or few numbers: float64 outputs on slightly
                                different weights and inputs, along a new first axis
-    quantised/....json         how much noise recipes make, once one was measured
+    quantised/....json         noise of recipes, once measured
     second-inputs/, second-truth/, second-reference/, second-neighbours/
-                               the same of a second input (see `models.second_input`)
+                               the same for a second input (see `models.second_input`)
 """
 
 import datetime
@@ -43,7 +43,7 @@ class RouteDifference:
     Attributes:
       operator: its name, e.g. `Resize`.
       node: name of the node, or of its first output.
-      routes: the implementations; the first one's result is the one that was used.
+      routes: the implementations; the first one's result was used.
       error: largest difference relative to the largest magnitude; None if shapes, types or the
         places of NaN differ.
     """
@@ -61,7 +61,7 @@ class RouteDifference:
 
 @attrs.frozen(kw_only=True)
 class TruthCheck:
-    """Which implementations computed a truth, and whether they agree.
+    """The implementations that computed a truth, and whether they agree.
 
     Attributes:
       routes: implementations that took part.
@@ -76,7 +76,7 @@ class TruthCheck:
     unchecked: tuple[str, ...] = ()
 
     def joined(self, other: "TruthCheck | None") -> "TruthCheck":
-        """Returns the check of two truths of one program, on two inputs."""
+        """Returns the combined check of two truths of one program, on two inputs."""
         if other is None:
             return self
         return TruthCheck(
@@ -100,17 +100,17 @@ _text = attrs.field(default=None, validator=validators.optional(validators.insta
 
 @attrs.frozen(kw_only=True)
 class WorkloadCost:
-    """Arithmetic and compulsory traffic of one iteration, counted from the model, not measured.
+    """Arithmetic and minimum traffic of one iteration, counted from the model, not measured.
 
     Attributes:
-      flops: floating-point operations of matrix products and convolutions, a multiply-add counted
-        as two and products with padding counted, too: the usual "model FLOPs" (Chowdhery et al.
-        2022, "PaLM", appendix B). Sums, norms and activations are left out. Frameworks write these
-        in different ways, and only so do all implementations of a model have the same number.
-      bytes: weights that are read, inputs and outputs, each once, in the model's own type. Of a
-        weight that is only ever indexed (an embedding) the rows taken count, not the table. No
-        program moves less, unless weights stay in a cache from one iteration to the next.
-      flops_source, bytes_source: who counted what, or why nobody could.
+      flops: floating-point operations of matrix products and convolutions. A multiply-add counts
+        as two, and products with padding count, too: the usual "model FLOPs" (Chowdhery et al.
+        2022, "PaLM", appendix B). Sums, norms and activations are not counted: frameworks write
+        them in different ways, and all implementations of a model must have the same number.
+      bytes: weights read, inputs and outputs, each once, in the model's own type. For a weight
+        that is only indexed (an embedding), only the rows used count. No program moves less,
+        unless weights stay in a cache between iterations.
+      flops_source, bytes_source: how each was counted, or why it could not be.
     """
 
     flops: int | None = _count
@@ -120,12 +120,12 @@ class WorkloadCost:
 
     @classmethod
     def unknown(cls, reason: str) -> "WorkloadCost":
-        """Returns a cost that nobody could count."""
+        """Returns a cost that could not be counted."""
         return cls(flops_source=reason, bytes_source=reason)
 
     @classmethod
     def counted(cls, flops: int, size_bytes: int, *, of: str) -> "WorkloadCost":
-        """Returns a cost that was counted from a form of the model, as its jaxpr."""
+        """Returns a cost counted from a form of the model, such as its jaxpr."""
         return cls(
             flops=flops,
             flops_source=f"{of}: matrix products and convolutions",
@@ -135,39 +135,39 @@ class WorkloadCost:
 
 
 MANIFEST_FILE = "manifest.json"
-# 2: the reference of a model that generates goes on with the truth's tokens.
+# 2: the reference of a generating model continues with the truth's tokens.
 MANIFEST_VERSION = 2
 _UNKNOWN_COST = WorkloadCost()
 NEIGHBOURS = "neighbours"
-# Of recipes, how much noise they make; no part of what the manifest describes.
+# Noise of recipes; not part of the manifest.
 QUANTISED = "quantised"
 _STEMS = {"inputs": "input", "truth": "output", "reference": "output", NEIGHBOURS: "output"}
-# What is in front of the folders of the second input.
+# Prefix of folders for the second input.
 SECOND = "second-"
-# Likewise of a further input while it is compared with the second.
+# Prefix for a further input while it is compared with the second.
 FURTHER = "further-"
 INPUT_KINDS = ("inputs", f"{SECOND}inputs")
 KINDS = {**_STEMS, **{f"{SECOND}{kind}": stem for kind, stem in _STEMS.items()}}
 
 
 class ArtifactError(RuntimeError):
-    """Artifacts are missing or damaged; the message says which and what to do."""
+    """Artifacts are missing or damaged; the message names them and the remedy."""
 
 
 class FileFacts(Record, frozen=True, kw_only=True):
-    """What a file has to be."""
+    """Expected digest and size of a file."""
 
     sha256: str
     size_bytes: int
 
     @classmethod
     def of(cls, path: Path) -> "FileFacts":
-        """Returns what a file is."""
+        """Returns the digest and size of a file."""
         return cls(sha256=sha256_of(path), size_bytes=path.stat().st_size)
 
 
 class Producer(Record, frozen=True, kw_only=True):
-    """Who made a workload's artifacts: the implementation of a case, with packages and versions."""
+    """The producer of a workload's artifacts: the implementation of a case, with versions."""
 
     benchmark_name: str
     module_path: str | None = None
@@ -180,8 +180,8 @@ class TruthSource(Record, frozen=True, kw_only=True):
 
     Attributes:
       backend: its name; empty if the model's own definition names the function.
-      distribution: that it comes from.
-      built_in: whether that is this distribution, whose references judge all models that they can.
+      distribution: distribution that provides it.
+      built_in: whether this is our own distribution, whose references are preferred.
     """
 
     backend: str
@@ -190,24 +190,23 @@ class TruthSource(Record, frozen=True, kw_only=True):
 
 
 class WorkloadManifest(Record, frozen=True, kw_only=True):
-    """What is known of a workload's files.
+    """Metadata of a workload's files.
 
     Attributes:
       workload: its fields.
-      producer: who made them.
-      files: by their paths.
-      date: when they were made; empty if they were published without.
-      cost: fields of a `WorkloadCost`; empty in a manifest from before this was counted.
+      producer: what made them.
+      files: digest and size by path.
+      date: when they were made; empty if they were published without a date.
+      cost: fields of a `WorkloadCost`; empty in old manifests.
       fetched: model, URL and sha256 of the manifest that they were fetched by; None if they were
         made here.
       without_second: why a second input is missing, or which outputs it does not verify; None if
-        it verifies all, or in a manifest from before there was any.
-      not_ranked: why no program of the model is ranked; None if programs may be.
+        it verifies all, and in old manifests.
+      not_ranked: why programs of the model are not ranked; None if they may be.
       without_float64: why the truth is not a float64 run; None if it is.
-      truth_source: backend and distribution that computed the truth; None in a manifest from
-        before this was recorded.
+      truth_source: backend and distribution that computed the truth; None in old manifests.
       truth_check: how the truth was checked by a second implementation; None if it was not.
-      truth_remark: which parts of the float64 run are computed in fewer bits; None if none are.
+      truth_remark: parts of the float64 run that are computed in fewer bits; None if none are.
     """
 
     workload: dict[str, Any]
@@ -233,7 +232,7 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
 
 @attrs.frozen(kw_only=True)
 class Due:
-    """An input, and what the outputs of a run on it are judged by.
+    """An input, and the expected outputs of a run on it.
 
     Attributes:
       inputs: arrays in order.
@@ -249,7 +248,7 @@ class Due:
 
     @property
     def neighbours_by_output(self) -> dict[int, Path]:
-        """The files of neighbours by the index of their output."""
+        """Files of neighbours by index of their output."""
         return {int(path.stem.rpartition("_")[2]): path for path in self.neighbours}
 
 
@@ -277,12 +276,12 @@ class WorkloadArtifacts:
 
     @property
     def first(self) -> Due:
-        """What is timed, and what it is judged by."""
+        """The input that is timed, and its expected outputs."""
         return Due(**{kind: self._listed(kind) for kind in _STEMS})
 
     @property
     def second(self) -> Due | None:
-        """The second input and what it is judged by; None where there is none."""
+        """The second input and its expected outputs; None without one."""
         due = Due(**{kind: self._listed(f"{SECOND}{kind}") for kind in _STEMS})
         return due if due.inputs and due.truth and due.reference else None
 
@@ -296,19 +295,19 @@ class WorkloadArtifacts:
 
     @property
     def without_second(self) -> str | None:
-        """Why a second input is missing, or which outputs it does not verify; None for none."""
+        """Why a second input is missing, or which outputs it leaves unverified; None if none."""
         if self.second is not None:
             return self.manifest.without_second
         return self.manifest.without_second or "these artifacts are older than second inputs"
 
     def _listed(self, kind: str) -> list[Path]:
-        """Returns the files of a kind that the manifest vouches for; strays are not inputs."""
+        """Returns the files of a kind that the manifest lists; other files are ignored."""
         paths = arrays.numbered(self.directory / kind, KINDS[kind])
         return [path for path in paths if f"{kind}/{path.name}" in self.manifest.files]
 
     @property
     def cost(self) -> WorkloadCost:
-        """What an iteration has to do; all None if this was not counted."""
+        """Cost of an iteration; all None if it was not counted."""
         return WorkloadCost(**self.manifest.cost)
 
     @property
@@ -318,12 +317,12 @@ class WorkloadArtifacts:
 
     @property
     def truth_source(self) -> TruthSource | None:
-        """Backend and distribution that computed the truth; None if this was not recorded."""
+        """Backend and distribution that computed the truth; None if not recorded."""
         return self.manifest.truth_source
 
     @property
     def not_ranked(self) -> str | None:
-        """Why no program of the model is ranked; None if programs may be."""
+        """Why programs of the model are not ranked; None if they may be."""
         return self.manifest.not_ranked
 
     @property
@@ -338,9 +337,9 @@ class WorkloadArtifacts:
 
     @property
     def origin(self) -> dict[str, str] | None:
-        """Model, URL and sha256 of the manifest that it was fetched by; None if it was made here.
+        """Model, URL and sha256 of the manifest for fetched artifacts; None if they were made here.
 
-        The sha256 names exactly which artifacts these are.
+        The sha256 identifies the artifacts exactly.
         """
         return self.manifest.fetched
 
@@ -356,25 +355,25 @@ def directories() -> Path:
 
 
 def directory_of(workload: Workload) -> Path:
-    """Returns where the artifacts of a workload belong."""
+    """Returns the directory for the artifacts of a workload."""
     return directories() / workload.id
 
 
 def find(workload: Workload, *, locked: Collection[str] = frozenset()) -> WorkloadArtifacts | None:
-    """Returns the artifacts of a workload, or None where there are none that still hold.
+    """Returns the artifacts of a workload; None if they are missing or outdated.
 
-    They hold while the source of the implementation that made them is unchanged and a second input
-    is among them, if the model can have one, or while the
-    publication that they were fetched from is locked. For a model that shares its workload with
-    nobody, whose weights may come from its framework's own generator, they hold while the
-    framework's version is unchanged, too.
+    Artifacts made here are valid while the source of the implementation that made them is unchanged
+    and they include a second input, if the model can have one. Fetched artifacts are valid while
+    their publication is locked. Some models share their workload with no other, and may get weights
+    from their framework's own generator. Their artifacts also require an unchanged framework
+    version.
 
     Args:
-      workload: whose artifacts.
-      locked: sha256 of the manifests that lock files name.
+      workload: the workload.
+      locked: sha256 of the manifests in lock files.
 
     Raises:
-      ArtifactError: they are there, and damaged.
+      ArtifactError: the artifacts exist, but are damaged.
     """
     directory = directory_of(workload)
     if not (directory / MANIFEST_FILE).is_file():
@@ -405,19 +404,19 @@ def find(workload: Workload, *, locked: Collection[str] = frozenset()) -> Worklo
 
 
 def due_in(directory: Path, prefix: str = SECOND) -> Due:
-    """Returns an input in a directory that has no manifest yet."""
+    """Returns an input and its expected outputs from a directory without a manifest."""
     folders = {kind: directory / f"{prefix}{kind}" for kind in _STEMS}
     return Due(**{kind: arrays.numbered(path, _STEMS[kind]) for kind, path in folders.items()})
 
 
 def remove_second(directory: Path, prefix: str = SECOND) -> None:
-    """Removes what there is of a second input from a directory that has no manifest yet."""
+    """Removes the files of a second input from a directory without a manifest."""
     for kind in _STEMS:
         shutil.rmtree(directory / f"{prefix}{kind}", ignore_errors=True)
 
 
 def replace_second(directory: Path) -> None:
-    """Makes the further input the second one, in a directory that has no manifest yet."""
+    """Renames the further input to be the second one, in a directory without a manifest."""
     remove_second(directory)
     for kind in _STEMS:
         if (folder := directory / f"{FURTHER}{kind}").is_dir():
@@ -429,14 +428,14 @@ def _knows_of_second(manifest: WorkloadManifest) -> bool:
 
 
 def is_second(name: str) -> bool:
-    """Tells whether a file of a manifest belongs to the second input."""
+    """Returns whether a file in a manifest belongs to the second input."""
     return name.startswith(SECOND)
 
 
 def new_directory(workload: Workload) -> AbstractContextManager[Path]:
-    """Gives an empty directory to be filled and described, which then takes the final place.
+    """Yields an empty directory to fill and describe, then moves it to its final place.
 
-    Whoever comes second replaces equal content.
+    If another process was faster, this replaces equal content.
     """
     return files.new_directory(directory_of(workload))
 
@@ -455,21 +454,21 @@ def publish(
     truth_check: TruthCheck | None = None,
     truth_remark: str | None = None,
 ) -> WorkloadArtifacts:
-    """Writes the manifest of a directory; returns what is there once the directory is in its place.
+    """Writes the manifest of a directory; returns the artifacts at their final place.
 
     Args:
       directory: from `new_directory`, with `inputs`, `truth` and `reference` in it, and those of
         the second input.
-      workload: whose artifacts they are.
+      workload: the workload.
       case: the case whose implementation made them.
-      versions: packages and versions that made them.
-      cost: what an iteration has to do.
+      versions: versions of the packages that made them.
+      cost: cost of an iteration.
       without_second: why there is no second input; None if there is one.
       without_float64: why the truth is not a float64 run; None if it is.
       truth_source: backend and distribution that computed the truth.
-      not_ranked: why no program of the model is ranked; None if programs may be.
+      not_ranked: why programs of the model are not ranked; None if they may be.
       truth_check: how the truth was checked by a second implementation; None if it was not.
-      truth_remark: which parts of the float64 run are computed in fewer bits; None if none are.
+      truth_remark: parts of the float64 run that are computed in fewer bits; None if none are.
     """
     module_path = case.model.model_impl.module_path
     manifest = WorkloadManifest(
@@ -498,16 +497,16 @@ def publish(
 
 
 def describe(directory: Path, workload: Workload, manifest: WorkloadManifest) -> WorkloadArtifacts:
-    """Writes a manifest into a directory; returns what is there once that is in its place."""
+    """Writes a manifest into a directory; returns the artifacts at their final place."""
     (directory / MANIFEST_FILE).write_bytes(strict_json.to_bytes(manifest))
     return WorkloadArtifacts(directory=directory_of(workload), manifest=manifest)
 
 
 def other_versions(workload: Workload, versions: Mapping[str, str]) -> dict[str, str | None]:
-    """Returns the packages that are of another version here, where that changes the truth.
+    """Returns packages whose installed version differs, if that changes the truth.
 
-    Only a model that shares its workload with nobody may have weights of its framework's own
-    making. The versions are those here, None for what is not installed.
+    Only a model that shares its workload with no other may have weights from its framework's own
+    generator. The result has the installed versions, None for packages that are not installed.
     """
     if workload.inputs:
         return {}

@@ -1,1 +1,1 @@
-"""Which models are benchmarked, with which parameters and inputs, in which framework."""
+"""The benchmarked models, with parameters and inputs, by framework."""

@@ -1,4 +1,4 @@
-"""Every case of every framework, plus those that other packages plug in."""
+"""The cases of all frameworks, including those from plug-ins."""
 
 import hashlib
 import importlib
@@ -24,19 +24,19 @@ SUITES_GROUP = "openxla.benchmark.suites"
 
 
 class NoMatchError(LookupError):
-    """No case has such a name; the message gives the nearest ones."""
+    """No case has this name; the message lists similar ones."""
 
 
 def all_benchmarks(extra_suites: Iterable[str] = ()) -> list[BenchmarkCase]:
-    """Returns every known case, those of the suite first.
+    """Returns every known case, starting with those of the suite.
 
-    Sources: each framework's `benchmark_definitions` in this package, and the modules beside them
-    whose names end in `_definitions`, for models of their own; modules that installed packages
+    Sources are each framework's `benchmark_definitions` in this package, and neighbouring modules
+    whose names end in `_definitions`, for users' own models; modules that installed packages
     register in the entry point group `openxla.benchmark.suites`; and `extra_suites`, dotted paths
-    of modules. Each offers `ALL_BENCHMARKS`. Where a suite is a folder (a text with a separator),
-    its files named `*_definitions.py` are read, or those of a folder for each framework (see
-    `layout`), and the suite's own cases are left out: definitions that a folder holds may have the
-    same names.
+    of modules. Each defines `ALL_BENCHMARKS`. If a suite is a folder (a text with a separator), its
+    files named `*_definitions.py` are read, or those of a folder for each framework (see `layout`).
+    The suite's own cases are then omitted, because the folder's definitions may have the same
+    names.
 
     Raises:
       DefinitionError: a module cannot be imported, or two cases share a name.
@@ -59,11 +59,11 @@ def all_benchmarks(extra_suites: Iterable[str] = ()) -> list[BenchmarkCase]:
 
 
 def further_benchmarks(suites: Iterable[str], *, probed: bool = False) -> list[BenchmarkCase]:
-    """Returns the cases of further modules, dotted paths, and folders alone.
+    """Returns only the cases of further suites: modules, dotted paths, and folders.
 
     Args:
       suites: modules and folders.
-      probed: whether it is known that importing them does not end the process.
+      probed: whether importing them is known not to end the process.
 
     Raises:
       DefinitionError: a module cannot be imported.
@@ -92,7 +92,7 @@ def _add(cases: dict[str, BenchmarkCase], path: str, added: Iterable[BenchmarkCa
 
 
 def _add_plugged_in(cases: dict[str, BenchmarkCase], point: "EntryPoint") -> None:
-    """Adds the cases of a plug-in, all of them or, if it is broken, none."""
+    """Adds the cases of a plug-in: all of them, or none if it is broken."""
     from openxla.benchmark import plugins
 
     [reason] = plugins.reasons_against([point])
@@ -115,17 +115,17 @@ def select(
     tags: Sequence[str] = (),
     framework: str | None = None,
 ) -> list[BenchmarkCase]:
-    """Returns the cases that match all that is given, in their order.
+    """Returns the cases that match all conditions, in their order.
 
     Args:
-      cases: where to look.
+      cases: cases to search.
       name: regular expression that must match the whole name. If it matches none and is plain
-        text, cases whose names contain it in any case of letters.
+        text, cases whose names contain it, ignoring case.
       tags: tags that a case must have, all of them.
       framework: value of the framework type, e.g. `jax`.
 
     Raises:
-      NoMatchError: nothing matches.
+      NoMatchError: no case matches.
       re.error: the expression is malformed, or takes too long.
     """
     named = _named(cases, name)
@@ -150,7 +150,7 @@ def _named(cases: Sequence[BenchmarkCase], name: str | None) -> list[BenchmarkCa
     pattern = Expression(name)
     if whole := [case for case in cases if pattern.fullmatch(case.name)]:
         return whole
-    # A dot is in names of models, too.
+    # Model names may contain dots, too.
     if not re.fullmatch(r"[\w/.-]+", name):
         return []
     return [case for case in cases if name.lower() in case.name.lower()]
@@ -159,8 +159,8 @@ def _named(cases: Sequence[BenchmarkCase], name: str | None) -> list[BenchmarkCa
 def _plugged_in() -> "list[EntryPoint]":
     """Returns the suites that installed packages register.
 
-    To import what reads metadata takes as long as half of all definitions; so it is imported only
-    where some package may have registered one.
+    Importing the metadata library takes half as long as importing all definitions, so it is only
+    imported if some package may have registered a suite.
     """
     if not any(map(_may_register, sys.path)):
         return []
@@ -170,15 +170,15 @@ def _plugged_in() -> "list[EntryPoint]":
 
 
 def _may_register(folder: str) -> bool:
-    """Tells whether any metadata in a folder of the search path names the group."""
+    """Returns whether any metadata in a folder of the search path mentions the group."""
     if Path(folder).is_file():
-        return True  # an archive, which metadata is read from, too
+        return True  # an archive, which may contain metadata, too
     registered = Path(folder or ".").glob("*-[iI][nN][fF][oO]/entry_points.txt")
     return any(SUITES_GROUP.encode() in path.read_bytes() for path in registered)
 
 
 def is_folder(suite: str) -> bool:
-    """Tells a suite's folder from the dotted path of a module."""
+    """Returns whether a suite is a folder, not the dotted path of a module."""
     return os.sep in suite
 
 
@@ -204,14 +204,14 @@ def _benchmarks_in(path: str) -> list[BenchmarkCase]:
         for framework in frameworks
         for case in _offered(str(framework), lambda path: layout.load(Path(path)))
     ]
-    # That suite lists one of its cases twice.
+    # The OpenXLA suite lists one of its cases twice.
     once = {id(case): case for case in offered}
     return [layout.with_models_beside(case, folder) for case in once.values()]
 
 
 def _benchmarks_of_file(file: Path) -> list[BenchmarkCase]:
     def load(path: str) -> ModuleType:
-        # Its path is part of the name: folders may hold files of one name.
+        # The path is part of the name, because folders may have files of the same name.
         return import_file(f"{file.stem}_{hashlib.sha256(path.encode()).hexdigest()[:8]}", file)
 
     return _offered(str(file), load)
@@ -222,7 +222,7 @@ def _offered(path: str, load: Callable[[str], ModuleType]) -> list[BenchmarkCase
         module = load(path)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a user's module may raise anything, SystemExit included
+    except BaseException as error:  # a user's module may raise anything, including SystemExit
         raise DefinitionError(f"suite {path!r}: {type(error).__name__}: {error}") from error
     cases = getattr(module, "ALL_BENCHMARKS", None)
     if not isinstance(cases, list | tuple) or not all(isinstance(c, BenchmarkCase) for c in cases):

@@ -1,8 +1,8 @@
-"""What a model is exported to: as the OpenXLA suite published it, or as was proved here.
+"""Export formats of models: as published by the OpenXLA suite, or as verified here.
 
-`exported_types.json` holds what was exported, read back and found right, model by model;
-`cbs artifacts generate --record-types` writes it. A model that is not in it is taken to export as
-those of the same module and data type do, and to nothing if none of them was tried.
+`exported_types.json` lists by model the exports that were read back and verified; `cbs artifacts
+generate --record-types` writes it. A model that is not listed is assumed to export to the same
+formats as models of the same module and data type, or to none if none of them was tried.
 """
 
 import functools
@@ -26,10 +26,10 @@ _TFLITE_QUANTIZED = (
 
 
 def from_jax(data_type: str, tflite: Collection[str]) -> tuple[ModelArtifactType, ...]:
-    """Returns the exports of a JAX model, as the OpenXLA suite's lists have them.
+    """Returns the export formats of a JAX model, as in the OpenXLA suite's lists.
 
     Args:
-      data_type: of the model; only fp32 models are quantised.
+      data_type: data type of the model; only fp32 models are quantised.
       tflite: data types of the family that are converted to TFLite.
     """
     if data_type not in tflite:
@@ -41,7 +41,7 @@ def from_jax(data_type: str, tflite: Collection[str]) -> tuple[ModelArtifactType
 def from_tensorflow(
     data_type: str, tflite: Collection[ModelArtifactType]
 ) -> tuple[ModelArtifactType, ...]:
-    """Returns the exports of a TensorFlow model; `tflite` are the kinds made of an fp32 one."""
+    """Returns the exports of a TensorFlow model; `tflite` lists those of an fp32 model."""
     saved = (*PROGRAMS, ModelArtifactType.TF_SAVEDMODEL_V2)
     return (*saved, *tflite) if data_type == "fp32" else saved
 
@@ -49,13 +49,13 @@ def from_tensorflow(
 def proved(
     implementation: ModelImplementation, parameters: Parameters
 ) -> tuple[ModelArtifactType, ...]:
-    """Returns what such models were proved to export to; nothing where none of them was tried.
+    """Returns the verified export formats of similar models; empty if none of them was tried.
 
-    Where several were tried, it is what all of them export to.
+    If several were tried, these are the formats common to all.
 
     Args:
-      implementation: of the model.
-      parameters: of the model; its data type counts, and whether it generates.
+      implementation: implementation of the model.
+      parameters: parameters of the model; data type and generation matter.
     """
     wanted = key_of(implementation, parameters)
     found = [
@@ -70,9 +70,9 @@ def proved(
 def key_of(
     implementation: ModelImplementation, parameters: Parameters
 ) -> tuple[str | None, str, bool]:
-    """Returns what models have in common that export alike: module, data type, whether one loops.
+    """Returns the key of models that export alike: module, data type, and whether one loops.
 
-    Pipelines count as what they are by their module.
+    Pipelines are identified by their module.
     """
     data_type = str(parameters.get("data_type", "fp32"))
     return implementation.module_path, data_type, "max_new_tokens" in parameters
@@ -80,10 +80,10 @@ def key_of(
 
 @functools.cache
 def recorded(path: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Returns the entries of a file of proved exports, by model; none where there is no file.
+    """Returns the entries of a file of verified exports, by model; empty without the file.
 
     Raises:
-      ValueError: it is of another version.
+      ValueError: the file has another version.
     """
     if not path.is_file():
         return {}

@@ -1,4 +1,4 @@
-"""Regular expressions that users type: one that never ends costs seconds, not the command."""
+"""Regular expressions from users, with a time limit per search."""
 
 import re
 import signal
@@ -11,13 +11,13 @@ PATIENCE_S = 5.0
 
 
 class Expression:
-    """A compiled expression, each of whose searches has a limit of time.
+    """A compiled expression with a time limit for each search.
 
-    Python's matcher goes back and forth: `(.*)*(.*)*z` takes longer than a life on a long name. It
-    looks at signals meanwhile, so a timer can end it; only the main thread is told of them.
+    Python's matcher backtracks: `(.*)*(.*)*z` takes practically forever on a long name. It checks
+    for signals meanwhile, so a timer can end it, but only in the main thread.
 
     Raises:
-      re.error: it is malformed, or a search takes too long.
+      re.error: the expression is malformed, or a search takes too long.
     """
 
     def __init__(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Families of variants: declared once, and made into models and cases of each framework."""
+"""Families of variants, declared once and expanded to models and cases of each framework."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,10 +20,10 @@ from openxla.benchmark.models.architectures.base import element_type
 
 DATA_TYPES = ("fp32", "fp16", "bf16")
 
-# The first variant of each tiny family: every architecture once in every framework, for runs that
-# shall reach all code of all backends in minutes.
+# The first variant of each tiny family: every architecture once in every framework, to exercise all
+# code of all backends within minutes.
 TINY_ZOO_TAG = "tiny-zoo"
-# That of the OpenXLA suite's definitions.
+# The tolerance in the OpenXLA suite's definitions.
 PUBLISHED_TOLERANCE: Mapping[str, float] = MappingProxyType({"absolute_tolerance": 0.5})
 
 _CHANNELS_FIRST = re.compile(r"_(\d+)X(\d+)X(\d+)X(\$\{ELEMENT_TYPE\})")
@@ -33,14 +33,14 @@ Models = dict[tuple[ParameterValue, ...], Model]
 
 @attrs.frozen(kw_only=True)
 class Family:
-    """Models of one configuration, along data types and one further axis.
+    """Models of one configuration, over data types and one further axis.
 
     `name` may hold `${FRAMEWORK}`, `${DATA_TYPE}` (FP32 ...), `${ELEMENT_TYPE}` (F32 ...) and the
-    axis, as in the names that users of the OpenXLA suite know; tags may, too, and `${data_type}`
-    (fp32 ...). For a family that the OpenXLA suite has `published`, `tflite` are the data types
-    that it converted to TFLite from JAX, `tensorflow_tflite` what it made of the fp32 model in
-    TensorFlow. Others are exported to what was proved, see `exports`. `changes` are fields with
-    other values, by framework.
+    axis, as in the OpenXLA suite's names. Tags may contain these, and `${data_type}` (fp32 ...).
+    For a family `published` by the OpenXLA suite, `tflite` lists the data types converted to TFLite
+    from JAX, and `tensorflow_tflite` the conversions of the fp32 model in TensorFlow. Other
+    families are exported to verified formats, see `exports`. `changes` overrides fields by
+    framework.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Family:
     changes: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     def in_framework(self, framework: str) -> "Family":
-        """Returns the family as it is described in one framework, e.g. `PT`."""
+        """Returns the family as described in one framework, e.g. `PT`."""
         family = attrs.evolve(self, **self.changes.get(framework, {}))
         return family.in_tensorflow() if framework == "TF" else family
 
@@ -69,7 +69,7 @@ class Family:
 
         Args:
           model_impl: the implementation in that framework.
-          framework: how names spell it, e.g. `PT`.
+          framework: its spelling in names, e.g. `PT`.
         """
         models: Models = {}
         for data_type in self.data_types:
@@ -116,10 +116,10 @@ class Family:
         return exports.PROGRAMS
 
     def in_tensorflow(self) -> "Family":
-        """Returns the family as the OpenXLA suite describes it in TensorFlow.
+        """Returns the family as described by the OpenXLA suite in TensorFlow.
 
-        Names tell pictures with their channels last, which is how the models compute; their inputs
-        are those of the other frameworks. And there is a tag for the type.
+        Names give pictures as channels-last, which is the layout in the models; their inputs are
+        those of the other frameworks. The type is a tag, too.
         """
         return attrs.evolve(
             self,
@@ -135,8 +135,8 @@ def _in_tiny_zoo(model: Model) -> Model:
 def definitions(framework: str, families: Mapping[str, Family]) -> dict[str, Any]:
     """Returns implementations, models and cases of families in one framework, by their names.
 
-    The framework's modules offer them under these names. For a family `BERT_TINY` of the network
-    `BERT` they are `BERT_PT_IMPL`, `BERT_TINY_PT` and `BERT_TINY_PT_CASES`.
+    The framework's modules define them under these names, e.g. for a family `BERT_TINY` of the
+    network `BERT`: `BERT_PT_IMPL`, `BERT_TINY_PT` and `BERT_TINY_PT_CASES`.
     """
     found: dict[str, Any] = {}
     for name, family in families.items():

@@ -1,8 +1,9 @@
-"""A folder in the layout of the OpenXLA suite: `FRAMEWORK/benchmark_definitions.py`, for each.
+"""Folders in the layout of the OpenXLA suite: one `FRAMEWORK/benchmark_definitions.py` each.
 
-Such a file imports its neighbour as `openxla.benchmark.comparative_suite.FRAMEWORK`, which is a
-package here, too. So each is imported in its place, and ours are put back. Models whose modules lie
-beside the folder, in `models/`, are those; others are the suite's own of the same path.
+Such a file imports its neighbour as `openxla.benchmark.comparative_suite.FRAMEWORK`, which is also
+one of our packages. So each file is imported in place of ours, which is then restored. Models come
+from the neighbouring folder `models/` if it has their modules; otherwise from the suite's module of
+the same path.
 """
 
 import importlib
@@ -22,21 +23,21 @@ DEFINITIONS = "benchmark_definitions"
 
 
 def frameworks_in(folder: Path) -> list[Path]:
-    """Returns the subfolders that define benchmarks; none if the layout is another."""
+    """Returns the subfolders that define benchmarks; empty for another layout."""
     return sorted(path.parent for path in folder.glob(f"*/{DEFINITIONS}.py"))
 
 
 def load(framework: Path) -> ModuleType:
-    """Imports the definitions of a subfolder, in the place of ours of that name."""
+    """Imports the definitions of a subfolder, in place of our package of that name."""
     name = f"{comparative_suite.__name__}.{framework.name}"
     with _in_place_of_ours(name, framework):
         return importlib.import_module(f"{name}.{DEFINITIONS}")
 
 
 def with_models_beside(case: BenchmarkCase, suite: Path) -> BenchmarkCase:
-    """Returns a case whose model is the one in the tree that the suite lies in, if it is there.
+    """Returns a case with its model from the tree that contains the suite, if it is there.
 
-    A TFLite model is a file that its address names; the module beside it has nothing to run.
+    A TFLite model is a file named by its address; the neighbouring module cannot be run.
     """
     if case.model.model_impl.framework_type is ModelFrameworkType.TFLITE:
         return case
@@ -55,9 +56,9 @@ def with_models_beside(case: BenchmarkCase, suite: Path) -> BenchmarkCase:
 
 
 def in_own_process(case: BenchmarkCase) -> BenchmarkCase:
-    """Returns a case of a folder whose model shares its process with no other, unless it is ours.
+    """Returns a case whose model, unless it is ours, runs in a process without other models.
 
-    Models of two folders may import modules of one name.
+    Models of two folders may import modules of the same name.
     """
     implementation = case.model.model_impl
     if implementation.own_process or (implementation.module_path or "").startswith(f"{MODELS}."):

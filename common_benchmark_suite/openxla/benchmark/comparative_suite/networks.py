@@ -1,4 +1,4 @@
-"""Networks: what the implementations of one architecture share, in whatever framework."""
+"""Networks: common properties of the implementations of an architecture."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -8,7 +8,7 @@ import attrs
 
 from openxla.benchmark.def_types import ModelFrameworkType, ModelImplementation
 
-# As names spell a framework, which is also the folder of its models, in small letters.
+# Spelling of a framework in names; in lower case, also the folder of its models.
 FRAMEWORK_TYPES = MappingProxyType(
     {
         "PT": ModelFrameworkType.PYTORCH,
@@ -20,15 +20,15 @@ FRAMEWORK_TYPES = MappingProxyType(
 
 @attrs.frozen(kw_only=True)
 class Network:
-    """An architecture, and what its implementations in all frameworks share.
+    """An architecture, and the common properties of its implementations.
 
     Attributes:
-      name: that of its implementations, without the framework.
-      module: of its architecture, and of the folder of each implementation.
-      tags: of its implementations.
-      paper: where it was first described.
-      pytorch_source: the documentation of the library that has it in PyTorch, if one does.
-      other_tags: by framework, where they differ.
+      name: name of its implementations, without the framework.
+      module: name of its architecture's module, and of each implementation's folder.
+      tags: tags of its implementations.
+      paper: the paper that introduced it.
+      pytorch_source: documentation of the library that has it in PyTorch, if any.
+      other_tags: differing tags, by framework.
     """
 
     name: str
@@ -91,7 +91,7 @@ GPT2LMHEAD = _network(
     _DECODER,
     "gpt2lmhead",
     module="gpt2",
-    # The OpenXLA suite calls it a CNN, too; its users select by these tags.
+    # The OpenXLA suite also tags it as a CNN; its users select by these tags.
     other_tags={"JAX": ("cnn", "gpt2lmhead")},
     paper=_GPT2_PAPER,
     source=f"{_TRANSFORMERS}/gpt2",
@@ -137,7 +137,7 @@ WHISPER = _network(
     paper=f"{_ARXIV}/2212.04356",
     source=f"{_TRANSFORMERS}/whisper",
 )
-# Pipelines: a whole use of a model, from the user's words to what the user sees.
+# Pipelines: complete uses of a model, from user input to final output.
 GPT2LMHEAD_PIPELINE = attrs.evolve(GPT2, name="GPT2LMHEAD_PIPELINE", module="gpt2_pipeline")
 SD_PIPELINE = _network(
     "SD_PIPELINE",

@@ -1,4 +1,4 @@
-"""Benchmark cases of operators: one for each operator, shape, type and framework."""
+"""Benchmark cases of operators: one per operator, shape, type and framework."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,19 +32,19 @@ class Shape(Protocol):
 
     @property
     def m(self) -> int:
-        """Rows of the first."""
+        """Rows of the first matrix."""
 
     @property
     def k(self) -> int:
-        """What the product sums over."""
+        """Length of the sums."""
 
     @property
     def n(self) -> int:
-        """Columns of the second."""
+        """Columns of the second matrix."""
 
 
 def implementation(framework: ModelFrameworkType) -> ModelImplementation:
-    """Returns how operators are written in a framework."""
+    """Returns the implementation of operators in a framework."""
     short, module = _MODULES[framework]
     return ModelImplementation(
         name=f"OPERATOR_{short}",
@@ -75,19 +75,19 @@ def model_name(
     *,
     backward: bool = False,
 ) -> str:
-    """Returns e.g. `MATMUL_FP32_PT_64X128X256`; what the operator does not use counts as 1.
+    """Returns e.g. `MATMUL_FP32_PT_64X128X256`; dimensions that the operator ignores count as 1.
 
-    Forward and backward, it is `MATMUL_FWD_BWD_FP32_PT_64X128X256`.
+    For forward and backward, it is `MATMUL_FWD_BWD_FP32_PT_64X128X256`.
 
     Raises:
-      DefinitionError: there is no such operator.
+      DefinitionError: the operator is unknown.
     """
     sizes = operators.get(operator).shape(shape.m, shape.k, shape.n)
     return _case(operator, data_type, framework, sizes, backward=backward).model.name
 
 
 def named(model: str) -> BenchmarkCase | None:
-    """Returns the case of an operator by the name of its model; None if there is no such one."""
+    """Returns the case of an operator by its model's name; None if there is no such case."""
     found = _NAME.fullmatch(model)
     if not found or found[1].lower() not in operators.operators():
         return None
@@ -111,10 +111,10 @@ def cases(
 ) -> list[BenchmarkCase]:
     """Returns the cases of operators, forward or forward and backward.
 
-    Shapes that differ only in what an operator does not depend on are one.
+    Shapes that only differ in dimensions that an operator ignores give one case.
 
     Raises:
-      DefinitionError: there is no such operator or type, or it has no gradients.
+      DefinitionError: an operator or type is unknown, or has no gradients.
     """
     wanted = list(shapes)
     found: dict[str, BenchmarkCase] = {}
@@ -141,10 +141,10 @@ def _case(
     named = f"{operator.upper()}{_BACKWARD if backward else ''}"
     parameters: dict[str, ParameterValue] = {"model_name": operator, "data_type": data_type}
     parameters |= {"m": m, "k": k, "n": n}
-    # Without the parameter a case runs forward, so those from before keep their digests.
+    # A case without the parameter runs forward, so existing digests do not change.
     if backward:
         parameters["direction"] = FORWARD_BACKWARD
-        trains(parameters)  # refuses what has no gradients
+        trains(parameters)  # raises for an operator without gradients
     model = Model(
         name=f"{named}_{data_type.upper()}_{_MODULES[framework][0]}_{m}X{k}X{n}",
         model_impl=implementation(framework),

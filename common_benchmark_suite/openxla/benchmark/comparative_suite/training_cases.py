@@ -1,4 +1,4 @@
-"""Benchmark cases of training: of the suite's own models, in each framework, by each optimizer."""
+"""Benchmark cases of training: the suite's own models, in each framework, by optimizer."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -15,8 +15,8 @@ TAG = "training"
 _MODULES: Mapping[str, str] = MappingProxyType(
     {"PT": "in_torch", "JAX": "in_jax", "TF": "in_tensorflow"}
 )
-# The networks, by name, shape of a row and batch sizes. Those of published size are of lengths and
-# batches that people fine-tune with on one device.
+# The networks, by name, shape of a row and batch sizes. Networks of published size use lengths and
+# batch sizes that are common in fine-tuning on one device.
 _TINY, _TEXT, _PICTURE = (1, 4, 16), (1, 8, 32), "3X224X224X${ELEMENT_TYPE}"
 _FAMILIES = {
     "BERT_TINY": ("32XI32", networks.BERT, "bert-tiny", 32, _TINY),
@@ -29,17 +29,17 @@ _FAMILIES = {
     "VIT_BASE": (_PICTURE, networks.VIT, "google/vit-base-patch16-224", None, _TEXT),
 }
 _DATA_TYPES = ("fp32", "bf16")
-# Of the spread of an output, for a reference that is right by luck. What gradients leave of a
-# weight whose own gradient is 0, as of a key's bias, is rounding and no more: docs/design/0029.
+# Relative to the spread of an output, in case the reference is right by chance. If a weight's
+# gradient is 0, like that of a key's bias, its change is only rounding: docs/design/0029.
 _FLOOR: Mapping[str, float] = MappingProxyType({"rmse_floor": 1e-3})
-# Outputs are float32 in both; the factor is that of the type which the network computes in.
+# Outputs are float32 in both; the factor belongs to the type in which the network computes.
 VERIFY_PARAMETERS = MappingProxyType(
     {"fp32": _FLOOR, "bf16": MappingProxyType({**_FLOOR, "rmse_factor": 1.9})}
 )
 
 
 def all_cases() -> list[BenchmarkCase]:
-    """Returns every training case; they are no part of the catalogue."""
+    """Returns every training case; they are not part of the catalogue."""
     return [
         BenchmarkCase.build(
             model=model,
@@ -54,12 +54,12 @@ def all_cases() -> list[BenchmarkCase]:
 
 
 def named(model: str) -> BenchmarkCase | None:
-    """Returns the training case of the model of that name; None if there is none."""
+    """Returns the training case of the model of that name; None if there is no such model."""
     return next((case for case in all_cases() if case.model.name == model), None)
 
 
 def implementation(framework: str) -> ModelImplementation:
-    """Returns how models are trained in a framework, e.g. `PT`."""
+    """Returns the implementation of training in a framework, e.g. `PT`."""
     return ModelImplementation(
         name=f"TRAINING_{framework}",
         tags=[TAG],
@@ -70,7 +70,7 @@ def implementation(framework: str) -> ModelImplementation:
 
 
 def _models(framework: str, family: str, optimizer: str) -> Iterable[Model]:
-    """Returns e.g. `BERT_TINY_TRAIN_ADAMW_FP32_PT_32XI32_BATCH4`: the model's name and `TRAIN`."""
+    """Returns models like `BERT_TINY_TRAIN_ADAMW_FP32_PT_32XI32_BATCH4`: their name and `TRAIN`."""
     shape, network, model_name, seq_len, sizes = _FAMILIES[family]
     size = ("tiny",) if family.endswith("_TINY") else ()
     length = {} if seq_len is None else {"seq_len": seq_len}

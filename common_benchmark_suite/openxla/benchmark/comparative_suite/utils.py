@@ -1,6 +1,6 @@
-"""Templates: one definition, many variants.
+"""Templates that expand one definition to many variants.
 
-Texts of a template may hold `string.Template` fields, e.g. `EXAMPLE_FP32_PT_BATCH${batch_size}`;
+Texts of a template may contain `string.Template` fields, e.g. `EXAMPLE_FP32_PT_BATCH${batch_size}`;
 every combination of the given sizes becomes one record.
 """
 
@@ -31,29 +31,29 @@ BATCH_TAG = "batch-${batch_size}"
 SEQLEN_TAG = "seqlen-${seq_len}"
 GEN_TAG = "gen-${gen_len}"
 
-# The OpenXLA suite's names for what its definition files write.
+# Names that the OpenXLA suite's definition files use.
 MODELS_MODULE_PATH = "openxla.benchmark.models"
 SEQ_LEN_TAG = SEQLEN_TAG
 BATCH_SIZE_PARAM, SEQ_LEN_PARAM, GEN_SIZE_PARAM = "${batch_size}", "${seq_len}", "${gen_len}"
 
 
 def BATCH_NAME(name: str) -> str:  # noqa: N802  # the OpenXLA suite's spelling
-    """Returns the template of the names of a model's batches."""
+    """Returns the template for names of a model's batches."""
     return f"{name}_BATCH{BATCH_SIZE_PARAM}"
 
 
 def SEQ_LEN_NAME(name: str) -> str:  # noqa: N802  # as above
-    """Returns the template of the names of a model's sequence lengths."""
+    """Returns the template for names of a model's sequence lengths."""
     return f"{name}_SEQLEN{SEQ_LEN_PARAM}"
 
 
 def GEN_NAME(name: str) -> str:  # noqa: N802  # as above
-    """Returns the template of the names of a model's generation lengths."""
+    """Returns the template for names of a model's generation lengths."""
     return f"{name}_GEN{GEN_SIZE_PARAM}"
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value of a template whose `string.Template`s are texts."""
+    """Returns a value of a template with its `string.Template`s as plain text."""
     if isinstance(value, string.Template):
         return value.template
     if isinstance(value, Mapping):
@@ -63,9 +63,9 @@ def _plain(value: Any) -> Any:
 
 @attrs.frozen(kw_only=True)
 class ModelTemplate:
-    """A `Model` whose texts may hold fields; a parameter that is only a field takes its value.
+    """A `Model` whose texts may contain fields; a parameter that is only a field gets its value.
 
-    A `string.Template` is as good as its text.
+    Texts and `string.Template`s are equivalent.
     """
 
     name: str = attrs.field(converter=_plain)
@@ -81,11 +81,11 @@ def build_models(
 ) -> dict[tuple[ParameterValue, ...], Model]:
     """Returns one model for each combination of the axes' values, by that combination.
 
-    Each axis fills the field of its name and becomes a parameter of its name; `${name}` in the
-    URL is the model's name.
+    Each axis fills the field of its name and becomes a parameter of its name; `${name}` in the URL
+    is the model's name.
 
     Raises:
-      DefinitionError: an unknown field, or two combinations with one name.
+      DefinitionError: a field is unknown, or two combinations have the same name.
     """
     models: dict[tuple[ParameterValue, ...], Model] = {}
     for values in itertools.product(*axes.values()):
@@ -149,8 +149,8 @@ def build_input_set_cases(models: Sequence[Model]) -> list[BenchmarkCase]:
     return [BenchmarkCase.build(model=model, input_data=data) for model in models for data in sets]
 
 
-# The OpenXLA suite's functions, with its keywords; a case does not care along which axis its models
-# were made.
+# Functions of the OpenXLA suite, with its keywords; the axis of the models does not matter for
+# their cases.
 
 
 def build_batch_benchmark_cases(
@@ -159,12 +159,12 @@ def build_batch_benchmark_cases(
     """Returns the cases of models by batch size; see `build_benchmark_cases`.
 
     Args:
-      batch_models: by batch size.
-      batch_sizes: those that are wanted; None for all.
+      batch_models: models by batch size.
+      batch_sizes: requested sizes; None for all.
       more: `input_data`, `verify_parameters`.
 
     Raises:
-      DefinitionError: there is no model of a size.
+      DefinitionError: a size has no model.
     """
     return build_benchmark_cases(_of_sizes(batch_models, batch_sizes), **more)
 
@@ -186,9 +186,10 @@ def build_gen_benchmark_cases(
 
 
 def collect(namespace: Mapping[str, Any], record: type[Record]) -> list[Record]:
-    """Returns all records of a type that a module holds, also inside dictionaries and lists.
+    """Returns all records of a type in a module, including those in dictionaries and lists.
 
-    `ALL_MODELS = collect(globals(), Model)` cannot forget an entry; each record comes once.
+    With `ALL_MODELS = collect(globals(), Model)`, no entry can be forgotten; duplicates are
+    removed.
     """
     found = _records_in(list(namespace.values()), record)
     return list({id(item): item for item in found}.values())
@@ -198,10 +199,10 @@ def substitute(template: str, fields: Mapping[str, object]) -> str:
     """Returns the template with its `${fields}` filled in.
 
     Raises:
-      DefinitionError: the template names a field that is not given.
+      DefinitionError: the template contains an unknown field.
     """
     if "$" not in template:
-        return template  # as most tags: a thousand cases are made whenever any is listed
+        return template  # like most tags; listing any case makes a thousand of them
     try:
         return string.Template(template).substitute(fields)
     except (KeyError, ValueError) as error:
@@ -220,7 +221,7 @@ def _value(item: ParameterValue, fields: Mapping[str, ParameterValue]) -> Parame
 
 
 def _texts(fields: Mapping[str, ParameterValue]) -> Mapping[str, ParameterValue]:
-    """Returns fields, and the OpenXLA suite's names of those that have another there."""
+    """Returns fields, and those with another name in the OpenXLA suite also by that name."""
     return {**fields, "gen_size": fields["gen_len"]} if "gen_len" in fields else fields
 
 

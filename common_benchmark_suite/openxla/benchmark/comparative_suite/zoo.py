@@ -1,6 +1,7 @@
 """The suite's own families.
 
-A framework's `model_definitions` and `benchmark_definitions` hold what is made of them here.
+A framework's `model_definitions` and `benchmark_definitions` hold the models and cases made from
+them.
 """
 
 import functools
@@ -24,7 +25,7 @@ from openxla.benchmark.def_types import BenchmarkCase, ModelArtifactType, Parame
 def _batches(
     name: str, shape: str, network: Network, model_name: str, sizes: Sequence[int], **more: Any
 ) -> Family:
-    """Returns models along the batch size, named by name and shape of one row."""
+    """Returns models over batch sizes, named by name and shape of one row."""
     return Family(
         name=f"{name}_${{DATA_TYPE}}_${{FRAMEWORK}}_{shape}_BATCH${{batch_size}}",
         network=network,
@@ -45,7 +46,7 @@ def _tiny(
 def _trained(
     name: str, shape: str, network: Network, model_name: str, **parameters: ParameterValue
 ) -> Family:
-    """Returns a tiny model with trained weights, whose results say how well it does its task."""
+    """Returns a tiny model with trained weights, whose results include its task accuracy."""
     tags = (utils.BATCH_TAG, "trained")
     parameters = {"checkpoint": "trained", **parameters}
     return _batches(name, shape, network, model_name, (4,), tags=tags, parameters=parameters)
@@ -60,7 +61,7 @@ def _greedy(
     *tags: str,
     **more: Any,
 ) -> Family:
-    """Returns models that continue a prompt, named as the OpenXLA suite names Gemma's."""
+    """Returns models that continue a prompt, with names like the OpenXLA suite's Gemma models."""
     seq_len, new = lengths
     return Family(
         name=f"{name}_GREEDY_${{DATA_TYPE}}_${{FRAMEWORK}}_${{batch_size}}X{seq_len}XI32_{new}XI32",
@@ -73,8 +74,7 @@ def _greedy(
     )
 
 
-# Hints to the OpenXLA suite's exporters that its definitions in PyTorch carry; `create_model`
-# accepts them.
+# Hints for the OpenXLA suite's exporters in its PyTorch definitions; `create_model` accepts them.
 _BERT_HINTS = {
     "fp32": {"import_on_gpu": False, "import_with_fx": True},
     "fp16": {"import_on_gpu": True, "import_with_fx": True},
@@ -178,7 +178,8 @@ LLAMA_TINY = _tiny("LLAMA_TINY", "32XI32", networks.LLAMA, "llama-tiny", seq_len
 LLAMA_1B = _batches(
     "LLAMA_1B", "512XI32", networks.LLAMA, _LLAMA_1B, sizes=(1, 8), parameters={"seq_len": 512}
 )
-# Not in the tiny zoo: their loop is GPT-2's, and their layers are those of the models above.
+# Not in the tiny zoo, because their loop is GPT-2's, and their layers are those of the models
+# above.
 LLAMA_TINY_GREEDY = _greedy(
     "LLAMA_TINY", networks.LLAMA, "llama-tiny", (16, 8), (1, 4), "tiny", in_tiny_zoo=False
 )
@@ -202,8 +203,8 @@ T5_SMALL = Family(
     data_types=("fp32",),
     published=True,
 )
-# The OpenXLA suite's definitions of the 16-bit models leave out the length, and the tag of the
-# type; in TensorFlow, that of fp32 leaves out the length, too.
+# The OpenXLA suite's definitions of the 16-bit models omit the length and the type's tag; in
+# TensorFlow, the fp32 definition omits the length, too.
 T5_LARGE_FP32 = _batches(
     "T5_LARGE",
     "512XI32",
@@ -240,7 +241,7 @@ T5_4CG_TINY = attrs.evolve(
     parameters={"batch_size": 1, "seq_len": 32},
     published=False,
 )
-# The number of new tokens is the OpenXLA suite's default, which its definitions leave out.
+# The number of new tokens is the OpenXLA suite's default, which its definitions omit.
 T5_4CG_LARGE = _batches(
     "T5_4CG_LARGE",
     "512XI32",
@@ -263,7 +264,7 @@ SD_UNET = _batches(
     "4X64X64X${ELEMENT_TYPE}",
     networks.SD_UNET,
     "sd-unet",
-    sizes=(1, 2, 8, 16),  # guidance takes two rows for each picture
+    sizes=(1, 2, 8, 16),  # guidance takes two rows per picture
 )
 SD_VAE_TINY = _tiny("SD_VAE_TINY", "4X8X8X${ELEMENT_TYPE}", networks.SD_VAE, "sd-vae-tiny")
 SD_VAE = _batches("SD_VAE", "4X64X64X${ELEMENT_TYPE}", networks.SD_VAE, "sd-vae", (1, 8))
@@ -275,8 +276,8 @@ WHISPER_TINY_TEST = _tiny(
     "whisper-tiny-test",
     seq_len=16,
 )
-# Its makers call it tiny. Here that word stands for networks that run in milliseconds, so that
-# `.*TINY.*` selects these and nothing else; this one goes by its number of weights.
+# Its authors call it tiny. Here that word is reserved for networks that run in milliseconds, so
+# that `.*TINY.*` selects only these; this one is named after its number of weights.
 WHISPER_39M = _batches(
     "WHISPER_39M",
     "80X3000X${ELEMENT_TYPE}",
@@ -294,7 +295,7 @@ WHISPER_BASE = _batches(
     parameters={"seq_len": 64},
 )
 
-# The OpenXLA suite names neither type nor number of new tokens, and tags it as a rival of local
+# The OpenXLA suite omits type and number of new tokens, and tags it as a competitor of local
 # runtimes.
 GPT2LMHEAD_PIPELINE = Family(
     name="GPT2LMHEAD_PIPELINE_${FRAMEWORK}_${batch_size}X4XI32",
@@ -357,8 +358,7 @@ def own(framework: str) -> Mapping[str, Any]:
 def input_set_cases(framework: str) -> list[BenchmarkCase]:
     """Returns cases of fp32 models on further inputs.
 
-    Another text, padded or not, or sound through tiny models; through larger ones, text and
-    picture.
+    Tiny models get another text, padded or not, or sound; larger ones get text and picture.
     """
     models = own(framework)
     return utils.build_input_set_cases(

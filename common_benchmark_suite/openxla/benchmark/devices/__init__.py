@@ -1,7 +1,7 @@
-"""The devices that cases run on.
+"""The devices on which cases run.
 
-`host-cpu` and `host-gpu` are the machine at hand; the others are named machines, so that results
-taken on them can be told apart.
+`host-cpu` and `host-gpu` are the local machine; the others are specific machines, to distinguish
+their results.
 """
 
 from openxla.benchmark.def_types import DeviceSpec

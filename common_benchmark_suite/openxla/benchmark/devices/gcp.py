@@ -27,6 +27,6 @@ def _c2_standard(size: int, cores: int) -> DeviceSpec:
     )
 
 
-# The OpenXLA suite's core counts: 16 for the small one, 30 physical ones for the large one.
+# The OpenXLA suite's core counts: 16 for the small machine, 30 physical ones for the large one.
 C2_STANDARD_16 = _c2_standard(16, cores=16)
 C2_STANDARD_60 = _c2_standard(60, cores=30)

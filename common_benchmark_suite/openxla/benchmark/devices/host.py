@@ -1,4 +1,4 @@
-"""The machine at hand."""
+"""The local machine."""
 
 from openxla.benchmark.def_types import DeviceSpec
 

@@ -1,1 +1,1 @@
-"""Model implementations, one folder per framework, and what they share."""
+"""Model implementations, one folder per framework, and their common parts."""

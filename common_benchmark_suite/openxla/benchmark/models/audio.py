@@ -10,7 +10,7 @@ SAMPLE_RATE = 16_000
 HOP_LENGTH = 160  # samples from one frame to the next: 10 ms
 _WINDOW = 400  # samples of a frame: 25 ms
 _LOWEST_POWER = 1e-10
-_DYNAMIC_RANGE = 8.0  # decades below the loudest that are kept
+_DYNAMIC_RANGE = 8.0  # dynamic range kept below the maximum, in decades
 
 # Slaney's mel scale: linear up to 1 kHz, logarithmic above.
 _HZ_PER_MEL, _BREAK_HZ = 200.0 / 3, 1000.0
@@ -20,8 +20,8 @@ _MELS_PER_E = 27.0 / np.log(6.4)
 def synthetic_signal(samples: int, *, seed: int) -> npt.NDArray[np.float32]:
     """Returns a chirp with noise, float32[samples] at 16 kHz.
 
-    Three rising tones that come and go about four times a second, as syllables do, over noise from
-    the counter-based generator of the checkpoints: every frame and every band carries signal.
+    Three rising tones, modulated about four times a second like syllables, over noise from the
+    counter-based generator of the checkpoints: every frame and every band carries signal.
     """
     time = np.arange(samples, dtype=np.float64) / SAMPLE_RATE
     duration = samples / SAMPLE_RATE
@@ -37,7 +37,7 @@ def synthetic_signal(samples: int, *, seed: int) -> npt.NDArray[np.float32]:
 
 
 def signal_batch(signal: npt.NDArray[np.float32], *, batch_size: int) -> npt.NDArray[np.float32]:
-    """Returns float32[batch, samples]; row r starts r * 0.7 seconds later, going round."""
+    """Returns float32[batch, samples]; row r starts r * 0.7 seconds later, wrapping around."""
     shift = 7 * SAMPLE_RATE // 10
     return np.stack([np.roll(signal, -shift * row) for row in range(batch_size)])
 
@@ -61,7 +61,7 @@ def log_mel(signals: npt.NDArray[np.float32], *, bands: int) -> npt.NDArray[np.f
     for row, signal in enumerate(signals):
         padded = np.pad(signal.astype(np.float64), _WINDOW // 2, mode="reflect")
         frames = np.lib.stride_tricks.sliding_window_view(padded, _WINDOW)[::HOP_LENGTH]
-        # One frame more than Whisper takes: the last.
+        # Without the last frame, which Whisper drops.
         spectra = np.fft.rfft(frames[:-1] * _hann_window(), axis=-1)
         power = filters @ np.square(np.abs(spectra)).T
         decades = np.log10(np.maximum(power, _LOWEST_POWER))
@@ -86,7 +86,7 @@ def mel_filters(bands: int) -> npt.NDArray[np.float64]:
 
 
 def _hann_window() -> npt.NDArray[np.float64]:
-    # Periodic: the window of a Fourier transform, not that of a filter.
+    # A periodic window, as for Fourier transforms, not a symmetric one.
     return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_WINDOW) / _WINDOW)
 
 

@@ -1,4 +1,4 @@
-"""Inputs to calibrate a quantisation with: real ones, and none that is measured or judged later."""
+"""Inputs to calibrate quantisation; none of them is measured or verified later."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +17,11 @@ def input_sets(
 ) -> Iterator[tuple[npt.NDArray[np.generic], ...]]:
     """Yields `count` input sets of a model, as its `forward` takes them.
 
-    They are the rows that follow the default input's in a larger batch: each row is another window
-    of the text, or the picture shifted. The default input is none of them.
+    They are the rows after the default input in a larger batch: each row is another window of the
+    text, or the picture shifted. The default input is excluded.
 
     Raises:
-      DefinitionError: an input does not grow with the batch, so that there is but one set.
+      DefinitionError: an input does not depend on the batch size, so there is only one set.
     """
     batch = integer(parameters, "batch_size")
     larger = {**parameters, "batch_size": (count + 1) * batch}

@@ -1,9 +1,9 @@
 """Weights: seeded, trained or pretrained, as a directory in Hugging Face's format.
 
-`seeded` needs numpy alone and gives the same bytes on every machine: each tensor has a
-counter-based generator of its own (Philox, Salmon et al. 2011, "Parallel random numbers: as easy as
-1, 2, 3"), keyed by seed and tensor name; its raw 32-bit words become uniform numbers by exact
-arithmetic, so that no library's choice of a normal distribution can change them.
+`seeded` only needs numpy and gives the same bytes on every machine: each tensor has its own
+counter-based generator (Philox, Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"),
+keyed by seed and tensor name; its raw 32-bit words become uniform numbers by exact arithmetic, so
+no library's implementation of a normal distribution can change them.
 """
 
 import abc
@@ -24,7 +24,7 @@ from openxla.benchmark.models.architectures import base, directories
 from openxla.benchmark.models.architectures.base import Architecture, TensorInit, digest_of
 from openxla.benchmark.root import root_dir
 
-if TYPE_CHECKING:  # the identity of a checkpoint is known without numpy
+if TYPE_CHECKING:  # the identity of a checkpoint is computed without numpy
     import numpy as np
     import numpy.typing as npt
 
@@ -35,14 +35,14 @@ _GENERATOR = "philox4x64-uniform24/1"
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint cannot be had; the message says what to do."""
+    """A checkpoint is unavailable; the message gives the remedy."""
 
 
 def resolve(architecture: Architecture, parameters: Parameters) -> Path:
-    """Returns the checkpoint directory that a model's parameters ask for, making it if need be.
+    """Returns the checkpoint directory for a model's parameters, making it if necessary.
 
     Parameters read: `model_name`, `checkpoint` (`seeded`, the default, `trained`, `pretrained`, or
-    `directory`, which `model_name` then is), `seed`.
+    `directory`, whose path is then `model_name`), `seed`.
 
     Raises:
       DefinitionError: the parameters are wrong.
@@ -52,12 +52,12 @@ def resolve(architecture: Architecture, parameters: Parameters) -> Path:
 
 
 def identity(architecture: Architecture, parameters: Parameters) -> str:
-    """Returns what tells this checkpoint from others, without making or fetching it."""
+    """Returns the identity of this checkpoint, without making or fetching it."""
     return _checkpoint(architecture, parameters).identity
 
 
 def directory_of(architecture: Architecture, parameters: Parameters) -> Path:
-    """Returns where the checkpoint that a model's parameters ask for belongs; it may not be there.
+    """Returns the directory of a model's checkpoint, which may not exist yet.
 
     Raises:
       DefinitionError: the parameters are wrong.
@@ -66,13 +66,13 @@ def directory_of(architecture: Architecture, parameters: Parameters) -> Path:
 
 
 def facts_of(architecture: Architecture, parameters: Parameters) -> dict[str, Any]:
-    """Returns what `manifest.json` of that checkpoint says of its kind."""
+    """Returns the metadata in that checkpoint's `manifest.json`."""
     return _checkpoint(architecture, parameters).facts
 
 
 @functools.lru_cache(maxsize=256)
 def recipe_digest(architecture: Architecture, model_name: str, seed: int) -> str:
-    """Returns the sha256 of all that decides a seeded checkpoint's bytes."""
+    """Returns the sha256 of everything that determines a seeded checkpoint's bytes."""
     config = architecture.config(model_name)
     return digest_of(
         {
@@ -88,7 +88,7 @@ def seeded(architecture: Architecture, model_name: str, *, seed: int = 0) -> Pat
     """Returns the directory of a seeded checkpoint, made on first use.
 
     The directory is named by the digest of its recipe (configuration, tensors, seed, generator),
-    which decides its content byte for byte; `manifest.json` in it holds the sha256 of each file.
+    which determines its content byte for byte; `manifest.json` in it holds the sha256 of each file.
 
     Raises:
       DefinitionError: the architecture has no model of that name.
@@ -108,7 +108,7 @@ def pretrained(repository: str, revision: str) -> Path:
 def load_tensors(
     architecture: Architecture, checkpoint: Path
 ) -> "Mapping[str, npt.NDArray[np.generic]]":
-    """Returns a checkpoint's weights by our names, as stored, each read when asked for."""
+    """Returns a checkpoint's weights by our names, as stored; tensors are read lazily."""
     from openxla.benchmark.models.safetensors_file import SafetensorsFile
 
     file = SafetensorsFile(*directories.weight_files(checkpoint))
@@ -144,7 +144,7 @@ def write_weights(path: Path, inits: Iterable[TensorInit], *, seed: int) -> None
 
 
 class _Checkpoint(abc.ABC):
-    """One checkpoint: what tells it from others, where it belongs, and how it comes to be there."""
+    """A checkpoint: its identity, its directory, and the way to make it."""
 
     @property
     @abc.abstractmethod
@@ -163,7 +163,7 @@ class _Checkpoint(abc.ABC):
 
 
 class _Made(_Checkpoint):
-    """A checkpoint that is made here, of an architecture's own configuration."""
+    """A seeded checkpoint of one of the architecture's own configurations."""
 
     architecture: Architecture
     model_name: str
@@ -219,7 +219,7 @@ class _Seeded(_Made):
 
 @attrs.frozen
 class _Trained(_Made):
-    """Weights that ship with the suite; what their task has no use for is as in a seeded one."""
+    """Weights that ship with the suite; tensors unused by their task are seeded."""
 
     architecture: Architecture
     model_name: str
@@ -274,7 +274,7 @@ class _Pretrained(_Checkpoint):
         if (target / MANIFEST_FILE).is_file():
             return target
         if (target / "config.json").is_file() and (target / WEIGHTS_FILE).is_file():
-            # Put there by hand, as the message below says.
+            # The user put the files there, as the message below suggests.
             _write_manifest(target, self.facts)
             return target
         try:
@@ -308,7 +308,7 @@ class _Pretrained(_Checkpoint):
 
 @attrs.frozen
 class _Directory(_Checkpoint):
-    """A directory of the user's, with a configuration of its own."""
+    """A user's directory, with its own configuration."""
 
     directory: Path
     source_sha256: str

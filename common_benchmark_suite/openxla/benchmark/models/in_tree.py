@@ -1,4 +1,4 @@
-"""In a worker: a model of another checkout of the OpenXLA suite, on the interfaces of this one."""
+"""In a worker: adapts a model of another OpenXLA suite checkout to our interfaces."""
 
 import importlib
 import sys
@@ -13,13 +13,13 @@ from openxla.benchmark.models.trees import MODELS, Tree
 
 
 def create_model(*, tree: str, tree_module: str, tree_sha256: str, **parameters: Any) -> Any:
-    """Returns what the module's own `create_model(**parameters)` does.
+    """Returns the result of the module's own `create_model(**parameters)`.
 
     Args:
       tree: the folder `models` of that checkout.
       tree_module: name of the module in it, e.g. `jax.bert.bert_model`.
       tree_sha256: see `Tree.digest`.
-      **parameters: of the model.
+      **parameters: parameters of the model.
 
     Raises:
       DefinitionError: the module has changed, or has no `create_model`.
@@ -34,9 +34,9 @@ def create_model(*, tree: str, tree_module: str, tree_sha256: str, **parameters:
 
 
 class _OfInputsAlone:
-    """A model of that suite's JAX interface on ours, where `apply` takes parameters as well.
+    """Adapts that suite's JAX interface to ours, in which `apply` also takes parameters.
 
-    That suite compiles `forward`; what it computes with is a constant of the program.
+    That suite compiles `forward`, in which the weights are constants.
     """
 
     params: tuple[()] = ()
@@ -48,15 +48,15 @@ class _OfInputsAlone:
         return getattr(self._model, name)
 
     def apply(self, _: tuple[()], *inputs: Any) -> Any:
-        """Runs it."""
+        """Runs the model."""
         return self._model.forward(*inputs)
 
 
 def _imported(tree: Tree) -> ModuleType:
-    """Imports the module under the name that it has in its checkout.
+    """Imports the module under its name in the checkout.
 
-    What lies beside it is its own. Higher up are the interfaces, which are ours where we have them:
-    what drives a model must know them.
+    Neighbouring modules come from the checkout. Interfaces in parent packages are ours if we have
+    them, because our harness checks for them.
     """
     *packages, last = tree.module.split(".")
     name, folder = MODELS, tree.folder
@@ -68,7 +68,7 @@ def _imported(tree: Tree) -> ModuleType:
 
 
 def _also_found_in(name: str, folder: Path, *, first: bool) -> None:
-    """Has the modules of a package be found in a folder, too; makes the package if need be."""
+    """Adds a folder to the search path of a package; creates the package if necessary."""
     try:
         package = importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -1,6 +1,6 @@
-"""What a model must offer to be benchmarked.
+"""Interfaces that a model must implement to be benchmarked.
 
-A model module offers `create_model(**model_parameters)`, which returns one of these.
+A model module provides `create_model(**model_parameters)`, which returns one of these.
 """
 
 import abc
@@ -19,9 +19,9 @@ class InferenceModel(abc.ABC):
     The harness calls `preprocess(generate_inputs(...))` once for each input set, keeps the arrays,
     and passes the same bytes to `forward` of every implementation that shares the workload.
 
-    What was timed is verified on a second input, too, which is made of the first (see
-    `second_input`). A model for which that gives no sense has a method `second_inputs(*inputs)`,
-    which returns arrays of the same shapes and types.
+    The timed program is also verified on a second input, which is derived from the first (see
+    `second_input`). If the result would be meaningless for a model, it can define a method
+    `second_inputs(*inputs)`, which returns arrays of the same shapes and types.
     """
 
     @abc.abstractmethod
@@ -29,7 +29,7 @@ class InferenceModel(abc.ABC):
         """Returns raw input, e.g. a text or a picture."""
 
     def generate_inputs(self, input_data: str) -> Any:
-        """Returns the raw input of that name; for those that the suite knows, see `testdata.vary`.
+        """Returns the raw input of that name; see `testdata.vary` for the suite's names.
 
         Raises:
           DefinitionError: the model has no such input.
@@ -45,19 +45,19 @@ class InferenceModel(abc.ABC):
         """Runs the model on device-resident inputs; returns one array or a tuple of arrays."""
 
     def postprocess(self, outputs: Any) -> Any:
-        """Makes something readable of the outputs; never timed."""
+        """Converts outputs to a readable form; never timed."""
         return outputs
 
 
 class TrainingRun(abc.ABC):
-    """Weights and optimizer on their way through the steps of a run.
+    """Weights and optimizer state during the steps of a run.
 
-    Where a framework updates weights in place, so does it: what it knew before a step is gone.
+    If a framework updates weights in place, earlier weights are lost after each step.
     """
 
     @abc.abstractmethod
     def start(self) -> None:
-        """Puts weights and optimizer back to where the first step starts."""
+        """Resets weights and optimizer to the state before the first step."""
 
     @abc.abstractmethod
     def step(self, *batch: Any) -> tuple[Any, Any]:
@@ -65,14 +65,14 @@ class TrainingRun(abc.ABC):
 
     @abc.abstractmethod
     def weights(self) -> "Mapping[str, npt.NDArray[Any]]":
-        """Returns the trained weights as they are now, on the host, by the checkpoint's names."""
+        """Returns the current trained weights on the host, by the checkpoint's names."""
 
 
 class TrainingModel(InferenceModel):
     """A model that is trained.
 
-    Its inputs are the batches of all steps. `forward` takes all steps from the checkpoint on and
-    returns what they led to; a backend takes them one by one, each as an iteration.
+    Its inputs are the batches of all steps. `forward` takes all steps from the checkpoint and
+    returns their result; a backend takes them one at a time, each as an iteration.
     """
 
     @abc.abstractmethod

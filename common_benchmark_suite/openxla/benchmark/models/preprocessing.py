@@ -1,4 +1,4 @@
-"""Real text and pictures to arrays, with numpy alone: the same bytes for every framework."""
+"""Converts real text and pictures to arrays with numpy: the same bytes for every framework."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ def numpy_dtype(element_type: str) -> np.dtype[np.generic]:
 
 
 def element_type_of(dtype: npt.DTypeLike) -> str:
-    """Returns the element type of a numpy type; numpy's own name where the suite has none."""
+    """Returns the element type of a numpy type; numpy's own name if the suite has none."""
     return _NAMES.get(np.dtype(dtype), np.dtype(dtype).name)
 
 
@@ -37,15 +37,15 @@ def token_batch(
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Tokenizes a text into `batch_size` windows of `seq_len` tokens.
 
-    Row r starts some 7 words times r later than row 0, going round at the end, so that no two rows
-    are equal (up to as many rows as the text has words): a compiler that mixes up rows would
-    otherwise go unnoticed.
+    Row r starts about 7 * r words after row 0, wrapping around, so that no two rows are equal (for
+    up to as many rows as the text has words). Otherwise a compiler that confuses rows would go
+    unnoticed.
 
     Returns:
       input_ids and attention_mask, both int32[batch, seq].
 
     Raises:
-      ValueError: the text holds no word.
+      ValueError: the text has no words.
     """
     from tokenizers import Tokenizer
 
@@ -66,19 +66,19 @@ def token_batch(
 def padded_rows(
     ids: npt.NDArray[np.int32], mask: npt.NDArray[np.int32], *, pad: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Ends each row before its place, so that a mask has something to hide.
+    """Shortens each row and pads it, so that the mask has an effect.
 
-    Of a row, at least one place is padding, and at most half of them and one; rows that follow each
-    other differ in it. A model that drops its mask, inverts or shifts it would otherwise be right
-    on texts that fill their rows. The last token of a row, which ends it, stays the last one.
+    Each row has at least one position of padding, and at most half of the row plus one; consecutive
+    rows differ. Otherwise a model that drops, inverts or shifts its mask would be right on texts
+    that fill their rows. The last token of a row, which ends it, remains the last one.
 
     Args:
       ids: int32[batch, seq], see `token_batch`.
       mask: int32[batch, seq], 1 for tokens.
-      pad: the token that fills up.
+      pad: the padding token.
 
     Returns:
-      Other ids and another mask.
+      New ids and mask.
     """
     ids, mask = ids.copy(), mask.copy()
     length = ids.shape[1]
@@ -93,7 +93,7 @@ def padded_rows(
 
 
 def _stride(at_least: int, count: int) -> int:
-    """Returns a step without a common divisor: it visits all before it comes round."""
+    """Returns a step coprime with `count`, so that it visits all positions before repeating."""
     return next(n for n in itertools.count(at_least) if math.gcd(n, count) == 1)
 
 
@@ -105,10 +105,10 @@ def image_batch(
     mean: tuple[float, float, float],
     stddev: tuple[float, float, float],
 ) -> npt.NDArray[np.float32]:
-    """Makes a batch of normalised pictures of one picture.
+    """Makes a batch of normalised pictures from one picture.
 
-    Row r is shifted r * 3 pixels to the right (going round), so that no two rows are equal until
-    the shift has gone round.
+    Row r is shifted r * 3 pixels to the right, wrapping around, so that no two rows are equal until
+    the shift has wrapped.
 
     Returns:
       float32[batch, 3, size, size].
@@ -123,7 +123,7 @@ def image_batch(
 
 
 def shifted_rows(pixels: npt.NDArray[np.float32], batch_size: int) -> npt.NDArray[np.float32]:
-    """Makes a batch of float32[channels, height, width]: row r is 3 r to the right, going round."""
+    """Makes a batch of float32[channels, height, width]; row r is shifted 3 r right, wrapping."""
     batch = np.empty((batch_size, *pixels.shape), np.float32)
     for row in range(batch_size):
         batch[row] = np.roll(pixels, 3 * row, axis=2)

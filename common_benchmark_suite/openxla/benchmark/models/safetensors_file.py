@@ -1,9 +1,9 @@
 """Checkpoints in the safetensors format, one tensor in memory at a time.
 
-Own lines beside the library because it writes only what is in memory all at once, does not promise
-the same bytes for the same tensors, and reads through a mapping whose pages count towards the peak
-memory of the process (BERT large in JAX: 2.9 GiB, against 1.6 GiB). The format is a length, a JSON
-header, and the data (https://huggingface.co/docs/safetensors).
+The library is not used because it only writes what is in memory all at once, does not promise the
+same bytes for the same tensors, and reads through a mapping whose pages count towards the peak
+memory of the process (BERT large in JAX: 2.9 GiB instead of 1.6 GiB). The format is a length, a
+JSON header, and the data (https://huggingface.co/docs/safetensors).
 """
 
 import copy
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 Tensor = npt.NDArray[Any]
-# File, element type, shape, and where in the file it begins.
+# File, element type, shape, and offset in the file.
 _Entry: TypeAlias = tuple[Path, np.dtype[Any], tuple[int, ...], int]
 
 _DTYPES: Mapping[str, npt.DTypeLike] = {
@@ -41,10 +41,10 @@ _MAX_HEADER_BYTES = 100_000_000
 
 
 class SafetensorsFile(Mapping[str, Tensor]):
-    """The tensors of a file, or of several that share a model, each read when it is asked for.
+    """The tensors of one or more files of a model; each is read when requested.
 
     Raises:
-      ValueError: a file is not in the format, or is cut short.
+      ValueError: a file is not in the format, or is truncated.
     """
 
     def __init__(self, *paths: Path) -> None:
@@ -79,7 +79,7 @@ def write(
     signatures: Mapping[str, tuple[str, tuple[int, ...]]],
     tensor: Callable[[str], Tensor],
 ) -> None:
-    """Writes tensors, asking for each when its turn comes.
+    """Writes tensors, requesting one at a time.
 
     Args:
       path: the file to write.
@@ -104,7 +104,7 @@ def write(
 
 
 def _entries(path: Path) -> Iterator[tuple[str, _Entry]]:
-    """Yields name and place of each tensor of a file."""
+    """Yields name and location of each tensor of a file."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")

@@ -1,23 +1,23 @@
 """A second input of the same shapes, made from the first.
 
-A program that is timed runs on one input again and again. One that was folded for it, that
-remembers what it returned, that keeps a state, or that ignores an input gives the right output for
-it all the same. On another input it does not.
+A timed program runs repeatedly on one input. A program that was constant-folded for this input,
+caches its result, keeps state, or ignores an input still returns the right output for it, but not
+for another input.
 
 The rule, for each array:
 
-  mask      only 0 and 1, in integers or booleans: the last 1 of each row becomes 0, where the row
-            has another one; so the second mask hides what the first one showed
+  mask      only 0 and 1, in integers or booleans: the last 1 of each row becomes 0, if the row has
+            another one; so the second mask hides a position that the first one showed
   integers  the last axis is reversed: values keep their range, as tokens must
   numbers   the last axis is reversed
 
-Where this leaves an array as it was (one element in the last axis, or a constant), integers above 0
-are lowered by 1, and other numbers are halved. A model that this rule gives senseless inputs
-offers `second_inputs(*inputs)`, which returns its own.
+If this leaves an array unchanged (one element in the last axis, or a constant), integers above 0
+are decreased by 1, and other numbers are halved. Models for which this rule gives meaningless
+inputs define `second_inputs(*inputs)`.
 
-Such an input may leave an output as it was, e.g. a mean over the last axis. Further inputs are
-tried then: elements in another order, numbers of another scale, and elements drawn with repetition.
-All keep the range of the values, as ids and masks must.
+An output may still be unchanged, e.g. a mean over the last axis. Then further inputs are tried:
+elements in another order, numbers of another scale, and elements drawn with repetition. All keep
+the range of the values, as ids and masks require.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,18 +33,18 @@ _SEED = 0
 
 
 class NoSecondInputError(ValueError):
-    """Nothing in the inputs can be changed, or a model's own are of another form."""
+    """The inputs cannot be changed, or a model's own second inputs have another form."""
 
 
 def second_inputs(model: Any, inputs: Sequence[Array]) -> list[Array]:
     """Returns the second input of a model, of the shapes and types of the first.
 
     Args:
-      model: whose inputs; asked for `second_inputs(*inputs)` if it has that.
+      model: the model; its `second_inputs(*inputs)` is used if defined.
       inputs: the first, one array for each argument.
 
     Raises:
-      NoSecondInputError: it would be the first again, or is not of its shapes and types.
+      NoSecondInputError: the result would equal the first input, or has other shapes or types.
     """
     own: Callable[..., Any] | None = getattr(model, "second_inputs", None)
     if own is None:
@@ -59,14 +59,14 @@ def second_inputs(model: Any, inputs: Sequence[Array]) -> list[Array]:
 
 
 def further_inputs(inputs: Sequence[Array], attempt: int) -> list[Array]:
-    """Returns another input of the same shapes and types, for outputs that the second leaves.
+    """Returns another input of the same shapes and types, for outputs unchanged by the second.
 
     Args:
-      inputs: the first, one array for each argument.
-      attempt: which of `FURTHER_RULES`.
+      inputs: the first input, one array per argument.
+      attempt: index into `FURTHER_RULES`.
 
     Raises:
-      NoSecondInputError: it would be the first again.
+      NoSecondInputError: the result would equal the first input.
     """
     random = np.random.Generator(np.random.Philox([_SEED, attempt]))
     found = [FURTHER_RULES[attempt](value, random) for value in inputs]
@@ -81,7 +81,7 @@ def _permuted(values: Array, random: np.random.Generator) -> Array:
 
 
 def _scaled(values: Array, random: np.random.Generator) -> Array:
-    """Returns numbers from the upper half of their range, and others unchanged."""
+    """Returns numbers from the upper half of their range; other types unchanged."""
     if _is_integer(values) or not values.size:
         return values
     wide = values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
@@ -99,7 +99,7 @@ def _drawn(values: Array, random: np.random.Generator) -> Array:
     return flat[random.integers(flat.size, size=flat.size)].reshape(values.shape)
 
 
-# In the order in which they are tried.
+# Tried in this order.
 FURTHER_RULES = (_permuted, _scaled, _drawn)
 
 
@@ -108,7 +108,7 @@ def _is_integer(values: Array) -> bool:
 
 
 def changed(values: Array) -> Array:
-    """Returns the array that takes the place of another, by the rule of this module."""
+    """Returns the replacement of an array, by the rule of this module."""
     if _is_mask(values):
         return _shortened(values)
     backwards = values[..., ::-1].copy() if values.ndim else values

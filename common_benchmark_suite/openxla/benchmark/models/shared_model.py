@@ -1,4 +1,4 @@
-"""The part of a model that its architecture decides: inputs and checkpoint."""
+"""The parts of a model determined by its architecture: inputs and checkpoint."""
 
 import sys
 import time
@@ -28,7 +28,7 @@ class ArchitectureModel(InferenceModel):
     checkpoint: Path
 
     def set_architecture(self, architecture: Architecture, parameters: Parameters) -> None:
-        """Resolves the checkpoint; to be called first by `__init__`.
+        """Resolves the checkpoint; must be called first in `__init__`.
 
         Not an `__init__` itself: a torch module must run its own before any attribute is set.
         """
@@ -49,9 +49,9 @@ class ArchitectureModel(InferenceModel):
         return self.architecture.preprocess(raw_input, self.model_parameters, self.checkpoint)
 
     def calibration_inputs(self, count: int) -> Iterator[tuple[npt.NDArray[np.generic], ...]]:
-        """Yields input sets to calibrate a quantisation with; see `calibration.input_sets`.
+        """Yields input sets to calibrate quantisation; see `calibration.input_sets`.
 
-        A trained model has some of what it was trained with.
+        A trained model uses some of its training data.
         """
         if task := trained.task_of(self.model_parameters):
             return task.calibration(self.architecture, self.model_parameters, count)
@@ -65,14 +65,14 @@ def creator(
 ) -> Callable[..., Model]:
     """Returns the `create_model` of a model's module.
 
-    It takes a definition's parameters by name. What it is not told, the architecture knows: one row
-    of fp32, of the model that `standard` names. All models take `seed`, and `checkpoint` (`seeded`
-    or `pretrained`) where the architecture has a pretrained one. Parameters that mean nothing to a
-    model are accepted: definitions of other suites carry hints to their own tools.
+    It takes a definition's parameters by name. Defaults come from the architecture: one row of
+    fp32, of the model named in `standard`. All models take `seed`, and `checkpoint` (`seeded` or
+    `pretrained`) if the architecture has a pretrained one. Unknown parameters are accepted, because
+    definitions of other suites contain hints for their own tools.
 
     Args:
-      architecture: of the model.
-      build: makes the model of its complete parameters.
+      architecture: architecture of the model.
+      build: makes the model from its complete parameters.
     """
 
     def create_model(**parameters: Any) -> Model:
@@ -105,5 +105,5 @@ def run_once(create_model: Callable[..., InferenceModel], **parameters: Any) -> 
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
-    """Returns a tuple or list as a tuple, anything else as the only element of one."""
+    """Returns a tuple or list as a tuple, and any other value as a tuple of one."""
     return tuple(value) if isinstance(value, tuple | list) else (value,)

@@ -1,8 +1,8 @@
 """Tiny models with trained weights, and the task that each was trained for.
 
-A folder each, made by `scripts/train_tiny.py`: weights in bfloat16, which every data type holds
-exactly; held-out examples; and what the float64 model makes of these. So what fewer bits cost is
-told in words that people use: of 400 digits, how many are read right.
+One folder per model, made by `scripts/train_tiny.py`: weights in bfloat16, which every data type
+represents exactly; held-out examples; and the float64 model's results on them. They express the
+cost of fewer bits in familiar terms, e.g. how many of 400 digits are recognised.
 """
 
 import functools
@@ -19,7 +19,7 @@ from openxla.benchmark.def_types import DefinitionError, Parameters
 from openxla.benchmark.files import sha256_of
 from openxla.benchmark.models.architectures.base import Architecture, Arrays
 
-if TYPE_CHECKING:  # which tasks there are is known without numpy
+if TYPE_CHECKING:  # listing tasks needs no numpy
     import numpy as np
     import numpy.typing as npt
 
@@ -32,17 +32,17 @@ Metric: TypeAlias = Literal["top-1", "perplexity"]
 
 @attrs.frozen(kw_only=True)
 class Task:
-    """What a trained model is good for.
+    """The task of a trained model.
 
     Attributes:
-      name: in a few words.
-      metric: `top-1` (share of examples whose class is found) or `perplexity` (the exponential of
-        the mean loss of each next token).
-      source: of the data, with their licence.
-      reference: what the float64 model reaches.
-      most_lost: how much less a program may reach: a difference of shares, or by which part a
-        perplexity may be higher. No verdict hangs on it, but who loses more is named.
-      folder: of weights and examples.
+      name: short description.
+      metric: `top-1` (share of correctly classified examples) or `perplexity` (exponential of the
+        mean loss per token).
+      source: source of the data, with their licence.
+      reference: result of the float64 model.
+      most_lost: acceptable loss of a program: a difference of shares, or the relative increase of a
+        perplexity. It does not affect verdicts, but larger losses are reported.
+      folder: folder of weights and examples.
     """
 
     name: str
@@ -54,12 +54,12 @@ class Task:
 
     @functools.cached_property
     def examples(self) -> "dict[str, npt.NDArray[Any]]":
-        """The held-out examples, and what the float64 model makes of them.
+        """The held-out examples, and the float64 model's results.
 
-        Pictures uint8[n, 8, 8] up to 16, or tokens uint16[n, seq], with `lengths` where a row is
+        Pictures uint8[n, 8, 8] up to 16, or tokens uint16[n, seq], with `lengths` if rows are
         padded; `labels` and `predicted`, or `losses` of each row; `head` [classes, hidden] and
-        `bias` where classes are read from hidden states. Names that begin with `learned_` are of 64
-        examples that the model was trained with, to calibrate a quantisation.
+        `bias` if classes are read from hidden states. Names that begin with `learned_` hold 64
+        training examples, to calibrate quantisation.
         """
         import numpy as np
 
@@ -67,13 +67,13 @@ class Task:
             return {name: file[name] for name in file.files}
 
     def batches(self, architecture: Architecture, parameters: Parameters) -> Iterator[Arrays]:
-        """Yields the examples as inputs of a model, without the last ones that fill no batch."""
+        """Yields the examples as inputs of a model, without an incomplete last batch."""
         return self._batches(architecture, parameters, "")
 
     def calibration(
         self, architecture: Architecture, parameters: Parameters, count: int
     ) -> Iterator[Arrays]:
-        """Yields `count` inputs of what the model was trained with, in a circle."""
+        """Yields `count` inputs from the training examples, repeating them if necessary."""
         learned = list(self._batches(architecture, parameters, "learned_"))
         return itertools.islice(itertools.cycle(learned), count)
 
@@ -114,15 +114,15 @@ def pixels_of(images: "npt.NDArray[np.uint8]") -> "npt.NDArray[np.float32]":
 
 
 def task_of(parameters: Parameters) -> Task | None:
-    """Returns the task of a model; None of one that is not trained."""
+    """Returns the task of a model; None if it is not trained."""
     return _task(str(parameters["model_name"])) if parameters.get("checkpoint") == KIND else None
 
 
 def folder_of(model_name: str) -> Path:
-    """Returns where a model's weights are.
+    """Returns the folder of a model's weights.
 
     Raises:
-      DefinitionError: there are none.
+      DefinitionError: there are no weights.
     """
     if not (FOLDER / model_name / WEIGHTS).is_file():
         known = ", ".join(sorted(path.parent.name for path in FOLDER.glob(f"*/{WEIGHTS}")))
@@ -132,7 +132,7 @@ def folder_of(model_name: str) -> Path:
 
 @functools.lru_cache(maxsize=32)
 def weights_digest(model_name: str) -> str:
-    """Returns the sha256 of a model's weights, as they ship."""
+    """Returns the sha256 of a model's weights, as shipped."""
     return sha256_of(folder_of(model_name) / WEIGHTS)
 
 

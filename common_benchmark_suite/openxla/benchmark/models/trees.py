@@ -1,4 +1,4 @@
-"""A model whose module lies in another checkout of the OpenXLA suite, in its folder `models`."""
+"""Models in another OpenXLA suite checkout, in its folder `models`."""
 
 import hashlib
 from pathlib import Path
@@ -8,7 +8,7 @@ import attrs
 from openxla.benchmark.def_types import DefinitionError, ParameterValue
 
 MODELS = "openxla.benchmark.models"
-# What makes such a model, in a worker.
+# Module that makes such a model in a worker.
 IN_TREE = "openxla.benchmark.models.in_tree"
 
 
@@ -17,8 +17,8 @@ class Tree:
     """A folder `models`, and a module in it.
 
     Attributes:
-      folder: absolute.
-      module: its dotted name from the folder on, e.g. `jax.bert.bert_model`.
+      folder: absolute path.
+      module: its dotted name relative to the folder, e.g. `jax.bert.bert_model`.
     """
 
     folder: Path
@@ -30,7 +30,7 @@ class Tree:
         return self.folder.joinpath(*self.module.split(".")).with_suffix(".py")
 
     def digest(self) -> str:
-        """Returns the sha256 of the module and of all Python files beside and above it."""
+        """Returns the sha256 of the module and of all Python files next to and above it."""
         places = [self.file.parent, *self.file.parent.parents]
         inside = places[: places.index(self.folder) + 1]
         files = sorted(file for place in inside for file in place.glob("*.py"))
@@ -41,7 +41,7 @@ class Tree:
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def parameters(self) -> dict[str, ParameterValue]:
-        """Returns what says in a model's parameters where it is, and what it was when planned."""
+        """Returns model parameters that record the location and digest at planning time."""
         return {
             "tree": str(self.folder),
             "tree_module": self.module,

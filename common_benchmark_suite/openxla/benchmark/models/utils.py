@@ -18,7 +18,7 @@ def download_and_read_img(url: str) -> "Image":
 
     Raises:
       OSError: the address cannot be reached, or holds no picture.
-      ValueError: it is not an address of http or https.
+      ValueError: the address is not http or https.
     """
     from PIL import Image
 
@@ -29,11 +29,11 @@ def download_and_read_img(url: str) -> "Image":
 
 
 def create_model_obj(model: def_types.Model) -> Any:
-    """Returns the model that a definition names, made with its parameters."""
+    """Returns the model of a definition, created with its parameters."""
     module = importlib.import_module(str(model.model_impl.module_path))
     return module.create_model(**model.model_parameters)
 
 
 def canonicalize_to_tuple(return_value: Any) -> tuple[Any, ...]:
-    """Returns what a method of a model returns as a tuple: itself, or the single value in one."""
+    """Returns a tuple unchanged, and a single value as a tuple of one."""
     return return_value if isinstance(return_value, tuple) else (return_value,)

@@ -1,7 +1,7 @@
-"""From the tensors of a checkpoint to the variables of our own modules in JAX and TensorFlow.
+"""Maps the tensors of a checkpoint to variables of our own JAX and TensorFlow modules.
 
-`Architecture.module_name` says in which module a tensor belongs; what a module calls its variables,
-and in which layout it has them, is the same for all modules and told here.
+`Architecture.module_name` gives the module of a tensor. The names and layouts of a module's
+variables are the same for all modules and defined here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,14 +16,14 @@ from openxla.benchmark.models.architectures import Architecture
 Path: TypeAlias = tuple[str | int, ...]
 Array: TypeAlias = npt.NDArray[np.generic]
 
-# What our modules call a tensor with torch's name for it. A table, such as that of positions, may
-# be a variable of its own, with the module's name.
+# torch's tensor name -> names of our variables. A table, such as that of positions, may be a
+# variable by itself, with the module's name.
 _VARIABLES = {
     "weight": ("kernel", "depthwise_kernel", "scale", "embedding", None),
     "running_mean": ("mean",),
     "running_var": ("var",),
 }
-# By the number of dimensions: from [out, in, ...] to [..., in, out], which is channels-last.
+# By number of dimensions: from [out, in, ...] to [..., in, out], i.e. channels-last.
 _KERNEL_LAYOUTS = {2: (1, 0), 3: (2, 1, 0), 4: (2, 3, 1, 0)}
 _DEPTHWISE_LAYOUT = (2, 3, 0, 1)  # [channels, 1, height, width] -> [height, width, channels, 1]
 _MOST_NAMED = 8
@@ -38,19 +38,19 @@ def placed(
     """Yields path, checkpoint's name and value of each variable, one tensor in memory at a time.
 
     Args:
-      architecture: whose checkpoint it is.
+      architecture: architecture of the checkpoint.
       config: the model's configuration.
-      shapes: the shape of each variable, by its path.
+      shapes: shape of each variable, by path.
       tensors: the checkpoint.
 
     Raises:
-      ValueError: after all that fit, if tensors are missing, of another shape, or for no variable,
-        or if a variable is left unset.
+      ValueError: raised after all matching tensors, if a tensor is missing, has another shape or no
+        variable, or if a variable is left unset.
     """
     missing, homeless, mismatched, unset = [], [], [], dict.fromkeys(shapes)
     for init in architecture.tensors(config):
         if init.dtype == "I64" or init.name.startswith(architecture.unused_tensors):
-            continue  # no counter is used either
+            continue  # counters are not used either
         path = _path(architecture.module_name(init.name, config), shapes)
         if path is None:
             homeless.append(init.name)
@@ -81,7 +81,7 @@ def placed(
 
 
 def _path(name: str, shapes: Mapping[Path, Sequence[int]]) -> Path | None:
-    """Returns the path of the variable that is for a tensor, by our name of the tensor."""
+    """Returns the path of the variable for a tensor, given our name of the tensor."""
     path = tuple(int(part) if part.isdigit() else part for part in name.split("."))
     *module, last = path
     variables = _VARIABLES.get(str(last), ())
@@ -94,6 +94,6 @@ def _text(path: Path) -> str:
 
 
 def some_names(names: Sequence[str]) -> str:
-    """Returns names as a list for people, shortened."""
+    """Returns a shortened list of names for messages."""
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

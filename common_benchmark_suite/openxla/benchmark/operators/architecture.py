@@ -1,7 +1,7 @@
-"""Operators as an architecture: the same inputs for every framework, and the same weights.
+"""Operators as an architecture: the same inputs and weights for every framework.
 
-Weights of a layer follow from its shape and are made anew wherever they are needed: the sweeps of
-one layer would fill a disk with checkpoints.
+Weights of a layer are derived from its shape and generated whenever they are needed, because
+checkpoints for a sweep of shapes would fill a disk.
 """
 
 import hashlib
@@ -19,49 +19,49 @@ from openxla.benchmark.models.architectures.base import (
 )
 from openxla.benchmark.operators.definition import Argument, Layer, Operator, get, is_floating
 
-if TYPE_CHECKING:  # identity is computed without numpy
+if TYPE_CHECKING:  # identities are computed without numpy
     import numpy as np
     import numpy.typing as npt
 
 
-# What the parameter `direction` may be; a case without it runs forward.
+# Values of the parameter `direction`; a case without it runs forward.
 FORWARD, FORWARD_BACKWARD = "forward", "forward_backward"
 
 
 class OperatorArchitecture(Architecture):
     """Parameters: `model_name` (the operator), `m`, `k`, `n`, `data_type` and `direction`.
 
-    Forward and backward, the inputs are those of the operator, then a cotangent (the gradient of a
-    loss) of each floating-point result. The outputs are its results, the gradients of its
-    floating-point inputs, and those of its weights, in the orders in which they are declared.
+    With `forward_backward`, the inputs are the operator's inputs, then a cotangent (the gradient of
+    a loss) for each floating-point result. The outputs are the operator's results, then the
+    gradients of its floating-point inputs and of its weights, each in the order of declaration.
     """
 
     name = "operator"
     version = 1
 
     def config(self, model_name: str) -> Mapping[str, Any]:
-        """Returns what tells an operator from others; raises `DefinitionError` if there is none."""
+        """Returns the identity of an operator; raises `DefinitionError` if it is unknown."""
         return {"operator": get(model_name).name}
 
     def has_weights(self, parameters: Parameters) -> bool:
-        """Tells whether it is a layer."""
+        """Returns whether the operator is a layer."""
         return isinstance(operator_of(parameters), Layer)
 
     def canonical_name(self, model_name: str) -> str:
-        """Returns the name itself: an operator has one."""
+        """Returns the name unchanged: an operator has only one."""
         return get(model_name).name
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """Returns nothing: weights of an operator are inputs, those of a layer in no file."""
+        """Returns nothing: weights are inputs of an operator, or generated for a layer."""
         return ()
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
-        """Returns what goes in."""
+        """Returns the specs of the inputs."""
         given = [*arguments(parameters), *cotangents(parameters)]
         return tuple(_spec(argument, parameters) for argument in given)
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
-        """Returns what comes out."""
+        """Returns the specs of the outputs."""
         operator, shape = operator_of(parameters), shape_of(parameters)
         results = [_spec(result, parameters) for result in operator.results(*shape)]
         if not self.trains(parameters):
@@ -72,19 +72,19 @@ class OperatorArchitecture(Architecture):
         return (*results, *inputs, *weights)
 
     def trains(self, parameters: Parameters) -> bool:
-        """Tells whether it runs forward and backward."""
+        """Returns whether the operator runs forward and backward."""
         return trains(parameters)
 
     def default_input_files(self) -> tuple[Path, ...]:
-        """Returns nothing: inputs are made of numbers alone."""
+        """Returns nothing: inputs are random numbers."""
         return ()
 
     def default_inputs(self, parameters: Parameters) -> Any:
-        """Returns the arrays of each argument: normal numbers are f32[...], of variance 1."""
+        """Returns the arrays of each argument; normal numbers are float32 with variance 1."""
         return self.drawn_inputs(parameters, "")
 
     def drawn_inputs(self, parameters: Parameters, draw: str) -> Any:
-        """Returns the arrays of another draw of the same kind; `""` draws the default ones."""
+        """Returns the arrays of another random draw; `""` gives the default inputs."""
         operator = operator_of(parameters)
         return [
             _values(
@@ -96,14 +96,14 @@ class OperatorArchitecture(Architecture):
         ]
 
     def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
-        """Returns the arrays in their types."""
+        """Returns the arrays in their element types."""
         from openxla.benchmark.models.preprocessing import numpy_dtype
 
         specs = self.input_specs(parameters)
         return tuple(a.astype(numpy_dtype(s.dtype)) for a, s in zip(raw_input, specs, strict=True))
 
     def label(self, parameters: Parameters) -> str:
-        """Returns e.g. `matmul-fp32-64x128x256`, with the letters that the operator uses."""
+        """Returns e.g. `matmul-fp32-64x128x256`, with the dimensions that the operator uses."""
         operator = operator_of(parameters)
         sizes = "x".join(str(integer(parameters, letter)) for letter in operator.uses)
         element_type(parameters.get("data_type"))
@@ -112,7 +112,7 @@ class OperatorArchitecture(Architecture):
 
 
 def operator_of(parameters: Parameters) -> Operator:
-    """Returns the operator that parameters name; raises `DefinitionError` if there is none."""
+    """Returns the operator that parameters name; raises `DefinitionError` if it is unknown."""
     return get(str(parameters["model_name"]))
 
 
@@ -122,10 +122,10 @@ def arguments(parameters: Parameters) -> tuple[Argument, ...]:
 
 
 def trains(parameters: Parameters) -> bool:
-    """Tells whether parameters ask for forward and backward.
+    """Returns whether parameters request forward and backward.
 
     Raises:
-      DefinitionError: the operator has no gradients, or there is no such direction.
+      DefinitionError: the operator has no gradients, or the direction is unknown.
     """
     direction = parameters.get("direction", FORWARD)
     if direction not in (FORWARD, FORWARD_BACKWARD):
@@ -141,7 +141,7 @@ def trains(parameters: Parameters) -> bool:
 
 
 def cotangents(parameters: Parameters) -> list[Argument]:
-    """Returns the gradients of a loss that come in, one for each floating-point result."""
+    """Returns the incoming gradients of a loss, one for each floating-point result."""
     if not trains(parameters):
         return []
     results = operator_of(parameters).results(*shape_of(parameters))
@@ -149,15 +149,15 @@ def cotangents(parameters: Parameters) -> list[Argument]:
 
 
 def trained(parameters: Parameters) -> list[TensorInit]:
-    """Returns the weights that have gradients; none of an operator that is not a layer."""
+    """Returns the weights that have gradients; empty for an operator without weights."""
     operator = operator_of(parameters)
     return operator.trained(*shape_of(parameters)) if isinstance(operator, Layer) else []
 
 
 def flops_of(parameters: Parameters) -> int:
-    """Returns the arithmetic of matrix products, three times as much forward and backward.
+    """Returns the FLOPs of matrix products, times three for forward and backward.
 
-    Backward, a product of two matrices becomes two of the same size.
+    The backward of a matrix product consists of two products of the same size.
     """
     operator = operator_of(parameters)
     flops = operator.flops(*shape_of(parameters)) if operator.flops else 0
@@ -165,7 +165,7 @@ def flops_of(parameters: Parameters) -> int:
 
 
 def weights_of(parameters: Parameters) -> "dict[str, npt.NDArray[np.generic]]":
-    """Returns the weights of a layer, float32; none of an operator."""
+    """Returns the float32 weights of a layer; empty for an operator without weights."""
     from openxla.benchmark.models.checkpoints import generate
 
     operator = operator_of(parameters)
@@ -197,16 +197,16 @@ def _values(name: str, argument: Argument, data_type: str) -> "npt.NDArray[np.ge
     return random.standard_normal(argument.shape, dtype=np.float32)
 
 
-# Of each type: the power of two that distinct numbers start from, how many powers they may take,
-# and the bits of its mantissa.
+# By type: the exponent at which distinct numbers start, the number of exponents used, and the bits
+# of the mantissa.
 _DISTINCT = {"fp32": (-8, 16, 23), "fp16": (-8, 16, 10), "bf16": (-60, 120, 7)}
 
 
 def _as_numbers(ranks: "npt.NDArray[np.int64]", data_type: str) -> "npt.NDArray[np.float32]":
-    """Returns numbers in the order of ranks, spread over a type so that all are different.
+    """Returns distinct numbers in the order of ranks, spread over the range of a type.
 
     Raises:
-      DefinitionError: the type has too few.
+      DefinitionError: the type has too few numbers.
     """
     import numpy as np
 

@@ -1,6 +1,6 @@
-"""attention of m positions with themselves, k wide in heads of 64; no mask.
+"""attention: self-attention of m positions, k wide in heads of 64; no mask.
 
-Queries, keys and values are [1, heads, m, width of a head]; a k below 64 is one head.
+Queries, keys and values are [1, heads, m, head width]; a k below 64 is one head.
 """
 
 import math

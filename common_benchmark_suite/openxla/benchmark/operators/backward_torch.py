@@ -1,4 +1,4 @@
-"""Forward and backward in PyTorch: as its users run it, and as a program that can be exported."""
+"""Forward and backward in PyTorch, in the usual form and as an exportable program."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from openxla.benchmark.operators import models
 
 
 class TrainingModel(torch.nn.Module, models.OperatorModel):
-    """A layer or an operator as a module that is run forward and backward."""
+    """A layer or an operator as a module that runs forward and backward."""
 
     def __init__(self, parameters: Parameters, layer: torch.nn.Module) -> None:
         super().__init__()
@@ -29,12 +29,12 @@ class TrainingModel(torch.nn.Module, models.OperatorModel):
     def training_step(
         self, compile_part: Callable[[torch.nn.Module], Any] = lambda part: part
     ) -> Callable[..., tuple[torch.Tensor, ...]]:
-        """Returns what runs forward and backward on tensors.
+        """Returns a function that runs forward and backward on tensors.
 
         Args:
-          compile_part: compiles the module alone. The gradients are taken outside of it, as a
-            training loop does: what was compiled then has a backward that was compiled as well, and
-            Dynamo would break a function that takes gradients itself into parts.
+          compile_part: compiles only the module. The gradients are taken outside of it, as in a
+            training loop: a compiled module has a compiled backward as well, whereas Dynamo would
+            split a function that takes gradients itself.
         """
         part = compile_part(self.layer)
         weights = [self.layer.get_parameter(name) for name in self.trained]
@@ -46,10 +46,11 @@ class TrainingModel(torch.nn.Module, models.OperatorModel):
         return step
 
     def exportable(self, inputs: Sequence[torch.Tensor]) -> torch.nn.Module:
-        """Returns a module whose `forward` is the operations of both ways, without autograd.
+        """Returns a module whose `forward` runs both passes as plain operations, without autograd.
 
-        Exporters trace through no autograd, and what autograd does is a program of operations like
-        any other. Those of the backward alone, which exporters do not know, are made of others.
+        Exporters cannot trace through autograd, but its operations form an ordinary program.
+        Operations that only occur in the backward pass, which exporters do not support, are
+        decomposed.
         """
         module = self.layer
 
@@ -66,7 +67,7 @@ class TrainingModel(torch.nn.Module, models.OperatorModel):
             return _with_gradients(call, given, weights, cotangents)
 
         traced = make_fx(both, _simple(), tracing_mode="fake", _allow_non_fake_inputs=True)
-        # Attention as products and a softmax: exporters do not know the kernels' own backward.
+        # Attention as products and a softmax: exporters do not support the kernels' own backward.
         with sdpa_kernel(SDPBackend.MATH):
             return _Traced(self, traced(_state(module), *self.split(inputs)))
 
@@ -83,10 +84,10 @@ class _Traced(torch.nn.Module):
 
 
 def _simple() -> dict[Any, Callable[..., Any]]:
-    """Returns PyTorch's own decompositions of what only a backward has."""
+    """Returns PyTorch's decompositions of operations that only occur in the backward pass."""
     every = core_aten_decompositions()
     backward = {op: how for op, how in every.items() if "backward" in str(op)}
-    # What it gives beside its output, for the backward, exporters do not know either.
+    # Exporters do not support the extra outputs that it saves for the backward either.
     return {**get_decompositions([torch.ops.aten.native_layer_norm]), **backward}
 
 
@@ -100,7 +101,7 @@ def _with_gradients(
     weights: Sequence[torch.Tensor],
     cotangents: Sequence[torch.Tensor],
 ) -> tuple[torch.Tensor, ...]:
-    # Backends run all else without gradients.
+    # Backends disable gradients elsewhere.
     with torch.enable_grad():
         leaves = [
             value.detach().requires_grad_() if value.is_floating_point() else value

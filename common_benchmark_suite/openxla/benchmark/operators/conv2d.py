@@ -1,7 +1,7 @@
-"""conv2d: one picture of k channels, 3 by 3, to n channels.
+"""conv2d: a 3 by 3 convolution of a picture with k channels to n channels.
 
-The picture has about m pixels: the largest square of them. It comes channels-first; TensorFlow,
-whose CPU kernels know channels-last only, transposes it, as models there do.
+The picture is the largest square of at most m pixels, channels first. TensorFlow transposes it,
+like models there, because its CPU kernels only support channels last.
 """
 
 import math

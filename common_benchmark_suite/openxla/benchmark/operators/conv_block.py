@@ -1,4 +1,4 @@
-"""conv_block: `conv2d` of a picture, batch norm with the statistics that it holds, relu."""
+"""conv_block: `conv2d` of a picture, batch norm with stored statistics, relu."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from openxla.benchmark.operators.conv2d import OPERATOR as CONV
 from openxla.benchmark.operators.definition import Layer
 
 EPSILON = 1e-5
-# The names that torch has for a convolution and a norm after it.
+# The names that torch gives to a convolution and the norm after it.
 _NORM = ("1.weight", "1.bias", "1.running_mean", "1.running_var")
 
 

@@ -1,4 +1,4 @@
-"""What an operator declares, and which ones there are."""
+"""Definition and registry of operators."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -13,25 +13,25 @@ from openxla.benchmark.text import choices
 
 GROUP = "openxla.benchmark.operators"
 
-# What an argument holds: normal numbers, integers below a bound, or numbers no two of which are
-# equal within a row, so that an order of them is the same in every framework.
+# Content of an argument: normal numbers; integers below a limit; or numbers that are distinct
+# within a row, so that their order is the same in every framework.
 Values: TypeAlias = Literal["normal", "indices", "distinct"]
 Letter: TypeAlias = Literal["m", "k", "n"]
 # The fields of an operator that hold its functions.
 FRAMEWORKS = ("torch", "jax", "tensorflow")
-# One that every operator has: multiples of the heads of attention.
+# A shape that every operator supports: multiples of the heads of attention.
 _SOME_SHAPE = (64, 64, 64)
 
 
 @attrs.frozen(kw_only=True)
 class Argument:
-    """One input of an operator, or one of its results.
+    """One input or result of an operator.
 
     Attributes:
-      shape: of the array.
+      shape: shape of the array.
       values: see `Values`.
-      below: of indices, what they are below.
-      dtype: element type; None for that of the case.
+      below: exclusive limit of indices.
+      dtype: element type; None for the type of the case.
     """
 
     shape: tuple[int, ...]
@@ -41,7 +41,7 @@ class Argument:
 
 
 def unwritten(*_: Any) -> NoReturn:
-    """Stands for the function of a framework in which an operator is not written."""
+    """Marks a framework in which an operator is not implemented."""
     raise NotImplementedError("the operator has no function in this framework")
 
 
@@ -54,16 +54,15 @@ class Operator:
     """One operation.
 
     Attributes:
-      name: how users call it.
-      description: in a line, with the shapes.
+      name: name for users.
+      description: one line, with the shapes.
       uses: which of m, k and n it depends on; the others count as 1.
-      arguments: returns what goes in, by m, k and n.
-      results: returns what comes out, likewise.
-      flops: returns the arithmetic of matrix products, likewise; None for none.
-      torch, jax, tensorflow: the function in each framework, at least one. It is called with
-        tensors, and imports its framework itself. Without it, the operator is `unsupported` there.
-      second_inputs: makes the second input of the first, where the usual rule gives none that are
-        valid.
+      arguments: returns the inputs for m, k and n.
+      results: returns the outputs for m, k and n.
+      flops: returns the FLOPs of matrix products for m, k and n; None for none.
+      torch, jax, tensorflow: the function in each framework, at least one. It takes tensors, and
+        imports its framework itself. Without it, the operator is `unsupported` there.
+      second_inputs: makes the second input from the first, if the usual rule gives invalid ones.
     """
 
     name: str
@@ -85,16 +84,16 @@ class Operator:
 
     @property
     def frameworks(self) -> tuple[str, ...]:
-        """The fields of `FRAMEWORKS` in which it is written."""
+        """The fields of `FRAMEWORKS` in which it is implemented."""
         return tuple(name for name in FRAMEWORKS if getattr(self, name) is not unwritten)
 
     @property
     def is_differentiable(self) -> bool:
-        """Whether any of its results is a floating-point number, so that it has gradients."""
+        """Whether any result is a floating-point number and has gradients."""
         return any(map(is_floating, self.results(*_SOME_SHAPE)))
 
     def shape(self, m: int, k: int, n: int) -> tuple[int, int, int]:
-        """Returns a shape with 1 for what the operator does not depend on."""
+        """Returns the shape, with 1 for dimensions that the operator does not depend on."""
         given = {"m": m, "k": k, "n": n}
         m, k, n = (given[letter] if letter in self.uses else 1 for letter in given)
         return m, k, n
@@ -102,14 +101,14 @@ class Operator:
 
 @attrs.frozen(kw_only=True)
 class Layer(Operator):
-    """A part of a network that has weights of its own, as recipes need it.
+    """An operator with weights, to which recipes can be applied.
 
     Attributes:
-      weights: returns the seeded weights by name, by m, k and n. Matrices are [out, in], as
-        `torch.nn.Linear` has them.
+      weights: returns the seeded weights by name, for m, k and n. Matrices are [out, in], as in
+        `torch.nn.Linear`.
       torch: returns a `torch.nn.Module` for m, k and n, whose parameters have the weights' names.
       jax, tensorflow: the function, called with a mapping of the weights and the inputs.
-      statistics: the names of weights that training does not take gradients of.
+      statistics: names of weights without gradients.
     """
 
     weights: Callable[[int, int, int], Sequence[TensorInit]]
@@ -121,14 +120,14 @@ class Layer(Operator):
 
 
 def is_floating(argument: Argument) -> bool:
-    """Tells whether an argument or a result holds numbers that gradients can be taken of."""
+    """Returns whether an argument or result has a floating-point type, and so gradients."""
     return argument.values != "indices" and argument.dtype in (None, "f32", "f16", "bf16")
 
 
 @functools.cache
 def operators() -> Mapping[str, Operator]:
     """Returns every registered operator by name."""
-    # Built-in ones come first: a plug-in cannot replace them.
+    # Built-in operators come first, so a plug-in cannot replace them.
     found = {plugin.name: plugin.value for plugin in reversed(plugins(GROUP, Operator))}
     return {name: found[name] for name in sorted(found)}
 
@@ -137,7 +136,7 @@ def get(name: str) -> Operator:
     """Returns the operator of that name.
 
     Raises:
-      DefinitionError: there is none.
+      DefinitionError: the operator is unknown.
     """
     if name not in operators():
         raise unknown(name)

@@ -1,4 +1,4 @@
-"""embedding: m rows of a table [n, k], by their numbers."""
+"""embedding: m rows of a table [n, k], selected by index."""
 
 from typing import Any
 

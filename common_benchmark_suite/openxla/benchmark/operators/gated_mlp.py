@@ -1,4 +1,4 @@
-"""gated_mlp: [m, k] widened to n twice, one of them through silu as the other's gate, and back."""
+"""gated_mlp: two projections of [m, k] to width n, one gated by silu of the other, and back."""
 
 from typing import Any
 

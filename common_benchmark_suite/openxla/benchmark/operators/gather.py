@@ -1,4 +1,4 @@
-"""gather: n columns of [m, k], by their numbers."""
+"""gather: n columns of [m, k], selected by index."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""gelu of [m, k], with the error function, not its approximation by tanh."""
+"""gelu of [m, k], exact (with the error function), not the tanh approximation."""
 
 from typing import Any
 

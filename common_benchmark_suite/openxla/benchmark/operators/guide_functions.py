@@ -1,7 +1,7 @@
-"""The two functions of torchao's guide that users edit: `benchmarks/microbenchmarks/utils.py`.
+"""The two functions that users of torchao's guide edit: `benchmarks/microbenchmarks/utils.py`.
 
-`string_to_config()` makes recipes, and `create_model_and_input_data()` makes models. A name that
-the suite does not know may be one of theirs. Only workers and child processes import that file.
+`string_to_config()` makes recipes, and `create_model_and_input_data()` makes models. Names unknown
+to the suite may be handled by them. Only workers and child processes import that file.
 """
 
 import ast
@@ -41,7 +41,7 @@ IMPLEMENTATION = "GUIDE_FUNCTION_PT"
 # By its name: this process must not import the framework.
 _MODELS = "openxla.benchmark.operators.guide_models"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-# Imports of the file as it is shipped; another module may contain names.
+# Imports of the file as shipped; other imported modules may define names.
 _OWN_IMPORTS = ("typing", "comparative_benchmark", "openxla", "torch", "torchao")
 # Importing the frameworks takes seconds, and they reserve memory for their libraries.
 _DEADLINE_S, _MEMORY_BYTES = 120.0, 32 << 30
@@ -49,17 +49,17 @@ _DEADLINE_S, _MEMORY_BYTES = 120.0, 32 << 30
 
 @attrs.frozen
 class Refusal:
-    """Why a function of the file makes nothing of a name.
+    """Why a function of the file does not handle a name.
 
     Attributes:
-      error: that ended the attempt; None if the function does not know the name.
+      error: exception that it raised; None if the function does not know the name.
     """
 
     error: str | None = None
 
     @property
     def clause(self) -> str:
-        """The error for the middle of a message; empty without one."""
+        """The error as a clause of a message; empty without one."""
         return f"{self.error}; " if self.error else ""
 
 
@@ -70,18 +70,18 @@ def file() -> Path | None:
 
 
 def may_be(name: str) -> bool:
-    """Tells whether the functions may know a name; imports nothing."""
+    """Returns whether the functions may know a name, without importing anything."""
     path = file()
     return path is not None and _may_know(path, name)
 
 
 def why_no_recipe(name: str) -> Refusal | None:
-    """Returns why `string_to_config()` makes no recipe of a name; None if it makes one."""
+    """Returns why `string_to_config()` makes no recipe for a name; None if it does."""
     return _asked(name, _recipe_probe, name)
 
 
 def why_no_model(name: str, shape: Sequence[int], data_type: str) -> Refusal | None:
-    """Returns why `create_model_and_input_data()` makes no model of a name; None if it does."""
+    """Returns why `create_model_and_input_data()` makes no model for a name; None if it does."""
     return _asked(name, _model_probe, name, tuple(shape), data_type)
 
 
@@ -99,7 +99,7 @@ def _asked(name: str, probe: Any, *arguments: Any) -> Refusal | None:
 
 
 def _may_know(path: Path, name: str) -> bool:
-    """Tells whether it is worth while to import the file: most unknown names are misspelt."""
+    """Returns whether the file is worth importing: most unknown names are misspelt."""
     if not _NAME.fullmatch(name):
         return False
     try:
@@ -136,7 +136,7 @@ def module() -> ModuleType:
 
 
 def config_of(name: str) -> Any:
-    """Returns what `string_to_config()` makes of a name; None if it makes nothing."""
+    """Returns the result of `string_to_config()` for a name; None if the name is unknown."""
     function = module().string_to_config
     for given in ((name, None), (None, name)):
         try:
@@ -173,7 +173,7 @@ def _model_probe(name: str, shape: tuple[int, int, int], data_type: str) -> Refu
 
 
 def case(name: str, shape: Any, data_type: str) -> BenchmarkCase:
-    """Returns the case of a model of the function, in PyTorch."""
+    """Returns the case of a model that the function makes, in PyTorch."""
     sizes = {letter: getattr(shape, letter) for letter in "mkn"}
     model = Model(
         name=model_name(name, shape, data_type),
@@ -187,7 +187,7 @@ def case(name: str, shape: Any, data_type: str) -> BenchmarkCase:
             "model_name": name,
             "data_type": data_type,
             **sizes,
-            # An edited file makes another model.
+            # Editing the file gives another model.
             "functions_sha256": digest(),
         },
     )

@@ -1,4 +1,4 @@
-"""In a worker: models that `create_model_and_input_data()` of torchao's guide makes."""
+"""In a worker: models made by `create_model_and_input_data()` of torchao's guide."""
 
 from typing import Any
 
@@ -38,8 +38,8 @@ def made(
     """Returns the module and the input that the function makes for m, k and n.
 
     Raises:
-      DefinitionError: our branches of the function know no such name.
-      TypeError: it returns something else.
+      DefinitionError: our branches of the function do not know the name.
+      TypeError: the function returns something else.
     """
     create = guide_functions.module().create_model_and_input_data
     found = create(name, *shape, TORCH_DTYPES[data_type], "cpu")
@@ -55,7 +55,7 @@ def create_model(
     """Returns the model of the function, with its input.
 
     Raises:
-      DefinitionError: the file has changed since the run was planned, or makes no such model.
+      DefinitionError: the file has changed since the run was planned, or does not make the model.
     """
     if guide_functions.digest() != functions_sha256:
         raise DefinitionError(f"{guide_functions.FILE} has changed since this run was planned")

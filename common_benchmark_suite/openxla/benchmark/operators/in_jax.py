@@ -13,20 +13,20 @@ from openxla.benchmark.operators.definition import Layer
 
 
 class OperatorModel(models.OperatorModel):
-    """A pure function; `params` are the weights of a layer, and empty of an operator."""
+    """A pure function; `params` are the weights of a layer, empty for other operators."""
 
     def __init__(self, parameters: Parameters) -> None:
         self.set_operator(parameters)
         self.params = {name: jnp.asarray(value) for name, value in self.weights().items()}
 
     def apply(self, params: Any, *inputs: Any) -> Any:
-        """Runs it with the given weights, to be jitted."""
+        """Runs the operator with the given weights; can be jitted."""
         if self.trains:
             return self._with_gradients(params, *self.split(inputs))
         return self._call(params, *inputs)
 
     def forward(self, *inputs: Any) -> Any:
-        """Runs it with its own weights."""
+        """Runs the operator with its own weights."""
         return self.apply(self.params, *map(jnp.asarray, inputs))
 
     def _call(self, params: Any, *inputs: Any) -> Any:

@@ -21,14 +21,14 @@ class OperatorModel(tf.Module, models.OperatorModel):
         self.held = {name: tf.Variable(value) for name, value in self.weights().items()}
 
     def forward(self, *inputs: Any) -> Any:
-        """Runs it, eagerly or as part of the `tf.function` that calls it."""
+        """Runs the operator, eagerly or as part of the `tf.function` that calls it."""
         tensors = [tf.convert_to_tensor(value) for value in inputs]
         if self.trains:
             return self._with_gradients(*self.split(tensors))
         return self._call(*tensors)
 
     def as_float64(self) -> "OperatorModel":
-        """Returns a copy with float64 weights, of the same values."""
+        """Returns a copy with the same weights in float64."""
         wide = copy.copy(self)
         wide.held = {name: tf.Variable(tf.cast(v, tf.float64)) for name, v in self.held.items()}
         return wide
@@ -46,7 +46,7 @@ class OperatorModel(tf.Module, models.OperatorModel):
             outputs = as_tuple(self._call(*inputs))
             targets = [value for value in outputs if value.dtype.is_floating]
         gradients = tape.gradient(targets, sources, output_gradients=list(cotangents))
-        # Those of rows that were taken come as rows and their numbers.
+        # Gradients of gathered rows are `IndexedSlices`.
         return (*outputs, *map(tf.convert_to_tensor, gradients))
 
 

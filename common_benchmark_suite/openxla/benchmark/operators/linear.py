@@ -1,4 +1,4 @@
-"""linear: [m, k] times a matrix [n, k] that the layer holds, no bias."""
+"""linear: [m, k] times the layer's matrix [n, k], without bias."""
 
 from typing import Any
 

@@ -9,7 +9,7 @@ from openxla.benchmark.operators.layer_norm import EPSILON
 
 WEIGHT = "1.weight"
 LEAK = 0.01
-# What torch, JAX and TensorFlow call them.
+# Activations in torch, JAX and TensorFlow.
 ACTIVATIONS = {
     "sigmoid": ("Sigmoid", "sigmoid", "sigmoid"),
     "relu": ("ReLU", "relu", "relu"),
@@ -54,7 +54,7 @@ def _tensorflow(activation: str, weights: Any, x: Any) -> Any:
     if activation == "gelu":
         return tf.cast(gelu(y), x.dtype)
     if activation == "leakyrelu":
-        # TensorFlow's operation holds the slope in float32: too coarse for a truth.
+        # TensorFlow's operation stores the slope in float32, which is too coarse for a truth.
         sloped = tf.maximum(y, LEAK * y) if y.dtype == tf.float64 else tf.nn.leaky_relu(y, LEAK)
         return tf.cast(sloped, x.dtype)
     return tf.cast(getattr(tf.nn, ACTIVATIONS[activation][2])(y), x.dtype)

@@ -1,4 +1,4 @@
-"""What the models of operators share: their inputs, and the weights of layers."""
+"""Common parts of operator models: their inputs, and the weights of layers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ class OperatorModel(shared_model.ArchitectureModel):
 
     Attributes:
       trains: whether it runs forward and backward.
-      trained: the names of the weights that it then gives gradients of.
+      trained: names of the weights whose gradients it then returns.
     """
 
     operator: Operator
@@ -34,7 +34,7 @@ class OperatorModel(shared_model.ArchitectureModel):
     trained: list[str]
 
     def set_operator(self, parameters: Parameters) -> None:
-        """Sets what the base needs; an operator has no checkpoint."""
+        """Sets the operator and its parameters; there is no checkpoint."""
         self.architecture = ARCHITECTURE
         self.model_parameters = parameters
         self.checkpoint = Path()
@@ -43,18 +43,18 @@ class OperatorModel(shared_model.ArchitectureModel):
         self.trained = [init.name for init in trained(parameters)]
 
     def weights(self) -> dict[str, Any]:
-        """Returns the weights of a layer in the model's type; none of an operator."""
+        """Returns the weights of a layer in the model's type; empty for other operators."""
         dtype = numpy_dtype(element_type(self.model_parameters["data_type"]))
         return {name: v.astype(dtype) for name, v in weights_of(self.model_parameters).items()}
 
     def calibration_inputs(self, count: int) -> Iterator[Any]:
-        """Yields other draws than the default input, to calibrate a quantisation with."""
+        """Yields random inputs other than the default one, to calibrate quantisation."""
         for index in range(1, count + 1):
             drawn = ARCHITECTURE.drawn_inputs(self.model_parameters, f"/{index}")
             yield self.preprocess(drawn)
 
     def second_inputs(self, *inputs: Any) -> Any:
-        """Returns the operator's own second input, or that of the usual rule."""
+        """Returns the operator's own second input, or one made by the usual rule."""
         from openxla.benchmark.models.second_input import changed
 
         given, cotangents = self.split(inputs)

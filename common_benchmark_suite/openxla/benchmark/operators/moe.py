@@ -1,9 +1,9 @@
-"""moe: each row of [m, k] through the 2 of 8 gated MLPs of width n that a router gives it.
+"""moe: a router sends each row of [m, k] to 2 of 8 gated MLPs of width n.
 
-All experts compute all rows, and what the router did not choose counts 0: shapes that depend on
-values are what compilers differ in by far, and are no layer of any of them. The router decides in
-at least fp32, as Mixtral's and DeepSeek's do, and no recipe applies to it: another choice of
-experts would be another function.
+All experts compute all rows, and those not chosen have weight 0, because compilers differ widely in
+their support for shapes that depend on values. The router computes in at least fp32, like those of
+Mixtral and DeepSeek, and recipes skip it, because another choice of experts would be another
+function.
 """
 
 from typing import Any

@@ -1,24 +1,24 @@
-"""Types of at least 32 bits for what PyTorch computes in them: sums, norms, exponentials."""
+"""Casts to at least 32 bits, as PyTorch does for sums, norms and exponentials."""
 
 from typing import Any
 
 
 def wide_jax(x: Any) -> Any:
-    """Returns a JAX array in fp32, or in the wider type that it has."""
+    """Returns a JAX array in fp32, or in its own type if wider."""
     import jax.numpy as jnp
 
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def wide_tensorflow(x: Any) -> Any:
-    """Returns a TensorFlow tensor in fp32, or in the wider type that it has."""
+    """Returns a TensorFlow tensor in fp32, or in its own type if wider."""
     import tensorflow as tf
 
     return x if x.dtype == tf.float64 else tf.cast(x, tf.float32)
 
 
 def standardized_jax(x: Any, epsilon: float) -> Any:
-    """Returns an array less its mean over its deviation, both of the last axis, in a wide type."""
+    """Returns (x - mean) / deviation over the last axis of an array, in at least fp32."""
     import jax
 
     wide = wide_jax(x)
@@ -27,7 +27,7 @@ def standardized_jax(x: Any, epsilon: float) -> Any:
 
 
 def standardized_tensorflow(x: Any, epsilon: float) -> Any:
-    """Returns a tensor less its mean over its deviation, both of the last axis, in a wide type."""
+    """Returns (x - mean) / deviation over the last axis of a tensor, in at least fp32."""
     import tensorflow as tf
 
     wide = wide_tensorflow(x)
@@ -39,7 +39,7 @@ def standardized_tensorflow(x: Any, epsilon: float) -> Any:
 def linear_jax(x: Any, weight: Any) -> Any:
     """Returns [..., k] times a matrix [n, k], in the type of both.
 
-    By the operation itself: `@` hides it in a function of its own, where Qwix does not find it.
+    It uses the primitive, because Qwix does not find products inside the function behind `@`.
     """
     import jax
 

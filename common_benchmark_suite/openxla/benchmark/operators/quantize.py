@@ -1,6 +1,6 @@
-"""quantize: [m, k] to int8 by a fixed scale of 1/32, halves to even.
+"""quantize: [m, k] to int8 with a fixed scale of 1/32, rounding half to even.
 
-The scale is a power of two, so that the product is exact and every framework rounds the same.
+The scale is a power of two, so the product is exact and every framework rounds the same.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""reduce: the sum over the last axis of [m, k], in fp32 whatever the type."""
+"""reduce: the sum over the last axis of [m, k], in fp32 for every type."""
 
 from typing import Any
 

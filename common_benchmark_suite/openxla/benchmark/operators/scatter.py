@@ -1,4 +1,4 @@
-"""scatter: adds n rows to rows of [m, k], by their numbers; a row may get several."""
+"""scatter: adds n rows to rows of [m, k] selected by index, which may repeat."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""self_attention: m positions of width k, projected, attending, projected; no mask, no bias.
+"""self_attention: projections and attention of m positions of width k; no mask, no bias.
 
 Heads are 64 wide; a k below 64 is one head.
 """
@@ -20,7 +20,7 @@ def _heads(k: int) -> int:
 
 
 def _input(m: int, k: int) -> Argument:
-    _heads(k)  # told before anything is made
+    _heads(k)  # raises for an invalid k before anything is built
     return Argument(shape=(m, k))
 
 

@@ -1,4 +1,4 @@
-"""softmax over the last axis of [m, k], in fp32 whatever the type, as PyTorch defines it."""
+"""softmax over the last axis of [m, k], in fp32 for every type, as in PyTorch."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""topk: the 8 largest numbers of each row of [m, k], and where they are.
+"""topk: the 8 largest numbers of each row of [m, k], and their indices.
 
-No two numbers of a row are equal, so every framework finds them in the same order. Places are
-32-bit integers, as JAX and TensorFlow give them; PyTorch's 64 bits are cut down.
+All numbers of a row differ, so every framework finds them in the same order. Indices are 32-bit
+integers, as in JAX and TensorFlow; PyTorch's 64-bit indices are cast.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""transpose: [m, k] to [k, m], moved in memory, not as a view."""
+"""transpose: [m, k] to [k, m], as a copy in memory, not as a view."""
 
 from typing import Any
 

@@ -1,11 +1,11 @@
-"""The files in the repository that inputs are made from; their origin is in `data/README.md`."""
+"""Files in the repository from which inputs are made; `data/README.md` has their origin."""
 
 import functools
 import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # `cbs list` reads digests only and must not pay for numpy
+if TYPE_CHECKING:  # `cbs list` only reads digests and should not import numpy
     import numpy as np
     import numpy.typing as npt
 
@@ -23,12 +23,12 @@ def file_digest(path: Path) -> str:
 
 
 def load_text(path: Path = DEFAULT_TEXT) -> str:
-    """Returns a text file with line breaks turned into blanks."""
+    """Returns a text file with line breaks replaced by spaces."""
     return " ".join(path.read_text(encoding="utf-8").split())
 
 
 def load_image(path: Path = DEFAULT_IMAGE) -> "npt.NDArray[np.uint8]":
-    """Returns a picture as uint8[height, width, 3], red, green, blue."""
+    """Returns a picture as uint8[height, width, 3] in RGB."""
     import numpy as np
     from PIL import Image
 

@@ -2,7 +2,7 @@
 
 from openxla.benchmark.def_types import ModelTestData
 
-# The model itself says what its default input is: `generate_default_inputs`.
+# The model defines its default input: `generate_default_inputs`.
 INPUT_DATA_MODEL_DEFAULT = ModelTestData(
     name="INPUT_DATA_MODEL_DEFAULT",
     source_url="",

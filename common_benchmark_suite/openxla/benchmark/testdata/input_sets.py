@@ -1,4 +1,4 @@
-"""Further raw inputs of a model, made from its default one: other bytes, other padding."""
+"""Further raw inputs of a model, made from its default one: other content, other padding."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _DEFAULT, _SHORT, _LONG = (
 
 
 def vary(raw: Any, input_data: str) -> Any:
-    """Returns the raw input of that name, given the default one.
+    """Returns the raw input of that name, derived from the default one.
 
     | raw input | `INPUT_DATA_SHORT` | `INPUT_DATA_LONG` |
     |---|---|---|
@@ -24,15 +24,15 @@ def vary(raw: Any, input_data: str) -> Any:
     | sound, float[samples] | its first half, then silence | backwards |
     | seed of noise | the next | the one after that |
 
-    How much of a window of tokens the short text fills, and what becomes of the rest, is the
-    model's own affair: padding under a mask, or the text once more.
+    The model decides how to fill the rest of a token window after a short text: with masked
+    padding, or by repeating the text.
 
     Args:
-      raw: what the model's `generate_default_inputs` gives; of a tuple, each part is varied.
+      raw: result of the model's `generate_default_inputs`; each part of a tuple is varied.
       input_data: name of the input data.
 
     Raises:
-      DefinitionError: there is no such input data, or none for such a raw input.
+      DefinitionError: the input data are unknown, or undefined for such a raw input.
     """
     if input_data == _DEFAULT:
         return raw

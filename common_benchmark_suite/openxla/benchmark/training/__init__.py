@@ -1,8 +1,8 @@
-"""Training: a few steps of the suite's own models, the same ones in three frameworks.
+"""Training: a few steps of the suite's own models, the same in three frameworks.
 
-A training case is a case like any other. Its inputs are the batches of `STEPS` steps, its outputs
-what these steps led to from the checkpoint on: losses, norms of gradients, and a digest of how each
-weight has changed. An iteration is one of the steps.
+Training cases are ordinary cases. The inputs are the batches of `STEPS` steps. The outputs are the
+results of these steps, starting from the checkpoint: losses, gradient norms, and a digest of the
+change of each weight. Each step is one iteration.
 """
 
 from openxla.benchmark.training.optimizers import OPTIMIZERS, STEPS, Optimizer

@@ -19,7 +19,7 @@ from openxla.benchmark.models.architectures.base import (
 from openxla.benchmark.models.architectures.image_classifier import LABELS
 from openxla.benchmark.training.optimizers import STEPS, optimizer_of
 
-# What a network learns: hidden words, the next word, or what is in a picture.
+# Tasks of a network: predict hidden words, the next word, or the class of a picture.
 MASKED, NEXT, CLASSES = "masked tokens", "next token", "classes"
 _TASKS: Mapping[Architecture, str] = {
     bert.ARCHITECTURE: MASKED,
@@ -27,33 +27,31 @@ _TASKS: Mapping[Architecture, str] = {
     resnet.ARCHITECTURE: CLASSES,
     vit.ARCHITECTURE: CLASSES,
 }
-# A label of a place that is not to be predicted, as PyTorch and transformers have it.
+# Label of a position that is not predicted, as in PyTorch and transformers.
 IGNORED = -100
 _HIDDEN_SHARE = 0.15  # Devlin et al. 2018
-# Where batch norm keeps what it has seen: frozen, see `TrainingArchitecture`.
+# Statistics of batch norm, which are frozen, see `TrainingArchitecture`.
 _STATISTICS = ("running_mean", "running_var")
-# Biases of keys; GPT-2's are a third of one.
+# Biases of keys; in GPT-2 these are a third of a bias.
 _KEYS = ("attention.self.key.bias", "attention.k_proj.bias", "attn.c_attn.bias")
-# The type of weights that are updated, and of what is told of them.
+# The type of updated weights and of outputs about them.
 _MASTERS = "f32"
 
 
 class TrainingArchitecture(Architecture):
-    """Parameters: those of the network, and `train`, the optimizer.
+    """Parameters: the network's parameters, and `train`, the optimizer.
 
-    Inputs: those of the network, each with a leading axis of `STEPS` batches; then labels i32,
+    Inputs: the network's inputs, each with a leading axis of `STEPS` batches; then labels i32,
     [steps, batch, seq] of hidden tokens or [steps, batch] of classes. A language model that
     predicts the next token needs none.
 
-    Outputs: [steps, 2], loss and norm of the gradient of each step; [weights, 2] and [weights],
-    what has become of each weight after the last one (see `models.digest`), in the checkpoint's
-    order (see `judged`).
+    Outputs: [steps, 2], loss and gradient norm of each step; [weights, 2] and [weights], the total
+    change of each weight (see `models.digest`), in the checkpoint's order (see `judged`).
 
-    The loss is the mean cross-entropy over what is to be predicted. BERT's, whose output is the
-    last hidden state, is taken through its own table of words, divided by the root of the hidden
-    size, so that logits are of order one. Batch norm uses and keeps the statistics of the
-    checkpoint, as in fine-tuning with frozen statistics: its scale and bias are trained. There is
-    no dropout.
+    The loss is the mean cross-entropy of the predictions. BERT outputs its last hidden state; its
+    logits are products with its word embeddings, divided by the root of the hidden size to make
+    them of order one. Batch norm uses the statistics of the checkpoint and does not update them, as
+    in fine-tuning with frozen statistics; its scale and bias are trained. There is no dropout.
     """
 
     name = "training"
@@ -62,7 +60,7 @@ class TrainingArchitecture(Architecture):
     example = standard
 
     def complete(self, parameters: Parameters) -> Parameters:
-        """Adds what the network's definitions may leave out."""
+        """Adds the defaults of the network's definition."""
         if "model_name" not in parameters:
             return parameters
         return network_of(parameters).complete(parameters)
@@ -72,16 +70,16 @@ class TrainingArchitecture(Architecture):
         return _network(model_name).config(model_name)
 
     def canonical_name(self, model_name: str) -> str:
-        """Returns the network's."""
+        """Returns the network's name."""
         return _network(model_name).canonical_name(model_name)
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """Returns those of the network's checkpoint."""
+        """Returns the tensors of the network's checkpoint."""
         network = next(item for item in _TASKS if config in item.configs.values())
         return network.tensors(config)
 
     def trains(self, parameters: Parameters) -> bool:
-        """Always."""
+        """Returns True."""
         return True
 
     def training(self, parameters: Parameters) -> Mapping[str, Any] | None:
@@ -117,15 +115,15 @@ class TrainingArchitecture(Architecture):
         return (testdata.DEFAULT_TEXT, testdata.TOKENIZER, testdata.DEFAULT_IMAGE)
 
     def default_inputs(self, parameters: Parameters) -> Any:
-        """The network's own: a text or a picture."""
+        """The network's default input: a text or a picture."""
         return network_of(parameters).default_inputs(parameters)
 
     def inputs(self, parameters: Parameters, input_data: str) -> Any:
-        """The network's own."""
+        """The network's input of that name."""
         return network_of(parameters).inputs(parameters, input_data)
 
     def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
-        """Makes batches, no two rows of which are the same, and their labels."""
+        """Makes batches with unique rows, and their labels."""
         batch = integer(parameters, "batch_size")
         network = network_of(parameters)
         rows = {**parameters, "batch_size": STEPS * batch}
@@ -148,24 +146,24 @@ class TrainingArchitecture(Architecture):
 
 
 def network_of(parameters: Parameters) -> Architecture:
-    """Returns the architecture of what is trained.
+    """Returns the architecture of the trained network.
 
     Raises:
-      DefinitionError: `model_name` is not one that can be trained.
+      DefinitionError: `model_name` does not support training.
     """
     return _network(str(parameters["model_name"]))
 
 
 def task_of(parameters: Parameters) -> str:
-    """Returns what the network learns."""
+    """Returns the task of the network."""
     return _TASKS[network_of(parameters)]
 
 
 def is_mixed(parameters: Parameters) -> bool:
-    """Tells whether a network computes in bf16 while its weights are kept and updated in fp32.
+    """Returns whether a network computes in bf16 with weights stored and updated in fp32.
 
     Raises:
-      DefinitionError: `data_type` is one that nothing is trained in.
+      DefinitionError: training does not support `data_type`.
     """
     data_type = parameters.get("data_type")
     if data_type not in ("fp32", "bf16"):
@@ -177,7 +175,7 @@ def is_mixed(parameters: Parameters) -> bool:
 
 
 def trained(parameters: Parameters) -> list[str]:
-    """Returns the names of the weights that are trained, in the checkpoint's order."""
+    """Returns the names of the trained weights, in the checkpoint's order."""
     network = network_of(parameters)
     return [
         init.name
@@ -189,10 +187,11 @@ def trained(parameters: Parameters) -> list[str]:
 
 
 def judged(parameters: Parameters) -> list[str]:
-    """Returns the names of those whose change is judged.
+    """Returns the names of the weights whose change is verified.
 
-    All of them in float32. A bias of keys moves every score of a query alike, so its gradient is 0
-    but for rounding, and AdamW makes whole steps of what bf16 leaves of it.
+    In float32 these are all weights. Biases of keys are excluded otherwise: they shift all scores
+    of a query alike, so their gradient is 0 except for rounding, and AdamW turns the rounding of
+    bf16 into full steps.
     """
     names = trained(parameters)
     return [name for name in names if not name.endswith(_KEYS)] if is_mixed(parameters) else names
@@ -207,7 +206,7 @@ def _network(model_name: str) -> Architecture:
 
 
 def _hidden(ids: Any, mask: Any, *, mask_token: int) -> list[Any]:
-    """Returns ids of which some are hidden, the mask, and what was hidden.
+    """Returns ids with some tokens hidden, the mask, and the hidden tokens.
 
     The second token of each row is always hidden, so every row has one.
     """
@@ -220,7 +219,7 @@ def _hidden(ids: Any, mask: Any, *, mask_token: int) -> list[Any]:
 
 
 def _uniform(name: str, shape: tuple[int, ...]) -> Any:
-    """Returns seeded numbers in [0, 1), by the checkpoints' generator."""
+    """Returns seeded numbers in [0, 1), from the checkpoints' generator."""
     from openxla.benchmark.models import checkpoints
 
     init = TensorInit(name=f"training/{name}", shape=shape, stddev=3**-0.5)

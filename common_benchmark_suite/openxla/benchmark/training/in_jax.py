@@ -1,4 +1,4 @@
-"""Training in JAX: a pure step from state to state."""
+"""Training in JAX: a pure step that maps a state to the next."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from openxla.benchmark.training.architecture import MASKED, NEXT, is_mixed
 from openxla.benchmark.training.optimizers import Optimizer
 from openxla.benchmark.training.update_check import Draw
 
-# Trained weights by name, what the optimizer keeps of each, and the number of steps taken.
+# Trained weights by name, the optimizer's slots for each, and the number of steps taken.
 State = dict[str, Any]
 
 
@@ -24,7 +24,7 @@ class TrainableModel(models.TrainableModel):
 
     Attributes:
       params: the network's weights as a tree of mappings.
-      paths: where each weight is in it, by name.
+      paths: path of each weight in the tree, by name.
     """
 
     params: Any
@@ -38,8 +38,8 @@ class TrainableModel(models.TrainableModel):
         """Returns the loss of a batch; pure.
 
         Args:
-          weights: the trained ones, by name.
-          params: all of the network, in which these take the place of theirs.
+          weights: the trained weights, by name.
+          params: all weights of the network, in which `weights` are replaced.
           *batch: inputs and labels.
         """
         raise NotImplementedError
@@ -52,27 +52,27 @@ class TrainableModel(models.TrainableModel):
         return {"weights": weights, "count": jnp.zeros((), jnp.int32), **zeros}
 
     def step(self, state: State, params: Any, *batch: Any) -> tuple[State, tuple[Any, Any]]:
-        """Takes a step; pure, to be jitted.
+        """Takes a step; pure, can be jitted.
 
         Args:
-          state: before it.
-          params: the network's weights, of which those that are not trained are used.
+          state: state before the step.
+          params: the network's weights; the untrained ones are used.
           *batch: inputs and labels.
 
         Returns:
-          The state after it; loss and norm of the gradient.
+          The state after the step; loss and gradient norm.
         """
         loss, gradients = jax.value_and_grad(self.loss)(state["weights"], params, *batch)
         state, norm = self.update(state, gradients)
         return state, (loss, norm)
 
     def update(self, state: State, gradients: Any) -> tuple[State, Any]:
-        """Returns the state after an update, and the norm of the gradient; pure."""
+        """Returns the state after an update, and the gradient norm; pure."""
         norm = jnp.sqrt(sum(jnp.sum(g * g) for g in jax.tree.leaves(gradients)))
         return update(self.optimizer, state, gradients), norm
 
     def given(self, draw: Draw, steps: int) -> tuple[State, Any]:
-        """Returns a given state after `steps` steps, and given gradients."""
+        """Returns an artificial state after `steps` steps, and artificial gradients."""
 
         def make(kind: str) -> dict[str, Any]:
             return {name: jnp.asarray(draw(kind, name, shape)) for name, shape in shapes.items()}
@@ -107,7 +107,7 @@ class TrainingModel(TrainableModel, models.TrainingModel):
         self.paths = {name: path for path, name in self.network.weight_names.items()}
 
     def loss(self, weights: Mapping[str, Any], params: Any, *batch: Any) -> Any:
-        """Returns the mean cross-entropy over what is to be predicted."""
+        """Returns the mean cross-entropy of the predictions."""
         flat = dict(nnx.traversals.flatten_mapping(params))
         flat |= {self.paths[name]: value for name, value in weights.items()}
         if self._mixed:
@@ -127,7 +127,7 @@ class TrainingModel(TrainableModel, models.TrainingModel):
 
 
 class Run(model_interfaces.TrainingRun):
-    """Goes from state to state by a compiled step, which may reuse the memory of the state."""
+    """Runs a compiled step repeatedly; the step may reuse the memory of the state."""
 
     def __init__(
         self, model: TrainableModel, step: Callable[..., Any], first: State, params: Any
@@ -146,7 +146,7 @@ class Run(model_interfaces.TrainingRun):
         return told  # type: ignore[no-any-return]
 
     def pending(self) -> Any:
-        """Returns what is complete once the last step is."""
+        """Returns the values that are complete once the last step has finished."""
         return self._state
 
     def weights(self) -> Mapping[str, Any]:
@@ -154,13 +154,13 @@ class Run(model_interfaces.TrainingRun):
         return _on_host(self._state["weights"])
 
     def outputs(self, told: Sequence[tuple[Any, Any]]) -> tuple[Any, ...]:
-        """Returns the outputs, of losses and norms of all steps."""
+        """Returns the outputs, given losses and norms of all steps."""
         floats = [(float(loss), float(norm)) for loss, norm in told]
         return self._model.outputs(floats, _on_host(self._first["weights"]), self.weights())
 
 
 def update(optimizer: Optimizer, state: State, gradients: Any) -> State:
-    """Returns the state after an update; the formulas are those of `torch.optim`."""
+    """Returns the state after an update, with the formulas of `torch.optim`."""
     rate, decay, weights = optimizer.learning_rate, optimizer.weight_decay, state["weights"]
     count = state["count"] + 1
     if optimizer.name == "sgd":
@@ -176,7 +176,7 @@ def update(optimizer: Optimizer, state: State, gradients: Any) -> State:
 
     def adamw(w: Any, m: Any, v: Any) -> Any:
         steps = count.astype(w.dtype)
-        # 1 - beta ** steps would lose its digits in float32.
+        # Computing 1 - beta ** steps directly would lose precision in float32.
         correction1 = -jnp.expm1(steps * np.log(beta1))
         correction2 = -jnp.expm1(steps * np.log(beta2))
         root = jnp.sqrt(v) / jnp.sqrt(correction2) + optimizer.epsilon
@@ -187,7 +187,7 @@ def update(optimizer: Optimizer, state: State, gradients: Any) -> State:
 
 
 def _narrowed(weight: Any) -> Any:
-    """Returns a float32 weight in bf16, whose gradient is widened; float64 is the truth's."""
+    """Rounds a float32 weight to bf16, with a widened gradient; float64 stays, for the truth."""
     return weight.astype(jnp.bfloat16) if weight.dtype == jnp.float32 else weight
 
 

@@ -1,4 +1,4 @@
-"""Training in TensorFlow: a tape, and updates of variables in place."""
+"""Training in TensorFlow: a gradient tape, and in-place updates of variables."""
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ class TrainableModel(models.TrainableModel):
     """Base of models that TensorFlow trains."""
 
     def named_variables(self, network: Any) -> Mapping[str, tf.Variable]:
-        """Returns the variables of a network that are trained, by name."""
+        """Returns the trained variables of a network, by name."""
         raise NotImplementedError
 
     def loss(self, *batch: Any) -> Any:
@@ -29,15 +29,15 @@ class TrainableModel(models.TrainableModel):
         raise NotImplementedError
 
     def run(self, compiled: Callable[..., Any] = lambda step: step) -> "Run":
-        """Returns a run from the weights that the network has now.
+        """Returns a run that starts from the network's current weights.
 
         Args:
-          compiled: makes a program of the step.
+          compiled: compiles the step.
         """
         return Run(self, compiled)
 
     def forward(self, *inputs: Any) -> Any:
-        """Takes all steps, and puts the weights back."""
+        """Takes all steps, then restores the weights."""
         run = self.run()
         told = [run.step(*batch) for batch in self.batches(list(map(tf.convert_to_tensor, inputs)))]
         outputs = run.outputs(told)
@@ -58,7 +58,7 @@ class TrainingModel(TrainableModel, models.TrainingModel):
 
     @property
     def variables(self) -> Any:
-        """The network's variables, where a backend looks for a model's."""
+        """The network's variables, under the name that backends look for."""
         return self.network.layer.variables
 
     def as_float64(self) -> "TrainingModel":
@@ -77,7 +77,7 @@ class TrainingModel(TrainableModel, models.TrainingModel):
         return {name: by_name[name] for name in self.trained}
 
     def loss(self, *batch: Any) -> Any:
-        """Returns the mean cross-entropy over what is to be predicted."""
+        """Returns the mean cross-entropy of the predictions."""
         inputs, labels = self.split(batch)
         logits = self.network.forward(*inputs)
         if self.task == MASKED:
@@ -97,7 +97,7 @@ class TrainingModel(TrainableModel, models.TrainingModel):
 class Run(model_interfaces.TrainingRun):
     """Trains the network's variables in place.
 
-    Where the network computes in bf16, its variables are copies of the masters, made after each
+    If the network computes in bf16, its variables are copies of the master weights, made after each
     update, and its gradients are widened for the optimizer.
     """
 
@@ -115,7 +115,7 @@ class Run(model_interfaces.TrainingRun):
         self._step = compiled(self._one_step)
 
     def start(self) -> None:
-        """Assigns the first weights again, and zeroes what the optimizer has kept."""
+        """Restores the initial weights, and zeroes the optimizer's slots."""
         for name, value in self._first.items():
             self._weights[name].assign(value)
         self._refresh()
@@ -134,7 +134,7 @@ class Run(model_interfaces.TrainingRun):
         return _on_host(self._weights)
 
     def outputs(self, told: Sequence[tuple[Any, Any]]) -> tuple[tf.Tensor, ...]:
-        """Returns the outputs, of losses and norms of all steps."""
+        """Returns the outputs, given losses and norms of all steps."""
         floats = [(float(loss), float(norm)) for loss, norm in told]
         found = self._model.outputs(floats, _on_host(self._first), self.weights())
         return tuple(map(tf.convert_to_tensor, found))
@@ -148,14 +148,14 @@ class Run(model_interfaces.TrainingRun):
         used, weights = list(self._used.values()), list(self._weights.values())
         with tf.GradientTape() as tape, differentiable():
             loss = self._model.loss(*batch)
-        # Those of rows that were taken come as rows and their numbers.
+        # Gradients of gathered rows are `IndexedSlices`.
         return loss, [
             tf.cast(tf.convert_to_tensor(gradient), weight.dtype)
             for weight, gradient in zip(weights, tape.gradient(loss, used), strict=True)
         ]
 
     def given(self, draw: Draw, steps: int) -> list[tf.Tensor]:
-        """Assigns given weights and moments after `steps` steps; returns given gradients."""
+        """Assigns artificial weights and moments after `steps` steps; returns such gradients."""
         self._count.assign(steps)
         names = ("momentum",) if self._model.optimizer.name == "sgd" else ("first", "second")
         gradients = []
@@ -168,7 +168,7 @@ class Run(model_interfaces.TrainingRun):
         return gradients
 
     def update(self, *gradients: Any) -> Any:
-        """Updates the weights; returns the norm of the gradient."""
+        """Updates the weights; returns the gradient norm."""
         weights = self._weights.values()
         self._count.assign_add(1)
         for weight, gradient, slots in zip(weights, gradients, self._slots, strict=True):
@@ -183,7 +183,7 @@ class Run(model_interfaces.TrainingRun):
 
 
 def update(optimizer: Optimizer, weight: Any, gradient: Any, slots: list[Any], count: Any) -> None:
-    """Updates a weight in place; the formulas are those of `torch.optim`."""
+    """Updates a weight in place, with the formulas of `torch.optim`."""
     rate, decay = optimizer.learning_rate, optimizer.weight_decay
     if optimizer.name == "sgd":
         [momentum] = slots
@@ -194,7 +194,7 @@ def update(optimizer: Optimizer, weight: Any, gradient: Any, slots: list[Any], c
     steps = tf.cast(count, weight.dtype)
     first.assign(beta1 * first + (1 - beta1) * gradient)
     second.assign(beta2 * second + (1 - beta2) * gradient * gradient)
-    # 1 - beta ** steps would lose its digits in float32.
+    # Computing 1 - beta ** steps directly would lose precision in float32.
     correction1, correction2 = (-tf.math.expm1(steps * np.log(beta)) for beta in (beta1, beta2))
     root = tf.sqrt(second) / tf.sqrt(correction2) + optimizer.epsilon
     weight.assign(weight * (1 - rate * decay) - rate / correction1 * (first / root))

@@ -1,4 +1,4 @@
-"""Training in PyTorch, as its users write it: `backward`, and an optimizer of `torch.optim`."""
+"""Training in PyTorch in the usual form: `backward`, and an optimizer of `torch.optim`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,19 +14,19 @@ from openxla.benchmark.training.architecture import IGNORED, MASKED, NEXT
 from openxla.benchmark.training.optimizers import Optimizer
 from openxla.benchmark.training.update_check import Draw
 
-# What `torch.optim` calls the slots of its optimizers.
+# Names of the optimizers' slots in `torch.optim`.
 _SLOTS = {"exp_avg": "first", "exp_avg_sq": "second", "momentum_buffer": "momentum"}
 
 
 class _TaskLoss(torch.nn.Module):
-    """Network and loss as one module: what is compiled, together with its backward."""
+    """Network and loss as one module, which is compiled together with its backward."""
 
     def __init__(self, model: "TrainingModel") -> None:
         super().__init__()
         self.network, self._task, self._split = model.network, model.task, model.split
 
     def forward(self, *batch: torch.Tensor) -> torch.Tensor:
-        """Returns the mean cross-entropy over what is to be predicted."""
+        """Returns the mean cross-entropy of the predictions."""
         inputs, labels = self._split(batch)
         logits = self.network(*inputs)
         if self._task == MASKED:
@@ -44,24 +44,24 @@ class TrainableModel(torch.nn.Module, models.TrainableModel):
     """Base of models that PyTorch trains."""
 
     def loss_module(self) -> torch.nn.Module:
-        """Returns network and loss as one module on a batch, which returns the loss."""
+        """Returns network and loss as one module, which maps a batch to its loss."""
         raise NotImplementedError
 
     def module_of(self, network: Any) -> torch.nn.Module:
-        """Returns the module whose parameters are trained."""
+        """Returns the module with the trained parameters."""
         raise NotImplementedError
 
     def run(self, compile_part: Callable[[torch.nn.Module], Any] = lambda part: part) -> "Run":
-        """Returns a run from the weights that the network has now.
+        """Returns a run that starts from the network's current weights.
 
         Args:
-          compile_part: compiles the module that gives the loss. The optimizer is called as it is,
-            as in a training loop that compiles its model.
+          compile_part: compiles the module that returns the loss. The optimizer is not compiled, as
+            in a training loop that compiles its model.
         """
         return Run(self, compile_part)
 
     def forward(self, *inputs: Any) -> Any:
-        """Takes all steps, and puts the weights back."""
+        """Takes all steps, then restores the weights."""
         run = self.run()
         told = [run.step(*batch) for batch in self.batches(list(map(as_tensor, inputs)))]
         outputs = run.outputs(told)
@@ -89,7 +89,7 @@ class TrainingModel(TrainableModel, models.TrainingModel):
 class Run(model_interfaces.TrainingRun):
     """Trains the network in place.
 
-    Where the network computes in bf16, its weights are copies of the masters, made after each
+    If the network computes in bf16, its weights are copies of the master weights, made after each
     update, and its gradients are widened for the optimizer.
     """
 
@@ -98,7 +98,7 @@ class Run(model_interfaces.TrainingRun):
         self._weights = _trained(model, model.masters)
         self._used = _trained(model, model.network)
         self._mixed = model.masters is not model.network
-        if self._mixed:  # masters, statistics and all else
+        if self._mixed:  # master weights, statistics and all others
             masters = model.module_of(model.masters)
             model.module_of(model.network).load_state_dict(masters.state_dict())
         self._first = {name: value.detach().clone() for name, value in self._weights.items()}
@@ -106,7 +106,7 @@ class Run(model_interfaces.TrainingRun):
         self._optimizer = make_optimizer(model.optimizer, list(self._weights.values()))
 
     def start(self) -> None:
-        """Copies the first weights back, and zeroes what the optimizer has kept."""
+        """Restores the initial weights, and zeroes the optimizer's slots."""
         with torch.no_grad():
             for name, value in self._first.items():
                 self._weights[name].copy_(value)
@@ -123,21 +123,21 @@ class Run(model_interfaces.TrainingRun):
         return loss.detach(), self.update()
 
     def forward(self, *batch: Any) -> Any:
-        """Returns the loss of a batch, with its graph: the first part of a step."""
-        with torch.enable_grad():  # backends run all else without gradients
+        """First part of a step: returns the loss of a batch, with its graph."""
+        with torch.enable_grad():  # backends disable gradients elsewhere
             return self._loss(*batch)
 
     def backward(self, loss: Any) -> None:
-        """Computes the gradients: the second part."""
+        """Second part of a step: computes the gradients."""
         with torch.enable_grad():
             loss.backward()
 
     def update(self) -> Any:
-        """Updates the weights; returns the norm of the gradient: the last part."""
+        """Last part of a step: updates the weights; returns the gradient norm."""
         if self._mixed:
             for master, used in zip(self._weights.values(), self._used.values(), strict=True):
                 master.grad = used.grad.to(master.dtype)
-        # A weight that the loss does not use has no gradient, and is not updated.
+        # A weight that the loss does not use has no gradient and is not updated.
         gradients = [value.grad for value in self._weights.values() if value.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         self._optimizer.step()
@@ -146,9 +146,10 @@ class Run(model_interfaces.TrainingRun):
         return norm
 
     def update_from(self, draw: Draw, steps: int) -> None:
-        """Updates given weights with given gradients and moments after `steps` steps.
+        """Updates artificial weights with artificial gradients and moments after `steps` steps.
 
-        At least one step must have been taken: the optimizer makes its slots in the first.
+        At least one step must have been taken, because the optimizer creates its slots in the
+        first.
         """
         with torch.no_grad():
             for name, weight in self._weights.items():
@@ -170,11 +171,11 @@ class Run(model_interfaces.TrainingRun):
         return _on_host(self._weights)
 
     def updated(self) -> list[str]:
-        """Returns the names of the weights that the optimizer updates: the loss uses them."""
+        """Returns the names of the weights that the optimizer updates, i.e. that the loss uses."""
         return [name for name, value in self._weights.items() if value in self._optimizer.state]
 
     def outputs(self, told: Sequence[tuple[Any, Any]]) -> tuple[torch.Tensor, ...]:
-        """Returns the outputs, of losses and norms of all steps."""
+        """Returns the outputs, given losses and norms of all steps."""
         floats = [(float(loss), float(norm)) for loss, norm in told]
         found = self._model.outputs(floats, _on_host(self._first), self.weights())
         return tuple(map(torch.from_numpy, found))
@@ -192,7 +193,7 @@ class Run(model_interfaces.TrainingRun):
 
 
 def make_optimizer(optimizer: Optimizer, weights: Sequence[torch.Tensor]) -> torch.optim.Optimizer:
-    """Returns the optimizer as PyTorch has it."""
+    """Returns the corresponding optimizer of `torch.optim`."""
     if optimizer.name == "sgd":
         return torch.optim.SGD(
             weights,

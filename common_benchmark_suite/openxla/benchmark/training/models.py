@@ -1,4 +1,4 @@
-"""What the training models of all frameworks share: batches, and what is told of a run."""
+"""Common parts of training models in all frameworks: batches and outputs."""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
@@ -24,20 +24,20 @@ from openxla.benchmark.training.optimizers import STEPS, Optimizer, optimizer_of
 Model = TypeVar("Model", bound="TrainingModel")
 Array = npt.NDArray[Any]
 
-# Below it a weight has not changed; its logarithm is far from that of any weight that has.
+# Smaller changes count as none; the logarithm of this is far from those of real changes.
 _UNCHANGED = 1e-12
 
 
 class TrainableModel(model_interfaces.TrainingModel):
-    """Base of all models that are trained, models of users included.
+    """Base of all trained models, including users' models.
 
     Attributes:
-      optimizer: with its hyper-parameters.
-      trained: names of the weights that are trained, in the checkpoint's order.
-      judged: those that the digest describes.
+      optimizer: optimizer with hyper-parameters.
+      trained: names of the trained weights, in the checkpoint's order.
+      judged: names of the weights in the digest.
       network: the framework's inference model, on the same checkpoint.
-      masters: the same in float32, whose weights are updated; the network itself if it computes in
-        float32.
+      masters: the same model in float32, whose weights are updated; the network itself if it
+        computes in float32.
       unchanged: root mean square of a change below which a weight counts as unchanged.
     """
 
@@ -62,10 +62,10 @@ class TrainableModel(model_interfaces.TrainingModel):
         """Returns the outputs of a run, in the type of the weights.
 
         Args:
-          told: loss and norm of the gradient of each step.
-          start: the trained weights before, in any layout, by name.
-          end: those after.
-          xp: `numpy`, or `jax.numpy` where these are traced.
+          told: loss and gradient norm of each step.
+          start: the trained weights before the run, in any layout, by name.
+          end: the trained weights after the run.
+          xp: `numpy`, or `jax.numpy` for traced weights.
         """
         dtype = next(iter(start.values())).dtype
         steps = xp.stack([xp.stack([xp.asarray(value) for value in pair]) for pair in told])
@@ -78,13 +78,13 @@ class TrainingModel(shared_model.ArchitectureModel, TrainableModel):
     """A network of the suite, with the loss of its task.
 
     Attributes:
-      task: what the network learns.
+      task: task of the network.
     """
 
     task: str
 
     def set_training(self, framework: str, parameters: Parameters) -> None:
-        """Makes the network in a framework, by the name of its folder: `pt`, `jax` or `tf`."""
+        """Makes the network in a framework, given by its folder: `pt`, `jax` or `tf`."""
         self.architecture = ARCHITECTURE
         self.model_parameters = parameters
         self.optimizer = optimizer_of(parameters)
@@ -96,13 +96,13 @@ class TrainingModel(shared_model.ArchitectureModel, TrainableModel):
         given = {key: value for key, value in parameters.items() if key != "train"}
         create = importlib.import_module(module).create_model
         self.network = self.masters = create(**{**given, "data_type": "fp32"})
-        # A pure function has the type of the weights that it is given.
+        # In JAX, a pure function computes in the type of the weights passed to it.
         if is_mixed(parameters) and framework != "jax":
             self.network = create(**given)
         self.checkpoint: Path = self.network.checkpoint
 
     def split(self, batch: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-        """Returns the network's inputs and the labels, None where the inputs are the labels."""
+        """Returns the network's inputs and the labels; None if the inputs are the labels."""
         return (batch, None) if self.task == NEXT else (batch[:-1], batch[-1])
 
 
@@ -112,17 +112,17 @@ def digest(
     xp: Any = np,
     unchanged: float = _UNCHANGED,
 ) -> tuple[Any, Any]:
-    """Returns what has become of each weight, [weights, 2] and [weights]; the same for any layout.
+    """Returns the change of each weight, [weights, 2] and [weights], independent of layout.
 
-    For a weight w that has changed by d: the logarithm of d's root mean square, so that a share of
-    it counts alike in all layers, and the mean of d over its root mean square, which has a sign.
-    Then d's projection on w over |w|, over learning rate and number of steps: it is where a decay
-    of weights shows, which is small beside the step itself. It grows with |w|, while what rounding
-    adds to it does not, so large weights count for more.
+    For a weight w that has changed by d, the first output is the logarithm of d's root mean square,
+    so that relative differences count alike in all layers, and the mean of d over its root mean
+    square, which has a sign. The second output is d's projection on w over |w|, over learning rate
+    and number of steps. It shows weight decay, which is small compared with the step itself. It
+    grows with |w|, whereas its rounding error does not, so it is more sensitive for large weights.
 
     Args:
-      weights: before and after.
-      optimizer: that changed them.
+      weights: pairs before and after.
+      optimizer: the optimizer used.
       xp: `numpy` or `jax.numpy`.
       unchanged: root mean square of d below which a weight counts as unchanged.
     """
@@ -130,7 +130,7 @@ def digest(
     rows, projections = [], []
     for before, after in weights:
         w, d = before, after - before
-        if xp is np:  # sums of many numbers need not be as coarse as these
+        if xp is np:  # float64 for sums of many numbers
             w, d = before.astype(np.float64), after.astype(np.float64) - before.astype(np.float64)
         size = xp.maximum(xp.sqrt(xp.mean(d * d)), unchanged)
         projections.append(xp.sum(w * d) / (xp.sqrt(xp.sum(w * w)) + _UNCHANGED) / rate)

@@ -1,4 +1,4 @@
-"""The optimizers, their hyper-parameters, and how many steps are taken: one list for all."""
+"""The optimizers, their hyper-parameters, and the number of steps, for all frameworks."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -7,27 +7,27 @@ import attrs
 
 from openxla.benchmark.def_types import DefinitionError, Parameters
 
-# Enough for momentum, bias correction and weight decay to act on what steps before have left.
+# Enough for momentum, bias correction and weight decay to act on results of earlier steps.
 STEPS = 3
 
 
 @attrs.frozen(kw_only=True)
 class Optimizer:
-    """An optimizer with all that it needs to know; every weight is treated alike.
+    """An optimizer with its hyper-parameters; all weights are treated alike.
 
-    `sgd` is that of `torch.optim.SGD`: with g' = g + weight_decay * w, m = momentum * m + g', and
-    w -= learning_rate * m. `adamw` is Loshchilov and Hutter 2019 (arXiv:1711.05101), algorithm 2,
-    with a constant schedule: decay apart from the gradient, and moments corrected for their start
-    at 0.
+    `sgd` is that of `torch.optim.SGD`: with g' = g + weight_decay * w, m = momentum * m + g', and w
+    -= learning_rate * m. `adamw` is Loshchilov and Hutter 2019 (arXiv:1711.05101), algorithm 2,
+    with a constant schedule: decay separate from the gradient, and moments corrected for their
+    start at 0.
 
     Attributes:
-      name: how cases call it.
-      learning_rate: of every step.
+      name: name in cases.
+      learning_rate: constant over all steps.
       weight_decay: coupled in `sgd`, decoupled in `adamw`.
-      momentum: of `sgd`.
+      momentum: momentum of `sgd`.
       betas: decay of both moments of `adamw`.
-      epsilon: added to the root of the second moment. A gradient that is 0 but for rounding, as
-        that of a key's bias, must not become a step of full length: hence 1e-5, not 1e-8.
+      epsilon: added to the root of the second moment. It is 1e-5, not 1e-8, so that a gradient that
+        is 0 except for rounding, such as that of a key's bias, does not cause a full step.
     """
 
     name: str
@@ -59,7 +59,7 @@ def optimizer_of(parameters: Parameters) -> Optimizer:
     """Returns the optimizer that the parameter `train` names.
 
     Raises:
-      DefinitionError: there is none.
+      DefinitionError: the optimizer is unknown.
     """
     name = parameters.get("train")
     if name not in OPTIMIZERS:

@@ -1,4 +1,4 @@
-"""How much memory training takes at least, from definitions alone."""
+"""Lower bounds of the memory needed for training, from definitions alone."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _FLOAT64, _FLOAT32, _BF16 = 8, 4, 2
 
 
 def weights_of(parameters: Parameters) -> int:
-    """Returns how many numbers the network's weights are."""
+    """Returns the number of the network's weights."""
     network = network_of(parameters)
     return sum(math.prod(init.shape) for init in network.tensors(network.config_of(parameters)))
 
@@ -20,9 +20,9 @@ def weights_of(parameters: Parameters) -> int:
 def step_bytes(parameters: Parameters) -> int:
     """Returns the memory of a run in the model's own type.
 
-    Weights, where they started, gradients, what the optimizer keeps, and what the backward pass
-    needs of the forward pass. Code, workspace and the allocator's waste are left out: what exceeds
-    the memory by this count does not fit, what is just below it may not fit either.
+    It includes weights, their initial values, gradients, optimizer slots, and the forward pass's
+    data for the backward pass, but not code, workspace and the allocator's overhead. A run that
+    exceeds the memory by this count does not fit; one slightly below may not fit either.
     """
     weights, kept = weights_of(parameters), _arrays_of_weights(parameters)
     copies, type_bytes = (_BF16 * weights, _BF16) if is_mixed(parameters) else (0, _FLOAT32)
@@ -30,7 +30,7 @@ def step_bytes(parameters: Parameters) -> int:
 
 
 def truth_bytes(parameters: Parameters) -> int:
-    """Returns the memory of the run in float64, which has the model in its own type beside it."""
+    """Returns the memory of the run in float64, including the model in its own type."""
     weights, mixed = weights_of(parameters), is_mixed(parameters)
     model = weights * (_FLOAT32 + _BF16 * mixed)
     wide = weights * (_arrays_of_weights(parameters) + mixed) + _activations(parameters)
@@ -42,7 +42,7 @@ def _arrays_of_weights(parameters: Parameters) -> int:
 
 
 def _activations(parameters: Parameters) -> int:
-    """Returns how many numbers a forward pass leaves for the backward pass, about.
+    """Returns approximately how many numbers a forward pass keeps for the backward pass.
 
     A transformer's layer is counted as by Korthikanti et al. 2022 (arXiv:2205.05198, equation 1,
     without dropout), and logits with their softmax and its gradient.
@@ -64,7 +64,7 @@ def _activations(parameters: Parameters) -> int:
 
 
 def _of_convolutions(config: Mapping[str, Any]) -> int:
-    """Counts each convolution's output, its norm's and its activation's."""
+    """Counts the outputs of each convolution, its norm and its activation."""
     side = config["image_size"] // 2
     found = side**2 * config["embedding_size"]
     side //= 2

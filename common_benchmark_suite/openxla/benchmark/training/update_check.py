@@ -3,7 +3,7 @@
 The first steps from a checkpoint hide parts of an optimizer. AdamW corrects its moments for their
 start at zero, which hides the decay of the second moment. Rounding in bf16 hides a learning rate
 that is wrong by a few per cent. So one more update starts from typical moments of a late step, with
-known gradients. `optimizers.Optimizer` names the formulas.
+known gradients. See `optimizers.Optimizer` for the formulas.
 """
 
 import hashlib
@@ -26,15 +26,15 @@ _PATTERN = 4096
 # Number of elements compared in each weight.
 COMPARED = 1024
 _SCALES = {"weight": 0.05, "gradient": 1e-3, "first": 1e-3, "second": 1e-6, "momentum": 1e-3}
-# Relative to the change, for square roots and quotients of a device; the rest is rounding of the
-# weight itself. Epsilon makes a difference of 1e-2.
+# Tolerance relative to the change, for square roots and quotients of a device, and spacings for
+# rounding of the weight itself. Epsilon makes a difference of 1e-2.
 _OF_CHANGE, _SPACINGS = 1e-4, 4
 
 
 def draw(kind: str, name: str, shape: Sequence[int]) -> Floats:
     """Returns float32 numbers of a shape, the same ones for the same kind and name.
 
-    Gradients are numbers of bf16, in which a network may compute them.
+    Gradients are exact in bf16, in which a network may compute them.
     """
     return np.resize(_pattern(kind, name), tuple(shape))
 
@@ -65,7 +65,7 @@ def worst_error(optimizer: Optimizer, after: Mapping[str, Floats]) -> tuple[floa
       after: the first `COMPARED` elements of each weight, in the order of its layout.
 
     Returns:
-      The error as a share of what is allowed, above 1 for a wrong update; infinity for NaN.
+      The error relative to the tolerance, above 1 for a wrong update; infinity for NaN.
     """
     worst = (0.0, "")
     for name, found in after.items():

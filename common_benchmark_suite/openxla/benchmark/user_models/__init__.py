@@ -1,7 +1,7 @@
-"""Models that people bring: a file, a module by name, or a Hugging Face directory, as cases.
+"""Models that users supply (a file, a module name or a Hugging Face directory), as cases.
 
-What is brought is looked at here without being executed: code is parsed, weights are hashed. It is
-imported in workers only, by `in_torch`, `in_jax`, `in_tensorflow` and `in_transformers`.
+This package inspects a model without executing it: code is parsed, weights are hashed. Only workers
+import the model, through `in_torch`, `in_jax`, `in_tensorflow` and `in_transformers`.
 """
 
 from openxla.benchmark.user_models.again import Recorded, command_words, named_again

@@ -1,4 +1,4 @@
-"""How a brought model is named again, from what a results file says of it."""
+"""Rebuilds the command that names a user's model, from its record in a results file."""
 
 import shlex
 from pathlib import Path
@@ -14,14 +14,14 @@ from openxla.benchmark.user_models.wanted import Wanted, framework_of
 
 @attrs.frozen(kw_only=True)
 class Recorded:
-    """What a results file says of a case.
+    """The record of a case in a results file.
 
     Attributes:
-      model: its name.
-      parameters: of it.
+      model: name of the model.
+      parameters: the model's parameters.
       framework: as users spell it.
-      input_data: the name of its input.
-      inputs_dir: that the user gave, if any.
+      input_data: name of the input.
+      inputs_dir: directory of the user's inputs, if any.
     """
 
     model: str
@@ -31,31 +31,31 @@ class Recorded:
     inputs_dir: str | None = None
 
     def texts(self, *names: str) -> tuple[str, ...]:
-        """Returns the texts of inputs, by the first of these parameters that there is."""
+        """Returns the input texts stored under the first of these parameters that exists."""
         found = next((self.parameters[name] for name in names if name in self.parameters), "")
         return tuple(filter(None, str(found).split("; ")))
 
     def sizes(self, name: str, word: str) -> tuple[int, ...]:
-        """Returns the size that the user gave; none if it is the model's own, or was left out."""
+        """Returns the size that the user gave; empty if omitted or the model's default."""
         value = self.parameters.get(name)
         return (int(str(value)),) if f"{word}{value}" in self.model.split("_") else ()
 
 
 def named_again(recorded: Recorded) -> tuple[str, Wanted] | None:
-    """Returns what names a model, and how it was wanted; None if it was not brought."""
+    """Returns the text that names a model, and its options; None if it is not a user's model."""
     parameters = recorded.parameters
     if "source_sha256" not in parameters:
         return None
     is_program, is_file = "program" in parameters, "callable" in parameters
     is_usual = recorded.input_data == testdata.INPUT_DATA_MODEL_DEFAULT.name
-    # What a program says of its inputs is recorded as what a user wrote is.
+    # Inputs read from a program are recorded in the same way as inputs that a user wrote.
     inputs = () if is_program and is_usual else recorded.texts("written", "inputs")
-    # Where a user wrote numbers alone, no size is left to be given.
+    # If the user wrote all sizes as numbers, none is left to choose.
     has_sizes = "written" in parameters or not inputs
     wanted = Wanted(
         inputs=inputs,
         inputs_dir=Path(recorded.inputs_dir) if recorded.inputs_dir else None,
-        # A program that says its type by itself has this one.
+        # The program itself determines this type.
         data_types=(str(parameters["data_type"]),),
         batch_sizes=recorded.sizes("batch_size", "BATCH") if has_sizes else (),
         seq_lens=recorded.sizes("seq_len", "SEQLEN") if has_sizes else (),
@@ -76,9 +76,9 @@ def named_again(recorded: Recorded) -> tuple[str, Wanted] | None:
 
 
 def command_words(recorded: Recorded) -> str | None:
-    """Returns the words after `cbs run` that name a model; None if it was not brought.
+    """Returns the words after `cbs run` that name a model; None if it is not a user's model.
 
-    A user's own arrays are not among them.
+    A user's own arrays are not included.
     """
     found = named_again(recorded)
     if found is None:

@@ -1,4 +1,4 @@
-"""From what was brought to benchmark cases: the one door."""
+"""Makes benchmark cases of users' models; other packages enter here."""
 
 import contextlib
 import itertools
@@ -22,16 +22,16 @@ from openxla.benchmark.user_models.programs.programs import ProgramFile
 from openxla.benchmark.user_models.python_files import own_modules
 from openxla.benchmark.user_models.wanted import BroughtError, Found, Wanted, framework_of
 
-# A disk that is slower gets no more time.
+# Slower disks do not get more time.
 _SLOWEST_BYTES_PER_S = 50e6
 _MOST_FILES = 10_000
 
 
 def found_bounded(text: str, wanted: Wanted) -> Found:
-    """Returns what `found` returns; the files are read in a process with limits.
+    """Returns the same as `found`, but reads the files in a process with limits.
 
     Raises:
-      BroughtError: see `found`, or reading takes too long or too much memory.
+      BroughtError: see `found`; or reading takes too much time or memory.
     """
     if text.startswith(hub.PREFIX):
         _given_inputs(wanted)
@@ -53,7 +53,7 @@ def _bounded(text: str, path: Path, function: Callable[..., Found], *arguments: 
 
 
 def _stored_bytes(path: Path) -> int:
-    """Returns the size on disk of what is hashed: a folder, or a file with its neighbours."""
+    """Returns the size on disk of the data to hash: a folder, or a file and its neighbours."""
     total = 0
     with contextlib.suppress(OSError):  # e.g. a name that is too long
         folder, files = (
@@ -73,18 +73,18 @@ def found_on_hub(text: str, wanted: Wanted, got: hub.Fetched) -> Found:
 
 
 def found(text: str, wanted: Wanted) -> Found:
-    """Returns the cases of a model: one for each framework that it is in, type, batch and length.
+    """Returns the cases of a model, one for each framework, data type, batch size and length.
 
-    Nothing of what was brought is executed; what is on the hub is fetched.
+    The model is not executed. Models on the hub are downloaded.
 
     Args:
       text: `path/to/file.py`, `path/to/file.py:callable`, `package.module:callable`, a directory in
-        Hugging Face's format, one of the hub (`hub:owner/name@revision`), an exported program, or a
+        Hugging Face's format, one on the hub (`hub:owner/name@revision`), an exported program, or a
         folder of programs.
-      wanted: how it is to be run.
+      wanted: options of the run.
 
     Raises:
-      BroughtError: it cannot be measured; the message says what, where and what to do.
+      BroughtError: the model cannot be measured; the message gives the reason and the remedy.
     """
     if text.startswith(hub.PREFIX):
         return found_on_hub(text, wanted, hub.fetched(text, allow_code=wanted.allow_code))
@@ -104,7 +104,7 @@ def found(text: str, wanted: Wanted) -> Found:
 
 
 def _of_each(folder: ProgramFolder, wanted: Wanted, find: Callable[[str, Wanted], Found]) -> Found:
-    """Returns the cases of all programs in a folder; what cannot be run is left out by a remark."""
+    """Returns the cases of all programs in a folder; a remark names programs that cannot run."""
     _given_inputs(wanted)
     cases: dict[str, BenchmarkCase] = {}
     remarks = []
@@ -126,7 +126,7 @@ def _of_each(folder: ProgramFolder, wanted: Wanted, find: Callable[[str, Wanted]
 
 
 def _in_framework(text: str, every: Found, wanted: Wanted) -> Found:
-    """Returns the cases in the framework that is wanted, of all if none is."""
+    """Returns the cases in the requested framework, or all cases if none is requested."""
     if wanted.framework is None:
         return every
     framework = framework_of(wanted.framework, "--framework")
@@ -158,6 +158,6 @@ def _given_inputs(wanted: Wanted) -> user_inputs.UserInputs | None:
 
 
 def _real_input(wanted: Wanted) -> str | None:
-    """Returns the option by which a text or a picture is given; None without one."""
+    """Returns the option that supplies a text or a picture; None without one."""
     given = {"--text": wanted.text, "--image": wanted.image}
     return next((option for option, file in given.items() if file is not None), None)

@@ -9,15 +9,15 @@ import numpy as np
 from openxla.benchmark.artifacts.workload_store import RouteDifference, TruthCheck
 from openxla.benchmark.user_models.inputs import Array
 
-# Float64 runs of a whole model agree to 1e-9 of the scale in all frameworks (see DESIGN.md): its
-# rounding is 1e-16, and sums of a million terms, or a condition number of that size, leave 1e-10.
+# Float64 runs of a whole model agree to 1e-9 of the scale in all frameworks (see DESIGN.md). The
+# rounding error is 1e-16; sums of a million terms, or a condition number of a million, leave 1e-10.
 WIDE_TOLERANCE = 1e-9
-# Tolerance for a single operator of ONNX. Some float64 kernels hold constants in float32, as the
-# scale of `Attention` (seen: 6e-8). A smaller difference cannot change a verdict, as outputs in
-# float32 may be off by two spacings at least; a forgotten epsilon of 1e-5 gives 5e-6.
+# Tolerance for a single ONNX operator. Some float64 kernels hold constants in float32, such as the
+# scale of `Attention` (observed: 6e-8). Smaller differences cannot change a verdict, because the
+# tolerance for float32 outputs is at least two spacings. A forgotten epsilon of 1e-5 gives 5e-6.
 NODE_TOLERANCE = 2.0**-23
-# Tolerance for an operator in float32, on operands of that type: 1000 spacings. Faults of meaning
-# (an axis, a coordinate, a length) are of the order of one.
+# Tolerance for an operator evaluated in float32 on float32 operands: 1000 spacings. Semantic faults
+# (an axis, a coordinate, a length) give errors of order one.
 _FLOAT32_TOLERANCE = 1000 * 2.0**-23
 # 16-bit results may differ by this number of spacings.
 _SPACINGS = 4
@@ -27,15 +27,15 @@ EVALUATOR, RUNTIME, UPGRADED = "ONNX's evaluator", "ONNX Runtime", "a newer vers
 def difference(
     first: Sequence[Any], second: Sequence[Any], *, tolerance: float = WIDE_TOLERANCE
 ) -> float | None:
-    """Returns by how much results differ beyond rounding, relative to the scale, or None.
+    """Returns the relative difference of results if it exceeds rounding, else None.
 
-    The difference is infinite if shapes, kinds or the places of NaN and infinity differ, or
-    integers are not equal.
+    The difference is relative to the scale. It is infinite if shapes or kinds differ, if NaN or
+    infinity occur in different places, or if integers are not equal.
 
     Args:
       first: arrays in order.
-      second: the same by another implementation.
-      tolerance: of float64; results in a narrower type have the tolerance of that type.
+      second: the same arrays from another implementation.
+      tolerance: tolerance in float64; results in a narrower type use the tolerance of that type.
     """
     if len(first) != len(second):
         return np.inf
@@ -44,7 +44,7 @@ def difference(
 
 
 def is_float(value: Any) -> bool:
-    """Tells whether a value is an array of real floating-point numbers."""
+    """Returns whether a value is an array of real floating-point numbers."""
     dtype = getattr(value, "dtype", None)
     return dtype is not None and (dtype.kind == "f" or dtype.name == "bfloat16")
 
@@ -52,12 +52,12 @@ def is_float(value: Any) -> bool:
 def checked(
     truth: Sequence[Array], second: Sequence[Array] | None, *, routes: tuple[str, str], where: str
 ) -> TruthCheck:
-    """Returns how a truth compares with the result of a second route, for a program as a whole.
+    """Compares a float64 truth with the result of a second route, for a program as a whole.
 
     Args:
       truth: outputs in float64.
-      second: the same by another route; None if it cannot be taken.
-      routes: names of the two.
+      second: outputs of the second route; None if it is not available.
+      routes: names of the two routes.
       where: what is evaluated, e.g. `the program`.
     """
     if second is None:
@@ -71,7 +71,7 @@ def checked(
 
 
 def finite(error: float) -> float | None:
-    """Returns an error as a result holds it: None if it is infinite."""
+    """Returns an error as stored in a result: None if it is infinite."""
     return error if np.isfinite(error) else None
 
 
@@ -101,7 +101,7 @@ def _error(one: Array, other: Array, tolerance: float) -> float:
 
 
 def _rounding_of(value: Array) -> float:
-    """Returns what an operator in the type of an array may be off by; float64 counts as exact."""
+    """Returns the rounding error allowed for an operator in this type; 0 for float64."""
     if value.dtype in (np.float64, np.complex128):
         return 0.0
     return max(_FLOAT32_TOLERANCE, _SPACINGS * float(ml_dtypes.finfo(value.dtype).eps))

@@ -1,4 +1,4 @@
-"""In a worker: the inputs of a brought model, and whether it can be run on them."""
+"""In a worker: inputs of a user's model, and a check that the model runs on them."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,19 +20,19 @@ from openxla.benchmark.user_models.python_files.loading import Brought, told
 from openxla.benchmark.user_models.wanted import BroughtError
 
 Array = npt.NDArray[Any]
-# Two runs of one model in one process: more than sums in another order can do.
+# Two runs of a model in one process may differ by less: summation order cannot explain more.
 _MOST_APART = 1e-2
 
 
 class BroughtModel(InferenceModel):
-    """What a brought model is in any framework; subclasses hold it and define `forward`.
+    """The part of a user's model that is common to all frameworks; subclasses define `forward`.
 
     Attributes:
-      model_parameters: of the case.
+      model_parameters: parameters of the case.
       trees: the framework's library for nested structures.
-      form: how the model is called; None for positional arguments alone.
-      example: the arrays in what the file's `example_inputs()` returns; None without.
-      file: of the user, for messages.
+      form: how the model is called; None for positional arrays only.
+      example: the arrays returned by the file's `example_inputs()`; None without it.
+      file: the user's file, for messages.
     """
 
     model_parameters: Parameters
@@ -42,7 +42,7 @@ class BroughtModel(InferenceModel):
     file: Path | None = None
 
     def take_example(self, brought: Brought) -> None:
-        """Takes inputs, and the form of the call, from a file or from named inputs of the case.
+        """Takes inputs and the form of the call from a file, or from named inputs of the case.
 
         Raises:
           BroughtError: see `call_form.split`.
@@ -60,11 +60,11 @@ class BroughtModel(InferenceModel):
         return call_form.split(example, call_form.signature_of(self.called()), self.trees)
 
     def called(self) -> Any:
-        """Returns what is called on the user's arguments, for its signature."""
+        """Returns the callable that takes the user's arguments, for its signature."""
         raise NotImplementedError
 
     def call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
-        """Calls a function on arrays, in the form that the file uses if they fit it."""
+        """Calls a function on arrays, in the form that the file uses if it fits."""
         if self.form is None or len(inputs) != len(self.form.names):
             return function(*inputs)
         return self.form.call(function, inputs)
@@ -85,13 +85,13 @@ class BroughtModel(InferenceModel):
         return self.example
 
     def generate_inputs(self, input_data: str) -> Any:
-        """Returns the raw input; there is one, whatever it is called."""
+        """Returns the raw input; there is only one, so its name does not matter."""
         if input_data in (testdata.INPUT_DATA_SHORT.name, testdata.INPUT_DATA_LONG.name):
             raise DefinitionError(f"your own models have no input data {input_data}")
         return self.generate_default_inputs()
 
     def preprocess(self, raw_input: Any) -> tuple[Array, ...]:
-        """Returns arrays; numbers of 32 bits in the model's own type."""
+        """Returns arrays; 32-bit floats are converted to the model's type."""
         own = numpy_dtype(element_type(self.model_parameters["data_type"]))
         arrays = [self.as_array(value) for value in as_tuple(raw_input)]
         return tuple(a.astype(own) if a.dtype == np.float32 else a for a in arrays)
@@ -101,11 +101,11 @@ class BroughtModel(InferenceModel):
         return np.asarray(value)
 
     def try_out(self, *inputs: Array) -> None:
-        """Runs the model twice on its inputs, before anything is made by it.
+        """Runs the model twice on its inputs, before it is used for anything else.
 
         Raises:
-          BroughtError: it raises, changes its inputs, gives nothing, or gives something else when
-            it is run again.
+          BroughtError: the model raises, modifies its inputs, returns nothing, or returns different
+            results in the second run.
         """
         self.run_twice(inputs)
 
@@ -133,23 +133,23 @@ class BroughtModel(InferenceModel):
             )
 
     def outputs_of(self, inputs: Sequence[Array], *, seed: int) -> list[Array]:
-        """Returns the outputs of a run after which random numbers would differ by the seed."""
+        """Returns the outputs of a run; `seed` would change any random numbers in it."""
         raise NotImplementedError
 
 
 def form_of(value: Array) -> str:
-    """Returns type and sizes as a user writes them, e.g. `f32[1,3]`."""
+    """Returns the type and shape as a user writes them, e.g. `f32[1,3]`."""
     return f"{element_type_of(value.dtype)}[{','.join(map(str, value.shape))}]"
 
 
 def follows_interface(model: Any) -> bool:
-    """Tells whether an object makes its own inputs, as an `InferenceModel` does."""
+    """Returns whether an object makes its own inputs, like an `InferenceModel`."""
     names = ("generate_default_inputs", "preprocess", "forward")
     return all(callable(getattr(model, name, None)) for name in names)
 
 
 def with_inputs(model: Any, parameters: Parameters, wrap: Callable[[Any], BroughtModel]) -> Any:
-    """Returns the model wrapped, or as it is where it makes its own inputs and none were given."""
+    """Returns the model wrapped, or unchanged if it makes its own inputs and none were given."""
     if follows_interface(model) and not parameters.get("inputs"):
         return model
     return wrap(model)

@@ -1,4 +1,4 @@
-"""From the text that names a model to the place where it is."""
+"""Resolves the text that names a model to a file or directory."""
 
 import contextlib
 import importlib.machinery
@@ -32,7 +32,7 @@ from openxla.benchmark.user_models.refusals import (
 from openxla.benchmark.user_models.wanted import BroughtError
 
 _MODULE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
-# By which a directory with a configuration holds a network's weights.
+# Files that mark a directory with a configuration as a Hugging Face model.
 _HUGGING_FACE = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin*")
 _FORMS = (
     "PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a Hugging Face directory, an exported "
@@ -45,10 +45,10 @@ class OwnModule:
     """A Python file.
 
     Attributes:
-      file: absolute.
-      module: its dotted name; empty for a file by its path.
-      callable: what of it is meant; empty where nobody said.
-      dotted: the name to import it by, also if it was given by its path; empty for a script.
+      file: absolute path.
+      module: its dotted name; empty if the user gave a path.
+      callable: name of the requested callable; empty if the user named none.
+      dotted: the name to import it by, even if the user gave a path; empty for a script.
     """
 
     file: Path
@@ -62,17 +62,17 @@ class OwnModule:
 
     @property
     def root(self) -> Path:
-        """The folder that its imports start from."""
+        """The folder from which its imports are resolved."""
         depth = self.dotted.count(".") + (self.file.name == "__init__.py") * bool(self.dotted)
         return self.file.parents[depth]
 
     @property
     def package(self) -> str:
-        """The top-level package that it is in; empty for a script."""
+        """The top-level package that contains it; empty for a script."""
         return self.dotted.partition(".")[0]
 
     def named(self, name: str, folder: Path) -> str:
-        """Returns the text that names one of its callables, to be typed in a folder."""
+        """Returns the text that names one of its callables, as typed in a folder."""
         if self.module:
             return f"{self.module}:{name}"
         file = self.file.relative_to(folder) if self.file.is_relative_to(folder) else self.file
@@ -85,11 +85,11 @@ class OwnModule:
 
 @attrs.frozen(kw_only=True)
 class ProgramFolder:
-    """A folder of exported programs, each of which is a model.
+    """A folder of exported programs; each is a model.
 
     Attributes:
-      path: of the folder.
-      files: the programs in it, by name.
+      path: path of the folder.
+      files: the programs in it, ordered by name.
     """
 
     path: Path
@@ -97,11 +97,11 @@ class ProgramFolder:
 
 
 def is_model(text: str, folder: Path | None = None) -> bool:
-    """Tells whether a text names a model that is brought, not cases of the catalogue.
+    """Returns whether a text names a user's model instead of cases of the catalogue.
 
     Args:
       text: as the user typed it.
-      folder: where relative paths start; None for the current one.
+      folder: base of relative paths; None for the current directory.
     """
     if text.startswith(PREFIX):
         return True
@@ -112,14 +112,14 @@ def is_model(text: str, folder: Path | None = None) -> bool:
 
 
 def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | ProgramFolder | Path:
-    """Returns the Python file, the exported program or programs, or the directory of a text.
+    """Returns the Python file, exported program or programs, or directory that a text names.
 
     Args:
       text: as the user typed it.
-      folder: where relative paths start.
+      folder: base of relative paths.
 
     Raises:
-      BroughtError: there is no such thing, or it is one that cannot be measured.
+      BroughtError: there is nothing of that name, or it cannot be measured.
     """
     if not text:
         raise BroughtError(f"no model given; expected {_FORMS}")
@@ -161,8 +161,8 @@ def _parted(text: str) -> tuple[str, str, str]:
 
 
 def folder_of_programs(path: Path) -> ProgramFolder | None:
-    """Returns the programs in a folder that is nothing else; None without one."""
-    # Names may be too long, and folders unreadable: `place_of` refuses what is not found here.
+    """Returns the programs in a folder that contains no other kind of model; None without one."""
+    # Names may be too long, and folders unreadable: `place_of` reports such cases.
     with contextlib.suppress(OSError):
         has_config = (path / CONFIG_FILE).is_file()
         if any((path / name).is_file() for name in (MODULES_FILE, ADAPTER_FILE)):
@@ -211,7 +211,7 @@ def _program(text: str, path: Path) -> ProgramFile:
 
 
 def _torch_program(text: str, path: Path) -> ProgramFile:
-    """Returns the program in a file that PyTorch may have written, by what the archive holds."""
+    """Returns the program in a file that PyTorch may have written, by the archive's content."""
     refuse_substitute(path, text)
     try:
         suffix = bounded.call(_torch_suffix, text, path)
@@ -221,7 +221,7 @@ def _torch_program(text: str, path: Path) -> ProgramFile:
 
 
 def _torch_suffix(text: str, path: Path) -> str:
-    """Returns how the name of a file should end, by its content."""
+    """Returns the suffix that fits a file's content."""
     if is_torchscript(path):
         return ".torchscript"
     if is_torch_export(path):
@@ -230,7 +230,7 @@ def _torch_suffix(text: str, path: Path) -> str:
 
 
 def _module_file(name: str, folder: Path) -> Path:
-    """Returns the file of a module; no package on the way is imported."""
+    """Returns the file of a module, without importing its parent packages."""
     search: list[str] | None = [str(folder), *sys.path]
     done: list[str] = []
     for part in name.split("."):

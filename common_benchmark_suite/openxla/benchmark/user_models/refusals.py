@@ -1,4 +1,4 @@
-"""Why a file cannot be brought, by its content and name, and what can be brought instead."""
+"""Reasons why a file is not a model, by its content and name, with alternatives."""
 
 import shlex
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _GGUF = (
     "transformers: AutoModelForCausalLM.from_pretrained(DIRECTORY, gguf_file=NAME)"
     ".save_pretrained(OUTPUT), and pass OUTPUT"
 )
-# By the end of a file's name: a sentence about the file, and the way out.
+# File name suffix -> a sentence about the file, and the remedy.
 SENTENCES: Mapping[str, str] = MappingProxyType(
     {
         ".pb": "is a TensorFlow graph without a signature; save it with tf.saved_model.save, and "
@@ -52,7 +52,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         ".meta": f"belongs to a TensorFlow checkpoint, which holds only weights; {_MODULE}",
     }
 )
-# Place and bytes by which a format is known, its name, the ends of names that it fits, what to do.
+# Offset and magic bytes of a format, its name, suffixes that fit, and the remedy.
 _CONTENTS = (
     (0, b"GGUF", "is GGUF and ", (".gguf", ".ggml"), _GGUF),
     (0, b"\x89HDF\r\n\x1a\n", "is HDF5; ", (".h5", ".hdf5"), "rename it to end in .h5"),
@@ -69,11 +69,11 @@ _OTHER_LIBRARIES = ("sklearn", "xgboost", "lightgbm", "catboost", "joblib")
 def refuse_substitute(path: Path, text: str | None = None) -> None:
     """Raises BroughtError if the content of a file does not match its name.
 
-    The file is a pointer, an error message, empty, or of another known format.
+    The content may be a pointer, an error message, empty, or of another known format.
 
     Args:
       path: an existing file.
-      text: how messages call it; None for its path.
+      text: its name in messages; None for its path.
     """
     try:
         found = substitute_of(path)
@@ -93,7 +93,7 @@ def refusal_of(text: str, path: Path) -> str | None:
 
     Args:
       text: as the user typed it.
-      path: of the file, which may not exist.
+      path: path of the file, which may not exist.
     """
     suffix = path.suffix.lower()
     if suffix == NOTEBOOK:
@@ -114,7 +114,7 @@ def refusal_of(text: str, path: Path) -> str | None:
 
 
 def _about_pickle(path: Path) -> str:
-    """Returns what a file that `torch.save` may have written is, and the way out."""
+    """Describes a file that `torch.save` may have written, with the remedy."""
     usual = f"is a pickle, which holds code or only weights; {_MODULE_FILE}"
     if not path.is_file():
         return usual

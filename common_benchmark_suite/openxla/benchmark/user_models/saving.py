@@ -1,4 +1,4 @@
-"""A brought model as definitions in a folder, which `--suite-dir` runs again."""
+"""Saves a user's model as definitions in a folder, for use with `--suite-dir`."""
 
 import filecmp
 import os
@@ -38,12 +38,12 @@ ALL_BENCHMARKS = found(
 
 @attrs.frozen(kw_only=True)
 class Definitions:
-    """Definitions that can be written: nothing else has their names.
+    """Definitions that can be written, because their names are free.
 
     Attributes:
-      file: of the definitions.
-      content: of that file.
-      remark: what keeps the folder from being used elsewhere; None if nothing does.
+      file: path of the definitions.
+      content: content of that file.
+      remark: why the folder cannot be used elsewhere; None if it can.
     """
 
     file: Path
@@ -52,10 +52,10 @@ class Definitions:
     _copies: Sequence[tuple[Path, Path]]
 
     def write(self) -> None:
-        """Writes what is not there yet, the definitions last.
+        """Writes the missing files, the definitions last.
 
         Raises:
-          BroughtError: a file of another content has come in between.
+          BroughtError: a file with other content has appeared meanwhile.
           OSError: the folder cannot be written.
         """
         self.check()
@@ -70,7 +70,7 @@ class Definitions:
                 temporary.write_text(self.content, encoding="ascii")
 
     def check(self) -> None:
-        """Raises BroughtError where something else has the name of what is to be written."""
+        """Raises BroughtError if another file has the name of a file to write."""
         folder = self.file.parent
         if folder.exists() and not folder.is_dir():
             raise BroughtError(f"--save-as {folder} is a file, not a folder")
@@ -89,18 +89,18 @@ def definitions(
 ) -> Definitions:
     """Returns the definitions of a model's cases.
 
-    The model is named by a path from the folder if both lie in one checkout, in the current
-    directory or in the folder above; else by its absolute path. Its inputs, if they are arrays, are
-    copied into the folder.
+    The model is named by a path relative to the folder if both are in one checkout, in the current
+    directory or in the folder above; else by its absolute path. Input arrays are copied into the
+    folder.
 
     Args:
-      text: that names the model, see `found`.
-      wanted: how it is run.
-      cases: that `found` gave.
-      folder: where the definitions are to be.
+      text: text that names the model, see `found`.
+      wanted: options of the run.
+      cases: cases that `found` returned.
+      folder: where to put the definitions.
 
     Raises:
-      BroughtError: another file has the name of one that is to be written.
+      BroughtError: another file has the name of one to write.
     """
     folder = folder.absolute()
     path, name, start, outside = _named(text, wanted, cases, folder)
@@ -144,7 +144,7 @@ def definitions(
 def _named(
     text: str, wanted: Wanted, cases: Sequence[BenchmarkCase], folder: Path
 ) -> tuple[str, str, str, Path | None]:
-    """Returns how code names the model, the file's name, where paths start, and what is outside."""
+    """Returns the model's name in code, the file name, the base of paths, and outside files."""
     if text.startswith(hub.PREFIX):
         name = str(cases[0].model.model_parameters["hub"])
         return ascii(f"{hub.PREFIX}{name}"), _file_stem(name.partition("@")[0]), "HERE", None
@@ -159,7 +159,7 @@ def _named(
         start, written, outside = _written(place.file, folder)
         stem = f"{place.file.stem}_{place.callable}"
         return ascii(f"{written}:{made_by}"), _file_stem(stem), start, outside
-    # A module that is not in the checkout is installed, here and elsewhere.
+    # A module outside the checkout is installed, here and elsewhere.
     start, _, outside = _written(place.root / "_", folder)
     start = "HERE" if outside or "site-packages" in place.root.parts else start
     stem = _file_stem(f"{place.module}_{place.callable}")
@@ -167,8 +167,8 @@ def _named(
 
 
 def _written(path: Path, folder: Path) -> tuple[str, str, Path | None]:
-    """Returns where a path starts, as code; the rest of it; and the path again if it is outside."""
-    # Of a symbolic link the name is kept: a program is called by it.
+    """Returns a path's base, as code; the rest of it; and the path again if it is outside."""
+    # Keep the name of a symbolic link, because a program is called by it.
     path, here = path.parent.resolve() / path.name, folder.resolve()
     checkouts = [above for above in (here, *here.parents) if (above / ".git").exists()]
     around = [here.parent, *checkouts[:1]]

@@ -1,4 +1,4 @@
-"""Inputs as people write them: `f32[1,3,224,224]`, `i32[batch,seq]<1000`, `i32[batch,seq]=1`."""
+"""Input specifications: `f32[1,3,224,224]`, `i32[batch,seq]<1000`, `i32[batch,seq]=1`."""
 
 import hashlib
 import re
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# As `preprocessing.numpy_dtype` knows them.
+# Types supported by `preprocessing.numpy_dtype`.
 _TYPES = ("f64", "f32", "f16", "bf16", "i8", "i32", "i64", "i1", "u8")
 _FORM = re.compile(
     r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<type>[a-z]+\d+)\[(?P<sizes>[^\]]*)\]"
@@ -27,15 +27,15 @@ EXAMPLES = "e.g. f32[1,3,224,224], i32[4,32]<1000, i32[4,32]=1 or f32[batch,16]@
 
 @attrs.frozen(kw_only=True)
 class InputSpec:
-    """One input: an element type, sizes, and what is in it.
+    """One input: its element type, sizes and content.
 
     Attributes:
       element_type: e.g. `f32`.
       sizes: numbers, and the names `batch` and `seq`.
-      below: integers are drawn from 0 up to it, without it.
-      value: all elements are that, as written.
-      seed: of the draw.
-      name: of the argument that it is for; empty for one by position.
+      below: exclusive upper limit of random integers.
+      value: value of all elements, as written.
+      seed: seed of random numbers.
+      name: name of its argument; empty if passed by position.
     """
 
     element_type: str
@@ -53,10 +53,10 @@ class InputSpec:
         return f"{name}{self.element_type}[{','.join(map(str, self.sizes))}]{limit}{value}{seed}"
 
     def filled(self, batch: int, seq: int | None) -> "InputSpec":
-        """Returns it with numbers for the names of sizes.
+        """Returns the input with numbers for the names of sizes.
 
         Raises:
-          BroughtError: it has `seq`, and nobody says how long that is.
+          BroughtError: the input has `seq`, and no length is given.
         """
         if SEQ in self.sizes and seq is None:
             raise BroughtError(f"--input {self}: set {SEQ!r} with --seq-len")
@@ -66,16 +66,16 @@ class InputSpec:
 
     @property
     def spec(self) -> TensorSpec:
-        """Shape and type, where all sizes are numbers."""
+        """Shape and type, if all sizes are numbers."""
         return TensorSpec(shape=self.sizes, dtype=self.element_type)
 
     def array(self, place: int) -> "npt.NDArray[np.generic]":
-        """Returns its array: the same bytes on every machine.
+        """Returns the input's array: the same bytes on every machine.
 
-        Floating-point numbers are normal, of variance 1.
+        Floating-point numbers are normally distributed with variance 1.
 
         Args:
-          place: among the inputs, so that two of one form differ.
+          place: index of the input, so that two inputs of one form differ.
         """
         import numpy as np
 
@@ -93,10 +93,10 @@ class InputSpec:
 
 
 def parse(text: str) -> InputSpec:
-    """Returns what a text says.
+    """Returns the input that a text describes.
 
     Raises:
-      BroughtError: it is not an input; the message gives examples.
+      BroughtError: the text is malformed; the message gives examples.
     """
     found = _FORM.fullmatch(text.replace(" ", ""))
     if found is None:
@@ -132,12 +132,12 @@ def parse(text: str) -> InputSpec:
 
 
 def names(written: str) -> list[str]:
-    """Returns the names of the arguments that recorded inputs are for; empty for positions."""
+    """Returns the argument names of recorded inputs; empty for inputs passed by position."""
     return [name for text in filter(None, written.split("; ")) if (name := parse(text).name)]
 
 
 def check_names(given: Sequence[InputSpec]) -> None:
-    """Raises BroughtError if some inputs have a name and others have none, or two have the same."""
+    """Raises BroughtError if only some inputs have names, or if two have the same name."""
     named = [spec.name for spec in given if spec.name]
     if named and len(named) < len(given):
         unnamed = next(str(spec) for spec in given if not spec.name)
@@ -147,9 +147,9 @@ def check_names(given: Sequence[InputSpec]) -> None:
 
 
 def recorded(written: Sequence[InputSpec], filled: Sequence[InputSpec]) -> dict[str, str]:
-    """Returns the parameters that say what a model is run on, and how that was written.
+    """Returns the parameters that record a model's inputs, and how the user wrote them.
 
-    The latter is there where sizes have names, and is not part of the identity.
+    The latter is only recorded if sizes have names, and is not part of the identity.
     """
     as_run, as_written = ("; ".join(map(str, specs)) for specs in (filled, written))
     return {"inputs": as_run, **({"written": as_written} if as_written != as_run else {})}

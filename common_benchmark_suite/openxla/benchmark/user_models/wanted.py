@@ -1,4 +1,4 @@
-"""What a person says of a model that they bring, besides where it is."""
+"""Options that a user gives with a model."""
 
 import itertools
 import re
@@ -12,27 +12,27 @@ from openxla.benchmark.models.architectures.base import DATA_TYPES
 
 
 class BroughtError(DefinitionError):
-    """What was brought cannot be measured; the message says what, where and what to do."""
+    """A user's model cannot be measured; the message gives the reason, place and remedy."""
 
 
 @attrs.frozen(kw_only=True)
 class Wanted:
-    """How a model is to be run.
+    """Options for running a model.
 
     Attributes:
-      inputs: texts such as `f32[1,3,224,224]`, one for each argument; see `specs.InputSpec`.
-      inputs_dir: directory with `input_0.npy` and so on, in place of them.
-      text: file whose text a Hugging Face directory gets, by its tokenizer.
-      image: file whose picture it gets, by its image processor.
+      inputs: texts such as `f32[1,3,224,224]`, one per argument; see `specs.InputSpec`.
+      inputs_dir: directory with `input_0.npy` and so on, instead of `inputs`.
+      text: text file for a Hugging Face model, read with its tokenizer.
+      image: picture for a Hugging Face model, read with its image processor.
       data_types: e.g. `fp32`; empty for the model's own.
-      batch_sizes: what the dimension `batch` stands for; empty for 1.
-      seq_lens: what the dimension `seq` stands for; empty for what suits the model.
-      framework: value of a framework's type; None for all that the model is in.
-      task: of a Hugging Face directory; None for the class that its configuration names.
-      base: directory of the model that an adapter belongs to; None to go by the adapter.
-      allow_code: whether weights may be read that can hold code.
+      batch_sizes: sizes of the dimension `batch`; empty for 1.
+      seq_lens: sizes of the dimension `seq`; empty for the model's default.
+      framework: value of a framework's type; None for all that the model supports.
+      task: task of a Hugging Face model; None for the class that its configuration names.
+      base: directory of an adapter's base model; None to use the name in the adapter.
+      allow_code: whether to accept weights that can hold code.
       test: `eval` for outputs, `train` for training steps.
-      folder: where relative paths start.
+      folder: base of relative paths.
     """
 
     inputs: tuple[str, ...] = ()
@@ -52,18 +52,18 @@ class Wanted:
 
 @attrs.frozen(kw_only=True)
 class Found:
-    """What a model that was brought is measured as.
+    """The cases of a user's model.
 
     Attributes:
-      cases: one for each framework, type, batch and length.
-      remarks: what the user should know, e.g. why a framework is left out.
+      cases: one for each framework, data type, batch size and length.
+      remarks: remarks for the user, e.g. why a framework is left out.
     """
 
     cases: Sequence[BenchmarkCase]
     remarks: Sequence[str] = ()
 
 
-# As users and files spell a framework.
+# Framework names in options and files.
 FRAMEWORKS = {
     **{framework.value: framework for framework in ModelFrameworkType},
     **{framework.name.lower(): framework for framework in ModelFrameworkType},
@@ -72,7 +72,7 @@ FRAMEWORKS = {
     "tf": ModelFrameworkType.TF_V2,
     "tensorflow": ModelFrameworkType.TF_V2,
 }
-# As names spell one.
+# Framework names in model names.
 SHORT = {
     ModelFrameworkType.PYTORCH: "PT",
     ModelFrameworkType.JAX: "JAX",
@@ -87,7 +87,7 @@ _IN_NAMES = {
 
 
 def framework_of(text: str, where: str) -> ModelFrameworkType:
-    """Returns the framework that a text means; raises BroughtError where there is none."""
+    """Returns the framework that a text names; raises BroughtError for an unknown name."""
     found = FRAMEWORKS.get(text)
     if found not in SHORT:
         raise BroughtError(f"{where}: unknown framework {text!r}; choices are pt, jax, tf")
@@ -96,7 +96,7 @@ def framework_of(text: str, where: str) -> ModelFrameworkType:
 
 @attrs.frozen(kw_only=True)
 class Variant:
-    """One type, batch and length; None where the user named none."""
+    """A data type, batch size and length; None where the user gave none."""
 
     data_type: str
     batch_size: int | None
@@ -104,14 +104,14 @@ class Variant:
 
 
 def variants(wanted: Wanted, data_type: str) -> Iterator[Variant]:
-    """Yields the variants that are wanted.
+    """Yields the requested variants.
 
     Args:
-      wanted: by the user.
-      data_type: the model's own.
+      wanted: the user's options.
+      data_type: the model's own type.
 
     Raises:
-      BroughtError: the suite does not measure in such a type.
+      BroughtError: the suite does not support a data type.
     """
     types = wanted.data_types or (data_type,)
     if unknown := [name for name in types if name not in DATA_TYPES]:
@@ -123,7 +123,7 @@ def variants(wanted: Wanted, data_type: str) -> Iterator[Variant]:
 
 
 def model_name(parts: Iterable[str], framework: ModelFrameworkType, variant: Variant) -> str:
-    """Returns e.g. `MY_NET_FP32_PT_BATCH8`, of the texts that name a model."""
+    """Returns the name of a model in capitals, e.g. `MY_NET_FP32_PT_BATCH8`."""
     stem = re.sub(r"[^A-Za-z0-9]+", "_", "_".join(filter(None, parts))).strip("_").upper()
     sizes = [
         f"{word}{size}"

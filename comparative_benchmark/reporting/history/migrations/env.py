@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that `database.upgrade` gives."""
+"""Runs migrations on the connection passed by `database.upgrade`."""
 
 from alembic import context
 
@@ -6,7 +6,7 @@ attributes = context.config.attributes
 context.configure(
     connection=attributes["connection"],
     version_table=attributes["version_table"],
-    # SQLite undoes changes of tables, too, since its transactions are begun by hand.
+    # SQLite rolls back schema changes, too, because its transactions are started explicitly.
     transactional_ddl=True,
 )
 with context.begin_transaction():

@@ -1,4 +1,4 @@
-"""Where artifacts are published: a local directory, HTTPS (read only), Google Cloud Storage."""
+"""Stores for published artifacts: local directory, HTTPS (read-only), Google Cloud Storage."""
 
 import threading
 import time
@@ -21,27 +21,27 @@ Notify = Callable[[str, str], None]
 
 
 class StoreError(RuntimeError):
-    """An object cannot be read or written; the message says which, why and what to do next."""
+    """An object cannot be read or written; the message has its name, the reason and the remedy."""
 
 
 class NotFoundError(StoreError):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 class AccessDeniedError(StoreError):
-    """The store does not let us."""
+    """The store denies access."""
 
 
 class AlreadyExistsError(StoreError):
-    """An object of this name is there already; objects are written once."""
+    """An object of this name exists; objects are written once."""
 
 
 class DamagedError(StoreError):
-    """What was read is not what was announced: another size or another digest."""
+    """The size or digest of the data read differs from the announced one."""
 
 
 class DeadlineError(StoreError):
-    """The time that the user gave is over."""
+    """The user's time limit has passed."""
 
 
 class NoSpaceError(StoreError):
@@ -49,7 +49,7 @@ class NoSpaceError(StoreError):
 
 
 class TransientError(StoreError):
-    """The next attempt may succeed, after `retry_after_s` if the server says when."""
+    """A retry may succeed, after `retry_after_s` if the server gives a delay."""
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -58,7 +58,7 @@ class TransientError(StoreError):
 
 @attrs.frozen
 class Deadline:
-    """A moment by which everything has to be over; `seconds` is what the user gave."""
+    """A point in time by which everything must end; `seconds` is the user's limit."""
 
     seconds: float
     expires_at: float = attrs.field(
@@ -66,16 +66,16 @@ class Deadline:
     )
 
     def remaining_s(self, most: float = float("inf")) -> float:
-        """Returns the seconds left, at most so many; never 0, which means forever to a socket."""
+        """Returns the seconds left, at most `most`; never 0, which sockets take as no timeout."""
         return max(0.001, min(most, self.expires_at - time.monotonic()))
 
     def check(self, what: str, *, wait_s: float = 0.0) -> None:
-        """Raises DeadlineError, which names what was being done, if a wait would end too late."""
+        """Raises DeadlineError, naming the current step, if a wait would end too late."""
         if time.monotonic() + wait_s >= self.expires_at:
             raise self.error(what)
 
     def error(self, what: str) -> DeadlineError:
-        """Returns the error of a deadline that was missed."""
+        """Returns the error for a missed deadline."""
         return DeadlineError(
             f"{what}: not done within {self.seconds:g} s; the received part is kept, so run the "
             "same command again, or set a longer deadline"
@@ -84,16 +84,16 @@ class Deadline:
 
 @attrs.frozen(kw_only=True)
 class TransferOptions:
-    """How long transfers may take, as whom they ask, and who is told.
+    """Time limits, credentials and listeners of transfers.
 
     Attributes:
-      parallel: files at once.
-      deadline_s: for everything together; nothing waits beyond it.
-      connect_timeout_s: for one connection.
-      read_timeout_s: between two pieces of an answer.
+      parallel: number of concurrent files.
+      deadline_s: time limit for everything together.
+      connect_timeout_s: time limit for one connection.
+      read_timeout_s: time limit between two pieces of a response.
       anonymous: never look for credentials.
-      on_progress: told a few times a second, from several threads but never two at once.
-      notify: told each step of each file.
+      on_progress: called a few times per second, from several threads but never concurrently.
+      notify: called for each step of each file.
     """
 
     parallel: int = attrs.field(default=8, validator=attrs.validators.ge(1))
@@ -107,7 +107,7 @@ class TransferOptions:
 
 @attrs.frozen(kw_only=True)
 class LocalFile:
-    """A file to be written to a store, with the digests that the store has to confirm."""
+    """A file to be written to a store, with the digests that the store must confirm."""
 
     path: Path
     size_bytes: int
@@ -120,11 +120,11 @@ class Body(AbstractContextManager["Body"]):
     """An open object.
 
     Attributes:
-      offset: where it begins; 0 where a store cannot start in the middle.
-      total_bytes: size of the whole object as announced; None where it is not.
-      read: returns at most that many bytes, fewer if fewer are there, b"" at the end; raises
-        TransientError when the connection breaks.
-      close: gives the connection back, or drops it where something is left to read.
+      offset: where the data begins; 0 if the store does not support offsets.
+      total_bytes: announced size of the whole object; None if it was not announced.
+      read: returns at most that many bytes, fewer if fewer are available, b"" at the end; raises
+        TransientError if the connection breaks.
+      close: returns the connection to the pool, or drops it if data is left to read.
     """
 
     offset: int
@@ -139,18 +139,18 @@ class Body(AbstractContextManager["Body"]):
 class Store(ABC):
     """Objects under one URL. Methods may be called from several threads at once.
 
-    Every method raises `StoreError` or one of its kinds; none retries.
+    Every method raises `StoreError` or a subclass, and does not retry.
     """
 
     url: str
 
     def url_of(self, name: str) -> str:
-        """Returns what messages call an object."""
+        """Returns the name of an object in messages."""
         return f"{self.url}/{name}"
 
     @abstractmethod
     def sizes(self, prefix: str = "") -> dict[str, int]:
-        """Returns the objects whose names begin with a prefix, in the order of their names.
+        """Returns the objects whose names begin with a prefix, ordered by name.
 
         Names are relative paths with slashes.
 
@@ -160,30 +160,30 @@ class Store(ABC):
 
     @abstractmethod
     def open(self, name: str, *, offset: int = 0) -> Body:
-        """Returns the content from an offset on, or from the start if the store knows no ranges."""
+        """Returns the content from an offset, or from the start if the store lacks ranges."""
 
     @abstractmethod
     def put(self, name: str, file: LocalFile, advance: Advance) -> None:
-        """Writes an object that does not exist; it is visible as a whole or not at all.
+        """Writes a new object; it becomes visible as a whole or not at all.
 
         Raises:
-          AlreadyExistsError: it does; it is left as it is.
+          AlreadyExistsError: the object exists; it is not changed.
         """
 
     @abstractmethod
     def check(self, name: str, file: LocalFile) -> None:
-        """Compares an object with a file by the store's own digest of what it holds.
+        """Compares an object with a file by the store's own digest of the stored data.
 
         Raises:
           DamagedError: they differ.
-          NotFoundError: there is no such object.
+          NotFoundError: the object does not exist.
         """
 
 
 class Stores:
-    """Opens stores by URL; those of one scheme share their connections and credentials.
+    """Opens stores by URL; stores of one scheme share connections and credentials.
 
-    The time of `options.deadline_s` runs from here.
+    `options.deadline_s` is measured from the creation of this object.
     """
 
     def __init__(self, options: TransferOptions | None = None) -> None:
@@ -193,7 +193,7 @@ class Stores:
         self._clients: dict[Any, Any] = {}
 
     def timeouts(self) -> tuple[float, float]:
-        """Returns the seconds that connecting and each read may take from now on."""
+        """Returns the current timeouts in seconds for connecting and for each read."""
         left = self.deadline.remaining_s
         return left(self.options.connect_timeout_s), left(self.options.read_timeout_s)
 
@@ -201,7 +201,7 @@ class Stores:
         """Returns the store at a URL: `https://`, `gs://`, `file://`, or the path of a directory.
 
         Raises:
-          StoreError: there is no store for such a URL, or a library that it needs is missing.
+          StoreError: no store supports the URL, or a required library is missing.
         """
         parts = urlsplit(url)
         if parts.username or parts.password:
@@ -212,7 +212,7 @@ class Stores:
             )
         if parts.query or parts.fragment:
             raise StoreError(f"{url}: the URL of a store cannot have a query or fragment")
-        # Imported late: a command that fetches nothing pays for no HTTP library.
+        # Imported late, so that commands without downloads do not load HTTP libraries.
         if parts.scheme in ("http", "https"):
             from openxla.benchmark.artifacts.stores.https import HttpReader, HttpsStore
 

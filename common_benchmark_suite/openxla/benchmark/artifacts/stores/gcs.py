@@ -26,24 +26,25 @@ from openxla.benchmark.artifacts.stores.https import HttpReader, error_of
 from openxla.benchmark.extras import install_command
 
 EMULATOR_VARIABLE = "STORAGE_EMULATOR_HOST"
-# What is larger goes up in pieces, of which a broken one is sent again; the library wants
+# Larger files are uploaded in pieces, and only a failed piece is sent again. The library requires
 # multiples of 256 KiB.
 _PIECE_BYTES = 8 << 20
-# As long as the library tries by itself; hours of a failing service help nobody.
+# Limit on the library's own retries; hours of retries against a failing service are useless.
 _RETRY_S = 120.0
 _SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 
 
 class GcsClient:
-    """A client of the library with its credentials: the application's default, else anonymous.
+    """A client of the library with the application's default credentials, else anonymous.
 
-    With `STORAGE_EMULATOR_HOST` set (with its scheme), requests go there, without credentials.
+    If `STORAGE_EMULATOR_HOST` is set (including its scheme), requests go there, without
+    credentials.
     """
 
     def __init__(self, stores: Stores) -> None:
         try:
             with warnings.catch_warnings():
-                # It advises to install what only its gRPC transport needs.
+                # The warning suggests a package that only the gRPC transport needs.
                 warnings.simplefilter("ignore", ImportWarning)
                 from google.auth.transport.requests import Request
                 from google.cloud import storage
@@ -55,7 +56,7 @@ class GcsClient:
             ) from error
         self._stores = stores
         credentials = _credentials(anonymous=stores.options.anonymous)
-        # A name is due where there is no project; objects need none.
+        # The library requires a project name; requests for objects do not use it.
         self.library = storage.Client(project="none", credentials=credentials)
         request = Request()
 
@@ -65,7 +66,7 @@ class GcsClient:
         self.reader = HttpReader(stores, sign)
 
     def patience(self) -> dict[str, Any]:
-        """Returns timeouts, and the library's own policy for requests that may be repeated."""
+        """Returns timeouts, and the library's retry policy for idempotent requests."""
         from google.cloud.storage.retry import DEFAULT_RETRY
 
         seconds = self._stores.deadline.remaining_s(_RETRY_S)
@@ -104,7 +105,7 @@ class GcsStore(Store):
         )
 
     def put(self, name: str, file: LocalFile, advance: Advance) -> None:
-        """Uploads a file under the condition that the object does not exist."""
+        """Uploads a file, on condition that the object does not exist."""
         blob = self._bucket.blob(self._key(name))
         blob.metadata = {"sha256": file.sha256}
         blob.chunk_size = _PIECE_BYTES if file.size_bytes > _PIECE_BYTES else None
@@ -119,7 +120,7 @@ class GcsStore(Store):
             )
 
     def check(self, name: str, file: LocalFile) -> None:
-        """Compares size and the MD5 that the service has computed of what it received."""
+        """Compares the size and the MD5 that the service computed from the received data."""
         url = self.url_of(name)
         with _translated(url):
             facts = self._bucket.get_blob(self._key(name), **self._client.patience())
@@ -138,7 +139,7 @@ class GcsStore(Store):
 
 @contextmanager
 def _translated(url: str) -> Iterator[None]:
-    """Turns what the library raises into errors of stores, with the name of the object."""
+    """Translates the library's exceptions into store errors that name the object."""
     from google.api_core.exceptions import GoogleAPICallError, RetryError
     from google.auth.exceptions import GoogleAuthError
     from google.cloud.storage.exceptions import InvalidResponse
@@ -155,7 +156,7 @@ def _translated(url: str) -> Iterator[None]:
     ) as caught:
         error, again = caught, ""
         if isinstance(caught, RetryError):
-            # It says only that time is over; the reason is what it gave up on.
+            # A timeout error alone does not give the reason; the last retried error does.
             error, again = caught.cause or caught, " and the retries timed out"
         if isinstance(error, GoogleAuthError):
             raise StoreError(
@@ -175,7 +176,7 @@ def _translated(url: str) -> Iterator[None]:
 
 
 class _Counted(io.FileIO):
-    """A file that reports how far it has been read for the first time."""
+    """A file that reports its furthest read position as progress."""
 
     def __init__(self, path: Path, advance: Advance) -> None:
         super().__init__(path)
@@ -184,7 +185,7 @@ class _Counted(io.FileIO):
 
     def read(self, size: int | None = -1, /) -> bytes:
         piece = super().read(-1 if size is None else size)
-        # A piece that is sent again is not progress.
+        # Sending a piece again is not progress.
         if (position := self.tell()) > self._furthest:
             self._advance(position - self._furthest)
             self._furthest = position
@@ -201,6 +202,7 @@ def _credentials(*, anonymous: bool) -> Any:
     try:
         credentials, _ = google.auth.default(scopes=[_SCOPE])
     except DefaultCredentialsError:
-        # Public objects need none; others answer 401 or 403, whose message says what to do.
+        # Public objects need no credentials. For others the server answers 401 or 403, and the
+        # message gives the remedy.
         return AnonymousCredentials()
     return credentials

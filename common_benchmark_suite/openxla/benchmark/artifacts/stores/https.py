@@ -1,4 +1,4 @@
-"""Reading over HTTPS: by range, without surprises by redirects, with every wait bounded."""
+"""Reads over HTTPS: with range requests, restricted redirects and limited waits."""
 
 import contextlib
 import ipaddress
@@ -35,25 +35,25 @@ _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
 class HttpReader:
-    """GET. Connections are kept and shared by all threads."""
+    """Sends GET requests. Connections are kept open and shared by all threads."""
 
     def __init__(self, stores: Stores, sign: Sign | None = None) -> None:
         self._stores, self._sign = stores, sign
         self._pools: dict[str | None, urllib3.PoolManager] = {}
 
     def open(self, url: str, *, offset: int = 0, name: str = "") -> Body:
-        """Returns what is at a URL from an offset on; from 0 where the server knows no ranges.
+        """Returns the content of a URL from an offset; from 0 if the server ignores ranges.
 
         Args:
-          url: where it is.
+          url: URL to read.
           offset: where to begin.
-          name: what messages call it; the URL if empty.
+          name: name for messages; the URL if empty.
 
         Raises:
-          StoreError: it cannot be read.
+          StoreError: the URL cannot be read.
         """
         name = name or url
-        # Any other coding would give other bytes than those whose digest is known.
+        # Any other coding would change the bytes that the digest covers.
         headers = {"Accept-Encoding": "identity"}
         if offset:
             headers["Range"] = f"bytes={offset}-"
@@ -62,7 +62,7 @@ class HttpReader:
             response.close()
             if not offset:
                 raise error_of(416, name, response.headers)
-            # Shorter than what is here already: what is here belongs to something else.
+            # The object is shorter than our partial download, so that belongs to other content.
             return self.open(url, name=name)
         start, total = 0, _length(response.headers)
         if response.status == 206:
@@ -74,13 +74,13 @@ class HttpReader:
 
         def read(most: int) -> bytes:
             try:
-                # `read` would wait for all of it, however slowly it drips in.
+                # `read` would wait for the whole piece, however slowly it arrives.
                 return response.read1(most)
             except (HTTPError, OSError) as error:
                 raise TransientError(f"{name}: the connection broke: {error}") from error
 
         def close() -> None:
-            # Only a connection without leftovers may serve the next request.
+            # A connection with unread data cannot serve another request.
             if response.length_remaining:
                 response.close()
             response.release_conn()
@@ -88,7 +88,7 @@ class HttpReader:
         return Body(offset=start, total_bytes=total, read=read, close=close)
 
     def _request(self, url: str, headers: Mapping[str, str], name: str) -> urllib3.BaseHTTPResponse:
-        """Follows redirects; returns an answer with status 200, 206 or 416."""
+        """Follows redirects; returns a response with status 200, 206 or 416."""
         asked, may_be_local = url, _is_loopback(url)
         for _ in range(_MOST_REDIRECTS + 1):
             _check_url(asked, may_be_local=may_be_local)
@@ -137,7 +137,7 @@ class HttpReader:
 
 
 class HttpsStore(Store):
-    """Objects below a URL; read only."""
+    """Objects below a URL; read-only."""
 
     def __init__(self, url: str, reader: HttpReader) -> None:
         _check_url(url)
@@ -155,11 +155,11 @@ class HttpsStore(Store):
         return self._reader.open(self.url_of(name), offset=offset)
 
     def put(self, name: str, file: LocalFile, advance: Advance) -> None:
-        """Raises StoreError: it is read only."""
+        """Raises StoreError: the store is read-only."""
         self.check(name, file)
 
     def check(self, name: str, file: LocalFile) -> None:
-        """Raises StoreError: the server does not tell digests."""
+        """Raises StoreError: HTTP servers report no digests."""
         raise StoreError(
             f"{self.url_of(name)}: HTTPS is read-only; publish to gs://bucket/folder or to a "
             "directory"
@@ -183,8 +183,8 @@ def _check_url(url: str, *, may_be_local: bool = True) -> None:
     """Raises StoreError unless a URL is `https://`, or `http://` on this machine.
 
     Args:
-      url: where to read.
-      may_be_local: False where a remote server redirected us: it has no business here.
+      url: URL to read.
+      may_be_local: False after a redirect by a remote server, which must not reach local servers.
     """
     scheme, local = urlsplit(url).scheme, _is_loopback(url)
     if local and not may_be_local:
@@ -194,7 +194,7 @@ def _check_url(url: str, *, may_be_local: bool = True) -> None:
 
 
 def error_of(status: int, url: str, headers: Mapping[str, str]) -> StoreError:
-    """Returns the error that a status means."""
+    """Returns the error for a status code."""
     if status in (404, 410):
         return NotFoundError(f"{url}: no such object (HTTP {status}); check the URL")
     if status in (401, 403):

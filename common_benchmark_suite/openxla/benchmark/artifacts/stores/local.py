@@ -25,7 +25,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class LocalStore(Store):
-    """Objects are files below a directory. Files whose writing was cut short are never listed."""
+    """Objects are files below a directory. Partially written files are never listed."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.expanduser().absolute()
@@ -55,7 +55,7 @@ class LocalStore(Store):
         return Body(offset=offset, total_bytes=size, read=read, close=file.close)
 
     def put(self, name: str, file: LocalFile, advance: Advance) -> None:
-        """Copies a file beside its name, syncs it, and gives it the name if nobody has it."""
+        """Copies a file to a temporary name, syncs it, and renames it unless the name is taken."""
         path, digest = self._path(name), hashlib.sha256()
         with _translated(path):
             if path.exists():
@@ -87,7 +87,7 @@ class LocalStore(Store):
 
 @contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    """Turns errors of the system into those of stores, with the path."""
+    """Translates system errors into store errors that name the path."""
     try:
         yield
     except FileExistsError as error:

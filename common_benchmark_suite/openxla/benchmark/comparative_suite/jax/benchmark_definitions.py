@@ -1,4 +1,4 @@
-"""Benchmark cases in JAX: of the models of the `zoo`, such as `BERT_TINY_JAX_CASES`."""
+"""Benchmark cases in JAX, made from the models of the `zoo`, e.g. `BERT_TINY_JAX_CASES`."""
 
 from openxla.benchmark.comparative_suite import families, utils, zoo
 from openxla.benchmark.comparative_suite.jax import model_definitions as models

@@ -1,9 +1,9 @@
-"""Models in JAX: those of the `zoo`, such as `BERT_TINY_JAX`, and their implementations."""
+"""Models in JAX from the `zoo`, e.g. `BERT_TINY_JAX`, and their implementations."""
 
 from openxla.benchmark.comparative_suite import exports, networks, utils, zoo
 from openxla.benchmark.def_types import Model
 
-# The OpenXLA suite's name for VIT_BASE in fp32 with one picture; its definition names no type.
+# The OpenXLA suite's name of VIT_BASE in fp32 with one picture; its definition has no type.
 VIT_CLASSIFICATION_JAX = Model(
     name="VIT_CLASSIFICATION_JAX_3X224X224XF32",
     tags=["fp32", "batch-1"],

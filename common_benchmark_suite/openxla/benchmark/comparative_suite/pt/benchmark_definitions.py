@@ -1,4 +1,4 @@
-"""Benchmark cases in PyTorch: of the models of the `zoo`, such as `BERT_TINY_PT_CASES`."""
+"""Benchmark cases in PyTorch, made from the models of the `zoo`, e.g. `BERT_TINY_PT_CASES`."""
 
 from openxla.benchmark.comparative_suite import utils, zoo
 from openxla.benchmark.comparative_suite.pt import model_definitions as models

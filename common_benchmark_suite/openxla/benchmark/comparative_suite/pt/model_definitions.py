@@ -1,4 +1,4 @@
-"""Models in PyTorch: those of the `zoo`, such as `BERT_TINY_PT`, and their implementations."""
+"""Models in PyTorch from the `zoo`, e.g. `BERT_TINY_PT`, and their implementations."""
 
 from openxla.benchmark.comparative_suite import utils, zoo
 from openxla.benchmark.def_types import (

@@ -1,4 +1,4 @@
-"""Benchmark cases in TensorFlow: of the models of the `zoo`, such as `BERT_TINY_TF_CASES`."""
+"""Benchmark cases in TensorFlow, made from the models of the `zoo`, e.g. `BERT_TINY_TF_CASES`."""
 
 from openxla.benchmark.comparative_suite import utils, zoo
 from openxla.benchmark.def_types import BenchmarkCase

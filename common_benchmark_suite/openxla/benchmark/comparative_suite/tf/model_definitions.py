@@ -1,4 +1,4 @@
-"""Models in TensorFlow: those of the `zoo`, such as `BERT_TINY_TF`, and their implementations."""
+"""Models in TensorFlow from the `zoo`, e.g. `BERT_TINY_TF`, and their implementations."""
 
 from openxla.benchmark.comparative_suite import utils, zoo
 from openxla.benchmark.def_types import Model

@@ -1,4 +1,4 @@
-"""Models in TFLite: files, named by their addresses."""
+"""Models in TFLite: files named by their addresses."""
 
 import attrs
 
@@ -12,7 +12,7 @@ from openxla.benchmark.def_types import (
 )
 
 _PACKAGE = "openxla.benchmark.models.tflite"
-# Where the files of the published cases are; the folder is named after the JAX model.
+# Location of the published cases' files; the folder is named after the JAX model.
 _PUBLISHED = "https://storage.googleapis.com/iree-model-artifacts/jax/jax_models_0.4.25_1709787220"
 
 BERT_TFLITE_IMPL = ModelImplementation(
@@ -36,7 +36,7 @@ VIT_TFLITE_IMPL = ModelImplementation(
 
 @attrs.frozen(kw_only=True)
 class _Precision:
-    """How names, tags and files spell a precision."""
+    """The spelling of a precision in names, tags and files."""
 
     name: str
     tag: str
@@ -59,7 +59,7 @@ PRECISIONS = (FP32, FP16, DYN_QUANT, INT8)
 
 def _bert_base(precision: _Precision) -> dict[int, Model]:
     models = {}
-    # The OpenXLA suite says fp32 for its fp16 files of BERT; its readers find them by that.
+    # The OpenXLA suite uses fp32 for its fp16 files of BERT, and its readers look for that.
     kind = FP32.kind if precision is FP16 else precision.kind
     for seq_len in (8, 32, 64, 128, 256, 512):
         source = f"BERT_BASE_FP32_JAX_I32_SEQLEN{seq_len}"

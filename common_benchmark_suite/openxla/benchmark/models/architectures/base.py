@@ -1,4 +1,4 @@
-"""What every architecture declares, once for all frameworks."""
+"""Base class of architectures, with declarations for all frameworks."""
 
 import abc
 import hashlib
@@ -14,7 +14,7 @@ from openxla.benchmark import testdata
 from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
 from openxla.benchmark.models.architectures import directories
 
-if TYPE_CHECKING:  # identity is computed without numpy, so that `cbs list` starts at once
+if TYPE_CHECKING:  # identities are computed without numpy, so that `cbs list` starts fast
     import numpy as np
     import numpy.typing as npt
 
@@ -49,55 +49,55 @@ class Architecture(abc.ABC):
 
     name: ClassVar[str]
     version: ClassVar[int]
-    # By model name: the `config.json` of the checkpoint, in Hugging Face's keys.
+    # `config.json` of the checkpoint by model name, with Hugging Face's keys.
     configs: ClassVar[Mapping[str, Mapping[str, Any]]]
-    # By model name: repository and revision of the pretrained checkpoint, where there is one.
+    # Repository and revision of the pretrained checkpoint by model name, if there is one.
     pretrained: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    # Parameters that a definition may leave out, with the values that they then have.
+    # Parameters that a definition may omit, with their default values.
     defaults: ClassVar[Parameters] = {}
-    # What `create_model()` makes of this architecture when it is told nothing, beside one row of
-    # fp32; and a small variant, which a model's module runs as a program of its own.
+    # Parameters of `create_model()` without arguments, in addition to one row of fp32; and those of
+    # a small variant, which a model's module runs as a program.
     standard: ClassVar[Parameters] = {}
     example: ClassVar[Parameters] = {}
-    # Where our own modules in JAX and TensorFlow keep a tensor of the checkpoint: patterns in its
-    # name and what takes their place, one after the other.
+    # Maps names of checkpoint tensors to our JAX and TensorFlow modules: patterns and replacements,
+    # applied in order.
     module_names: ClassVar[Sequence[tuple[str, str]]] = ()
-    # Prefixes of tensors that our own modules have no use for.
+    # Prefixes of tensors that our own modules do not use.
     unused_tensors: ClassVar[tuple[str, ...]] = ()
     # Whether matrices of the checkpoint are [in, out], not torch's [out, in].
     matrices_are_in_out: ClassVar[bool] = False
 
     def complete(self, parameters: Parameters) -> Parameters:
-        """Returns the parameters with those that a definition may leave out."""
+        """Returns the parameters with defaults for omitted ones."""
         return {**self.defaults, **parameters}
 
     def creation_parameters(self, parameters: Parameters) -> Parameters:
-        """Returns the parameters of `create_model` with all that it was not told."""
+        """Returns the parameters of `create_model` with defaults for omitted ones."""
         given = self.complete({**self.standard, **parameters})
         return {"batch_size": 1, "data_type": "fp32", **given}
 
     def module_name(self, tensor: str, config: Mapping[str, Any]) -> str:
-        """Returns where our own modules keep a tensor, e.g. `layers.0.attention.query.weight`."""
+        """Returns the name of a tensor in our modules, e.g. `layers.0.attention.query.weight`."""
         for pattern, ours in self.module_names:
             tensor = re.sub(pattern, ours, tensor)
         return tensor
 
     def generates(self, parameters: Parameters) -> bool:
-        """Tells whether the model continues prompts, as `generation.GenerationModel` does.
+        """Returns whether the model continues prompts, like `generation.GenerationModel`.
 
         Its outputs are then tokens, i32[batch, new], and their logits; the parameter
-        `max_new_tokens` says how many.
+        `max_new_tokens` gives their number.
         """
         return False
 
     def trains(self, parameters: Parameters) -> bool:
-        """Tells whether the model computes gradients, and returns them beside its outputs."""
+        """Returns whether the model also outputs gradients."""
         return False
 
     def training(self, parameters: Parameters) -> Mapping[str, Any] | None:
-        """Returns what decides the steps of a model that updates its weights; None for others.
+        """Returns the settings of a model that updates its weights; None for others.
 
-        It is a part of the workload's identity.
+        They are part of the workload's identity.
         """
         return None
 
@@ -105,7 +105,7 @@ class Architecture(abc.ABC):
         """Returns the configuration that `model_name` of the parameters names.
 
         Raises:
-          DefinitionError: no such configuration.
+          DefinitionError: the configuration does not exist.
         """
         return self.config(str(parameters["model_name"]))
 
@@ -113,7 +113,7 @@ class Architecture(abc.ABC):
         """Returns the configuration of that name, or of a directory in Hugging Face's format.
 
         Raises:
-          DefinitionError: no such configuration.
+          DefinitionError: the configuration does not exist.
         """
         if is_directory(model_name):
             return directories.config_of(model_name, self.name)
@@ -123,7 +123,7 @@ class Architecture(abc.ABC):
         return self.configs[model_name]
 
     def canonical_name(self, model_name: str) -> str:
-        """Returns the first name of that configuration: one network, one label, one checkpoint."""
+        """Returns the first name of the configuration, so that a network has one label."""
         if is_directory(model_name):
             return model_name
         config = self.config(model_name)
@@ -134,7 +134,7 @@ class Architecture(abc.ABC):
         """Returns the tensors of the checkpoint, scaled so that outputs stay of order one."""
 
     def has_weights(self, parameters: Parameters) -> bool:
-        """Tells whether a model has any weights, in a checkpoint or elsewhere."""
+        """Returns whether a model has any weights, in a checkpoint or elsewhere."""
         return any(True for _ in self.tensors(self.config_of(parameters)))
 
     @abc.abstractmethod
@@ -147,7 +147,7 @@ class Architecture(abc.ABC):
 
     @abc.abstractmethod
     def default_input_files(self) -> tuple[Path, ...]:
-        """Returns the files that the default input is made from; their bytes are its identity."""
+        """Returns the files from which the default input is made; their bytes are its identity."""
 
     @abc.abstractmethod
     def default_inputs(self, parameters: Parameters) -> Any:
@@ -157,7 +157,7 @@ class Architecture(abc.ABC):
         """Returns the raw input of that name, made from the default one (see `testdata.vary`).
 
         Raises:
-          DefinitionError: there is no such input.
+          DefinitionError: the input does not exist.
         """
         return testdata.vary(self.default_inputs(parameters), input_data)
 
@@ -167,7 +167,7 @@ class Architecture(abc.ABC):
 
     def label(self, parameters: Parameters) -> str:
         """Returns a short readable name: model, type and input shapes."""
-        element_type(parameters.get("data_type"))  # refuses what no model is offered in
+        element_type(parameters.get("data_type"))  # raises for an unsupported type
         shapes = "-".join(map(str, self.input_specs(parameters)[:1]))
         model = self.canonical_name(str(parameters["model_name"])).rpartition("/")[2]
         if parameters.get("checkpoint") == "trained":
@@ -184,7 +184,7 @@ class Architecture(abc.ABC):
 
 
 def is_directory(model_name: str) -> bool:
-    """Tells whether a model's name is the absolute path of a directory with its configuration."""
+    """Returns whether a model's name is the absolute path of a directory with its configuration."""
     return Path(model_name).is_absolute()
 
 
@@ -192,7 +192,7 @@ def element_type(data_type: object) -> str:
     """Returns the tensor element type of a model's `data_type` parameter.
 
     Raises:
-      DefinitionError: the type is not one that models are offered in.
+      DefinitionError: models do not support the type.
     """
     if data_type not in DATA_TYPES:
         raise DefinitionError(f"data_type {data_type!r} is not one of {', '.join(DATA_TYPES)}")
@@ -203,7 +203,7 @@ def tensor(parameters: Parameters, *shape: int) -> TensorSpec:
     """Returns the spec of a tensor in the model's `data_type`.
 
     Raises:
-      DefinitionError: the type is not one that models are offered in.
+      DefinitionError: models do not support the type.
     """
     return TensorSpec(shape=shape, dtype=element_type(parameters.get("data_type")))
 
@@ -212,7 +212,7 @@ def integer(parameters: Parameters, key: str) -> int:
     """Returns a parameter that must be a positive integer.
 
     Raises:
-      DefinitionError: it is missing, or it is not.
+      DefinitionError: the parameter is missing, or is not a positive integer.
     """
     value = parameters.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

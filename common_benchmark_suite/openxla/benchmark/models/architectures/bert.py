@@ -71,7 +71,7 @@ class Bert(TextArchitecture):
     unused_tensors = ("pooler.",)
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """See `Architecture.tensors`; names are those of transformers' `BertModel`."""
+        """See `Architecture.tensors`; names as in transformers' `BertModel`."""
         hidden, intermediate = config["hidden_size"], config["intermediate_size"]
         for name, rows in (
             ("word_embeddings", config["vocab_size"]),
@@ -100,7 +100,7 @@ class Bert(TextArchitecture):
         return self.padded_windows(raw_input, parameters, checkpoint)
 
     def canonical_weight_name(self, name: str) -> str:
-        """Google's checkpoints put `bert.` in front and call weight and bias gamma and beta."""
+        """Google's checkpoints add the prefix `bert.`, and name weight and bias gamma and beta."""
         name = name.removeprefix("bert.")
         return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
             "LayerNorm.beta", "LayerNorm.bias"

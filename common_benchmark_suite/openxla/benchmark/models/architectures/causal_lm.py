@@ -1,4 +1,4 @@
-"""What decoder-only language models share: prompts in; logits, or generated tokens, out."""
+"""Common parts of decoder-only language models: prompts in; logits or generated tokens out."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -10,15 +10,15 @@ from openxla.benchmark.models.architectures.base import Arrays, TensorInit, tens
 from openxla.benchmark.models.architectures.layers import ATTENTION_GAIN, PROJECTIONS, linear
 from openxla.benchmark.models.architectures.text import TextArchitecture
 
-# Attention averages and activations cut off: what a branch loses by it, its last matrix restores.
+# Compensates for the loss of scale in a branch by the averaging of attention and by activations.
 BRANCH_GAIN = 1.5
 
 
 class CausalLM(TextArchitecture):
     """Input: input_ids i32[batch, seq].
 
-    Output: logits [batch, seq, vocab]; with the parameter `max_new_tokens`, what
-    `generation.GenerationModel` generates: tokens and their logits.
+    Output: logits [batch, seq, vocab]; with the parameter `max_new_tokens`, generated tokens and
+    their logits (see `generation.GenerationModel`).
     """
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
@@ -37,7 +37,7 @@ class CausalLM(TextArchitecture):
     def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Cuts the text into token windows, a different one for each row of the batch.
 
-        The text is repeated until it fills the window: there is no padding to be masked.
+        The text is repeated until it fills the window: there is no padding to mask.
         """
         text = raw_input
         while True:
@@ -52,7 +52,7 @@ def matrix(name: str, inputs: int, outputs: int, gain: float = 1.0) -> Iterator[
     return linear(name, inputs, outputs, gain=gain, bias=False)
 
 
-# Where our own modules keep what `rotary_layers` and the rest of such a model consist of.
+# Names in our own modules of the tensors of `rotary_layers` and of the rest of such a model.
 ROTARY_MODULE_NAMES = (
     (r"^model\.embed_tokens\b", "words"),
     (r"^model\.layers\b", "layers"),
@@ -67,16 +67,16 @@ ROTARY_MODULE_NAMES = (
 
 
 def branch_gain(layers: int) -> float:
-    """Returns the gain of a branch's last matrix: the sum of all 2 * layers is of order one."""
+    """Returns the gain of branches' last matrices that keeps the sum of 2 * layers of order one."""
     return BRANCH_GAIN / math.sqrt(2 * layers)
 
 
 def rotary_layers(config: Mapping[str, Any], norm_mean: float) -> Iterator[TensorInit]:
-    """Yields the layers of Llama's pattern, by transformers' names; Gemma follows it, too.
+    """Yields the layers of Llama's pattern, also used by Gemma, with transformers' names.
 
     Args:
-      config: the configuration, in Hugging Face's keys.
-      norm_mean: the weight of an RMS norm that changes nothing.
+      config: the configuration, with Hugging Face's keys.
+      norm_mean: the weight at which an RMS norm is neutral.
     """
     hidden, intermediate = config["hidden_size"], config["intermediate_size"]
     queries = config["num_attention_heads"] * config["head_dim"]
@@ -100,7 +100,7 @@ def rotary_layers(config: Mapping[str, Any], norm_mean: float) -> Iterator[Tenso
 def rotary_frequencies(config: Mapping[str, Any]) -> list[float]:
     """Returns the angles per position of rotary embedding, head_dim / 2 of them.
 
-    In float64 for all frameworks: computed by each in its own type, they would differ in the
+    In float64 for all frameworks: if each computed them in its own type, they would differ in the
     seventh digit (Su et al. 2021, arXiv:2104.09864, equation 15).
     """
     size, theta = config["head_dim"], config["rope_theta"]

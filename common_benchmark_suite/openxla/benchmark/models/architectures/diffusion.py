@@ -1,4 +1,4 @@
-"""What the networks of latent diffusion share (Rombach et al. 2021, arXiv:2112.10752)."""
+"""Common parts of latent diffusion networks (Rombach et al. 2021, arXiv:2112.10752)."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# Residual branches add this share of what they are added to: dozens of them stay of order one.
+# Scale of residual branches relative to their input: sums of dozens of them stay of order one.
 BRANCH_GAIN = 0.5 * layers.AFTER_ACTIVATION_GAIN
 
 
-# Where our own modules keep what `resnet_block` and `attention` consist of.
+# Names in our own modules of the tensors of `resnet_block` and `attention`.
 MODULE_NAMES = (
     (r"\bresnets\b", "blocks"),
     (r"\bconv_shortcut\b", "shortcut"),
@@ -35,8 +35,8 @@ class Stage:
 
     Attributes:
       name: diffusers' name, e.g. `down_blocks.0`.
-      inputs: channels that go into each block.
-      width: channels that come out of each.
+      inputs: input channels of each block.
+      width: output channels of each block.
       attention: whether a transformer follows each block.
       resample: whether the stage ends with a change of resolution.
     """
@@ -52,7 +52,7 @@ class LatentArchitecture(Architecture):
     """Networks whose default input is noise: the raw input is the seed of its generator."""
 
     def default_input_files(self) -> tuple[Path, ...]:
-        """None: noise comes from a generator, whose version is that of the architecture."""
+        """Returns nothing: noise comes from a generator, covered by the architecture's version."""
         return ()
 
     def default_inputs(self, parameters: Parameters) -> int:
@@ -63,8 +63,8 @@ class LatentArchitecture(Architecture):
 def noise(name: str, shape: tuple[int, ...], *, seed: int) -> "npt.NDArray[np.float32]":
     """Returns uniform noise of unit variance, float32[batch, ...].
 
-    From the generator of the checkpoints, so that the bytes are the same on every machine; row r is
-    the same whatever the batch size, and no two rows are equal.
+    It uses the generator of the checkpoints, so the bytes are the same on every machine. Row r does
+    not depend on the batch size, and no two rows are equal.
     """
     import numpy as np
 
@@ -83,7 +83,7 @@ def noise(name: str, shape: tuple[int, ...], *, seed: int) -> "npt.NDArray[np.fl
 def resnet_block(
     name: str, inputs: int, outputs: int, time_width: int | None = None
 ) -> Iterator[TensorInit]:
-    """Yields the tensors of diffusers' `ResnetBlock2D`; `time_width` is that of its embedding."""
+    """Yields the tensors of diffusers' `ResnetBlock2D`; `time_width` is that of its timestep."""
     gain = layers.AFTER_ACTIVATION_GAIN
     yield from layers.norm(f"{name}.norm1", inputs)
     yield from layers.conv(f"{name}.conv1", inputs, outputs, 3, 3, gain=gain)
@@ -101,7 +101,7 @@ def attention(name: str, width: int, context_width: int, *, qkv_bias: bool) -> I
     yield from layers.linear(f"{name}.to_q", width, width, gain=gain, bias=qkv_bias)
     yield from layers.linear(f"{name}.to_k", context_width, width, gain=gain, bias=qkv_bias)
     yield from layers.linear(f"{name}.to_v", context_width, width, bias=qkv_bias)
-    # Averages over many keys are small: what attention loses, its last matrix restores.
+    # Averages over many keys are small; the last matrix restores the scale.
     yield from layers.linear(f"{name}.to_out.0", width, width, gain=2.0)
 
 

@@ -1,8 +1,8 @@
-"""Which configurations of a Hugging Face directory our architectures compute, size by size.
+"""Configurations of Hugging Face directories that our architectures support, at any size.
 
-A directory that one of these rules covers is one model in PyTorch, JAX and TensorFlow: what its
-`config.json` says beyond sizes has to be what our implementations do. Keys that change nothing in a
-forward pass (dropout, initialisation, tokens of generation) are left out of account.
+A directory that matches a rule is one model in PyTorch, JAX and TensorFlow: except for sizes, its
+`config.json` must describe exactly what our implementations compute. Keys without effect on a
+forward pass (dropout, initialisation, generation tokens) are ignored.
 """
 
 import functools
@@ -21,22 +21,22 @@ CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 TOKENIZER_FILE = "tokenizer.json"
-_MOST_BYTES = 2**24  # of a configuration, which may list a label for each of 100,000 classes
-# A size that has to be in the file: transformers' own value is that of one model among many.
+_MOST_BYTES = 2**24  # limit on a configuration, which may list a label for each of 100,000 classes
+# A size without a default: transformers' own default is that of one model among many.
 _NEEDED: Any = object()
 _Config = Mapping[str, Any]
 
 
 @attrs.frozen(kw_only=True)
 class Rule:
-    """What of a `model_type` an architecture of ours covers.
+    """The configurations of a `model_type` that an architecture of ours supports.
 
     Attributes:
       architecture: its name.
-      classes: those of transformers that give what it gives.
-      sizes: keys that may have any value, with the value where the file leaves one out: `_NEEDED`,
-        or a function of the file's content.
-      fixed: keys that may have one value only, which is also the one where the file leaves it out.
+      classes: transformers' classes with the same outputs.
+      sizes: keys that may have any value, with the default: `_NEEDED` for none, or a function of
+        the file's content.
+      fixed: keys that may have only one value, which is also the default.
     """
 
     architecture: str
@@ -45,7 +45,7 @@ class Rule:
     fixed: Mapping[str, Any]
 
     def config(self, given: _Config) -> _Config | str:
-        """Returns the configuration in our keys, or why it is not covered."""
+        """Returns the configuration with our keys, or the reason why it is not supported."""
         for key, due in self.fixed.items():
             if given.get(key, due) != due:
                 return f"{key} is {given[key]!r}, but the suite supports only {due!r}"
@@ -81,7 +81,7 @@ def _rope_fault(given: _Config) -> str | None:
 
 
 def _labels(_: _Config) -> Mapping[str, str]:
-    return {"0": "LABEL_0", "1": "LABEL_1"}  # transformers leaves out its usual two
+    return {"0": "LABEL_0", "1": "LABEL_1"}  # transformers omits its default labels
 
 
 _ROTARY: Mapping[str, Any] = {
@@ -245,7 +245,7 @@ def read_config(directory: Path) -> dict[str, Any]:
     """Returns the content of a directory's `config.json`.
 
     Raises:
-      DefinitionError: there is none, or it is not a JSON object with a `model_type`.
+      DefinitionError: the file is missing, or is not a JSON object with a `model_type`.
     """
     path = directory / CONFIG_FILE
     try:
@@ -262,7 +262,7 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 
 def why_not_covered(given: Mapping[str, Any], wanted_class: str | None) -> str | None:
-    """Returns why no architecture of ours computes what a configuration describes, or None.
+    """Returns why no architecture of ours computes a configuration; None if one does.
 
     Args:
       given: the content of `config.json`.
@@ -281,10 +281,10 @@ def why_not_covered(given: Mapping[str, Any], wanted_class: str | None) -> str |
 
 
 def config_of(directory: str, architecture: str) -> Mapping[str, Any]:
-    """Returns the configuration of a directory in the keys that our implementations read.
+    """Returns the configuration of a directory with the keys of our implementations.
 
     Raises:
-      DefinitionError: there is none, or it is not one that the architecture covers.
+      DefinitionError: the file is missing, or the architecture does not support it.
     """
     file = Path(directory) / CONFIG_FILE
     changed_ns = file.stat().st_mtime_ns if file.is_file() else 0
@@ -307,10 +307,10 @@ def _config_of(directory: str, architecture: str, _: int) -> Mapping[str, Any]:
 
 
 def weight_files(directory: Path) -> list[Path]:
-    """Returns the safetensors files of a directory: one, or those that its index names.
+    """Returns the safetensors files of a directory: a single one, or all that its index names.
 
     Raises:
-      DefinitionError: there is none, or one that the index names is missing or elsewhere.
+      DefinitionError: there are no such files, or one in the index is missing or outside.
     """
     if (directory / WEIGHTS_FILE).is_file():
         return [directory / WEIGHTS_FILE]
@@ -334,7 +334,7 @@ def weight_files(directory: Path) -> list[Path]:
 
 
 def digest_of(directory: Path, weights: Sequence[Path]) -> str:
-    """Returns the sha256 of what decides a model: configuration, tokenizer and weights."""
+    """Returns the sha256 of the files that define a model: configuration, tokenizer and weights."""
     others = [directory / name for name in (CONFIG_FILE, TOKENIZER_FILE)]
     files = [path for path in (*others, *weights) if path.is_file()]
     lines = sorted(f"{path.name} {sha256_of(path)}" for path in files)

@@ -50,7 +50,7 @@ def rounded_width(config: Mapping[str, Any], channels: int) -> int:
     """Returns a number of channels, scaled and rounded as the paper's own code does."""
     divisor, scaled = config["depth_divisor"], channels * config["width_coefficient"]
     width = max(divisor, int(scaled + divisor / 2) // divisor * divisor)
-    # Rounding down takes no more than a tenth away.
+    # Rounding down must not remove more than a tenth.
     return int(width + divisor if width < 0.9 * scaled else width)
 
 
@@ -67,8 +67,8 @@ class Block:
       squeezed: channels inside squeeze-and-excitation.
       outputs: channels of its output.
       kernel: height and width of the depthwise filter.
-      stride: of the depthwise filter.
-      padding: zeros before and after, along height and width alike.
+      stride: stride of the depthwise filter.
+      padding: zeros before and after, the same for height and width.
       expands: whether there is an expansion at all.
       residual: whether the input is added to the output.
     """
@@ -99,7 +99,7 @@ def blocks(config: Mapping[str, Any]) -> Iterator[Block]:
         inputs, outputs = rounded_width(config, source), rounded_width(config, target)
         for repeat in range(math.ceil(config["depth_coefficient"] * repeats)):
             stride = first_stride if repeat == 0 else 1
-            # A strided window over an even size needs one zero less in front; the configuration
+            # A strided window over an even size needs one zero less at the start; the configuration
             # lists the blocks that see an odd size.
             less = stride == 2 and count not in config["depthwise_padding"]
             yield Block(
@@ -117,10 +117,10 @@ def blocks(config: Mapping[str, Any]) -> Iterator[Block]:
             count += 1
 
 
-# Scales of a seeded checkpoint. Its batch norms have running statistics near 0 and 1 and undo no
-# loss or growth of scale, so each convolution allows for the mean square of its input. Before
-# swish, activations have a standard deviation of 2: near 1 or below, swish bends so much that
-# small deviations of scale would grow from block to block.
+# Scales of a seeded checkpoint. Its batch norms have running statistics near 0 and 1 and do not
+# correct the scale, so each convolution compensates for the mean square of its input. Before swish,
+# activations have a standard deviation of 2: near 1 or below, swish is so nonlinear that small
+# deviations of scale would grow from block to block.
 _PIXELS = 0.1  # mean square of a picture's pixels
 _BEFORE_SWISH = 2.0
 _SWISH = 1.76  # mean square of swish of a normal variable of that standard deviation
@@ -160,7 +160,8 @@ class EfficientNet(ImageClassifier):
         # The OpenXLA suite's name for the same network in TensorFlow; one workload.
         "efficientnetb7": _B7,
     }
-    # Those of the hub's checkpoints, red, green, blue; the spread is the square root of ImageNet's.
+    # The statistics of the hub's checkpoints, in RGB; the deviation is the square root of
+    # ImageNet's.
     pixel_mean = (0.485, 0.456, 0.406)
     pixel_stddev = (0.47853944, 0.4732864, 0.47434163)
 
@@ -208,7 +209,7 @@ def _block(name: str, block: Block, mean_square: float) -> Iterator[TensorInit]:
         ("reduce", block.expanded, block.squeezed),
         ("expand", block.squeezed, block.expanded),
     ):
-        # Gates stay clear of 0 and 1, where they would pass on any growth of scale.
+        # Keeps gates away from 0 and 1, where they would propagate any growth of scale.
         yield _conv(f"{name}.squeeze_excite.{part}", inputs, outputs, 1, 4 * _POOLED)
         yield TensorInit(name=f"{name}.squeeze_excite.{part}.bias", shape=(outputs,), stddev=0.1)
     project = f"{name}.projection.project"

@@ -1,7 +1,8 @@
 """Gemma: the decoder of the Gemma team 2024 (arXiv:2403.08295).
 
-Llama's pattern with one group of keys and values, heads wider than the hidden size, GELU, norms
-around 1 + weight, a table of tokens that is scaled by the root of the hidden size and is the head.
+Llama's pattern with these differences: one group of keys and values, heads wider than the hidden
+size, GELU, norms with weights 1 + weight, and an embedding table that is scaled by the root of the
+hidden size and shared with the head.
 """
 
 import math
@@ -56,7 +57,7 @@ class Gemma(CausalLM):
             vocab_size=1024,
             max_position_embeddings=128,
         ),
-        # Pretrained weights are behind a licence and in two files: seeded ones only.
+        # Pretrained weights need a licence and have two files: only seeded ones are supported.
         "google/gemma-2b-it": _config(2048, 18, 8, intermediate_size=16384),
     }
 
@@ -65,11 +66,11 @@ class Gemma(CausalLM):
     module_names = ROTARY_MODULE_NAMES
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """See `Architecture.tensors`; names are those of transformers' `GemmaForCausalLM`."""
+        """See `Architecture.tensors`; names as in transformers' `GemmaForCausalLM`."""
         hidden = config["hidden_size"]
-        # The table is also the head. Scaled by sqrt(hidden), its rows must not outweigh the layers:
-        # each token would have by far the largest logit after itself. So they enter at
-        # 1 / sqrt(hidden), and the last norm makes up for it: logits are of order one.
+        # The table is also the head. Its rows, scaled by sqrt(hidden), must not outweigh the
+        # layers: otherwise each token would by far have the largest logit for its own successor. So
+        # they enter at 1 / sqrt(hidden), and the last norm compensates: logits are of order one.
         yield TensorInit(
             name="model.embed_tokens.weight",
             shape=(config["vocab_size"], hidden),

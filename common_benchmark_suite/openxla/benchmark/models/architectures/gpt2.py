@@ -1,6 +1,6 @@
 """GPT-2: the decoder of Radford et al. 2019, "Language models are unsupervised multitask learners".
 
-The language-modelling head shares its weights with the table of tokens.
+The language-modelling head shares its weights with the token embeddings.
 """
 
 import math
@@ -47,7 +47,7 @@ class Gpt2(CausalLM):
 
     name = "gpt2"
     version = 1
-    defaults = {"seq_len": 512}  # the OpenXLA suite's definitions name it in the model's name only
+    defaults = {"seq_len": 512}  # in the OpenXLA suite, only part of the model's name
     configs = {
         "gpt2-tiny": _config(128, 2, 2, vocab_size=1024, n_positions=128, n_ctx=128),
         "gpt2": _config(768, 12, 12),
@@ -73,16 +73,16 @@ class Gpt2(CausalLM):
     matrices_are_in_out = True
 
     def longest(self, config: Mapping[str, Any]) -> int | None:
-        """GPT-2 has a key of its own for it."""
+        """GPT-2's configuration has a different key for it."""
         longest: int = config["n_positions"]
         return longest
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """See `Architecture.tensors`; names are those of transformers' `GPT2LMHeadModel`."""
+        """See `Architecture.tensors`; names as in transformers' `GPT2LMHeadModel`."""
         hidden, depth = config["n_embd"], config["n_layer"]
-        # The table is also the head: rows of length one give logits of order one. Layer norms bring
-        # its small numbers up to order one, and the layers' sum outweighs them: otherwise each
-        # token would have by far the largest logit after itself.
+        # The table is also the head: rows of length one give logits of order one. Layer norms scale
+        # its small numbers up to order one, and the sum of the layers outweighs them: otherwise
+        # each token would by far have the largest logit for its own successor.
         for name, rows in (("wte", config["vocab_size"]), ("wpe", config["n_positions"])):
             yield TensorInit(
                 name=f"transformer.{name}.weight",
@@ -100,7 +100,7 @@ class Gpt2(CausalLM):
         yield from layers.norm("transformer.ln_f", hidden)
 
     def canonical_weight_name(self, name: str) -> str:
-        """OpenAI's checkpoint is that of the decoder without a head, its names without a prefix."""
+        """OpenAI's checkpoint holds the decoder without a head; its names have no prefix."""
         return name if name.startswith("transformer.") else f"transformer.{name}"
 
 

@@ -1,7 +1,6 @@
-"""GPT-2 as a pipeline that continues a prompt of a few words, as users of local runtimes run it.
+"""GPT-2 as a pipeline that continues a short prompt, as in local runtimes.
 
-The network, its checkpoint and the generator are those of `gpt2`; what is different is what a
-definition may leave out.
+Network, checkpoint and generator are those of `gpt2`; only the default parameters differ.
 """
 
 from openxla.benchmark.def_types import Parameters
@@ -11,12 +10,12 @@ from openxla.benchmark.models.architectures.gpt2 import Gpt2
 class Gpt2Pipeline(Gpt2):
     """Input: input_ids i32[batch, seq].
 
-    Outputs: see `generation.GenerationModel.generate`. Weights are those of `Gpt2`.
+    Outputs: see `generation.GenerationModel.generate`. Weights as in `Gpt2`.
     """
 
     name = "gpt2_pipeline"
     version = 1
-    # The OpenXLA suite names the prompt's length in the model's name only; the number of new
+    # In the OpenXLA suite, the prompt's length is part of the model's name; the number of new
     # tokens is in its source.
     defaults = {"seq_len": 4, "max_new_tokens": 200}
 
@@ -24,7 +23,7 @@ class Gpt2Pipeline(Gpt2):
     example = {"model_name": "gpt2-tiny", "max_new_tokens": 8}
 
     def label(self, parameters: Parameters) -> str:
-        """Tells it from a case of `gpt2` that generates."""
+        """Adds a prefix that distinguishes the case from a generating case of `gpt2`."""
         return f"pipeline-{super().label(parameters)}"
 
 

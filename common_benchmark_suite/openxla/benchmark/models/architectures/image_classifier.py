@@ -1,4 +1,4 @@
-"""What image classifiers share: pixels in, logits out."""
+"""Common parts of image classifiers: pixels in, logits out."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 LABELS = 1000
 
-# Those of ImageNet, as transformers spells a classifier's labels.
+# ImageNet's labels, with transformers' keys.
 LABEL_CONFIG: Mapping[str, Any] = {
     "id2label": {str(index): f"LABEL_{index}" for index in range(LABELS)},
     "label2id": {f"LABEL_{index}": index for index in range(LABELS)},
@@ -29,7 +29,7 @@ class ImageClassifier(Architecture):
 
     pixel_mean: ClassVar[tuple[float, float, float]]
     pixel_stddev: ClassVar[tuple[float, float, float]]
-    # For a configuration that does not name its labels.
+    # Number of labels if the configuration does not name them.
     labels: ClassVar[int] = LABELS
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:

@@ -1,6 +1,6 @@
-"""Seeded tensors of the layers that several architectures are made of, by torch's names.
+"""Seeded tensors of layers used by several architectures, with torch's names.
 
-Scales keep activations of order one; small biases keep a lost bias visible.
+Scales keep activations of order one; small biases make a missing bias visible.
 """
 
 import math
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from openxla.benchmark.models.architectures.base import TensorInit
 
-# Queries and keys this much larger than their inputs give scores with a standard deviation of 2:
-# each token attends to a few others. At 1, attention would be nearly the mean over all of them, and
-# an implementation that mixes up keys would go unnoticed.
+# Scales queries and keys so that scores have a standard deviation of 2: each token attends to a few
+# others. With 1, attention would be close to the mean over all tokens, and an implementation that
+# confuses keys would go unnoticed.
 ATTENTION_GAIN = math.sqrt(2)
-# SiLU and GELU leave about 0.6 of a normal input's root mean square; the next matrix restores it.
+# SiLU and GELU reduce a normal input's root mean square to about 0.6; the next matrix restores it.
 AFTER_ACTIVATION_GAIN = 1.7
 
 

@@ -65,12 +65,12 @@ class Llama(CausalLM):
     module_names = ROTARY_MODULE_NAMES
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """See `Architecture.tensors`; names are those of transformers' `LlamaForCausalLM`."""
+        """See `Architecture.tensors`; names as in transformers' `LlamaForCausalLM`."""
         hidden, vocabulary = config["hidden_size"], config["vocab_size"]
         yield TensorInit(
             name="model.embed_tokens.weight",
             shape=(vocabulary, hidden),
-            stddev=1 / math.sqrt(2),  # the layers outweigh it
+            stddev=1 / math.sqrt(2),  # smaller than the contribution of the layers
         )
         yield from rotary_layers(config, norm_mean=1.0)
         yield TensorInit(name="model.norm.weight", shape=(hidden,), mean=1.0, stddev=0.2)

@@ -102,7 +102,7 @@ class ResNet(ImageClassifier):
         shapes = ((inputs, inner, 1), (inner, inner, 3), (inner, outputs, 1))
         for index, (before, after, kernel) in enumerate(shapes):
             yield from _conv(f"{name}.layer.{index}.convolution.weight", before, after, kernel)
-            # A small last gain: sixteen residual sums would let activations grow without bound.
+            # A small last gain keeps sixteen residual sums from growing without bound.
             gain = 0.4 if index == 2 else 1.0
             yield from layers.batch_norm(f"{name}.layer.{index}.normalization", after, gain=gain)
 

@@ -59,14 +59,14 @@ class SdClip(TextArchitecture):
     )
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """See `Architecture.tensors`; names are those of transformers' `CLIPTextModel`."""
+        """See `Architecture.tensors`; names as in transformers' `CLIPTextModel`."""
         hidden, intermediate = config["hidden_size"], config["intermediate_size"]
         for table, rows, stddev in (
             ("token_embedding", config["vocab_size"], 1.0),
             ("position_embedding", config["max_position_embeddings"], 0.5),
         ):
             yield TensorInit(name=f"embeddings.{table}.weight", shape=(rows, hidden), stddev=stddev)
-        # The sum over all branches is of order one, however many layers there are.
+        # Keeps the sum over all branches of order one for any number of layers.
         last = layers.AFTER_ACTIVATION_GAIN / math.sqrt(2 * config["num_hidden_layers"])
         for index in range(config["num_hidden_layers"]):
             layer = f"encoder.layers.{index}"
@@ -91,7 +91,7 @@ class SdClip(TextArchitecture):
     def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Cuts the text into token windows, a different one for each row of the batch.
 
-        As in the pipeline of Stable Diffusion, there is no mask: padding is text like any other.
+        As in the pipeline of Stable Diffusion, there is no mask: padding is treated as text.
         """
         ids, _ = self.token_windows(raw_input, parameters, checkpoint)
         return (ids,)

@@ -1,9 +1,9 @@
-"""Stable Diffusion 1: a picture of a text, from tokens and noise to pixels.
+"""Stable Diffusion 1 from text to picture: tokens and noise in, pixels out.
 
-Rombach et al. 2021 (arXiv:2112.10752): the text encoder runs once, the denoiser once for each step,
-on two rows for each picture (classifier-free guidance, Ho and Salimans 2022, arXiv:2207.12598), the
-picture decoder once. Steps are those of DDIM without noise (Song et al. 2020, arXiv:2010.02502), so
-that the picture is a function of the inputs alone.
+Rombach et al. 2021 (arXiv:2112.10752): the text encoder runs once, the denoiser once per step, on
+two rows per picture (classifier-free guidance, Ho and Salimans 2022, arXiv:2207.12598), the picture
+decoder once. Steps follow DDIM without noise (Song et al. 2020, arXiv:2010.02502), so the picture
+only depends on the inputs.
 """
 
 import itertools
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# The prefix of each part's tensors in the checkpoint, and whose part it is.
+# Prefix of each part's tensors in the checkpoint -> architecture of the part.
 PARTS: Mapping[str, Architecture] = {
     "text_encoder": sd_clip.ARCHITECTURE,
     "unet": sd_unet.ARCHITECTURE,
@@ -43,9 +43,9 @@ class Step:
     """One step of the denoiser: `latents = keep * latents + add * noise`.
 
     Attributes:
-      timestep: what the denoiser is told.
+      timestep: timestep passed to the denoiser.
       keep: factor of the latents.
-      add: factor of the predicted noise, guidance included; negative: noise is taken away.
+      add: factor of the predicted noise, including guidance; negative, because noise is removed.
     """
 
     timestep: int
@@ -58,7 +58,7 @@ def _config(suffix: str, steps: int) -> Mapping[str, Any]:
         part: architecture.config(f"{architecture.name.replace('_', '-')}{suffix}")
         for part, architecture in PARTS.items()
     }
-    # As large as the denoiser's latents make them.
+    # The size that follows from the denoiser's latents.
     scale = 2 ** (len(parts["vae"]["block_out_channels"]) - 1)
     parts["vae"] = {**parts["vae"], "sample_size": scale * parts["unet"]["sample_size"]}
     return {
@@ -85,17 +85,17 @@ def _config(suffix: str, steps: int) -> Mapping[str, Any]:
 class SdPipeline(TextArchitecture):
     """Inputs: input_ids and negative_ids, i32[batch, seq], and latents [batch, 4, size, size].
 
-    Output: pixels [batch, 3, height, width], about -1 to 1, as the picture decoder gives them.
+    Output: pixels [batch, 3, height, width], about -1 to 1, from the picture decoder.
 
-    How many steps there are and how strong guidance is are part of the configuration: they decide
-    what is computed, so cases that differ in them must not be taken for one.
+    The number of steps and the guidance scale are part of the configuration: they change the
+    computation, so cases that differ in them have different identities.
     """
 
     name = "sd_pipeline"
     version = 1
     configs = {
         "sd-pipeline-tiny": _config("-tiny", 4),
-        # diffusers' number of steps and strength of guidance.
+        # diffusers' default number of steps and guidance scale.
         "runwayml/stable-diffusion-v1-5": _config("", 50),
     }
 
@@ -103,11 +103,11 @@ class SdPipeline(TextArchitecture):
     example = {"model_name": "sd-pipeline-tiny", "seq_len": 16}
 
     def longest(self, config: Mapping[str, Any]) -> int | None:
-        """That of the text encoder."""
+        """Returns the text encoder's limit."""
         return sd_clip.ARCHITECTURE.longest(config["text_encoder"])
 
     def module_name(self, tensor: str, config: Mapping[str, Any]) -> str:
-        """That of the part, with its prefix."""
+        """Returns the part's name of the tensor, with the part's prefix."""
         part, _, rest = tensor.partition(".")
         return f"{part}.{PARTS[part].module_name(rest, config[part])}"
 
@@ -118,7 +118,7 @@ class SdPipeline(TextArchitecture):
                 yield init._replace(name=f"{part}.{init.name}")
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
-        """Tokens of the text and of what to avoid, i32[batch, seq]; latents."""
+        """Tokens of the prompt and of the negative prompt, i32[batch, seq]; latents."""
         tokens, config = self.token_spec(parameters), self.config_of(parameters)
         latents = diffusion.latent_shape(config["unet"], tokens.shape[0], "in_channels")
         return (tokens, tokens, tensor(parameters, *latents))
@@ -135,13 +135,13 @@ class SdPipeline(TextArchitecture):
         return f"{super().label(parameters)}-{steps}steps"
 
     def default_inputs(self, parameters: Parameters) -> Any:
-        """The bundled text, what to avoid (nothing), and the seed of the noise."""
+        """The bundled text, an empty negative prompt, and the seed of the noise."""
         return testdata.load_text(), "", 0
 
     def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Makes tokens and latents of unit variance, different ones for each row of the batch.
 
-        What to avoid is the same for all rows. There is no mask: padding is text like any other.
+        The negative prompt is the same for all rows. There is no mask: padding is treated as text.
         """
         from openxla.benchmark.models import preprocessing
 
@@ -158,13 +158,13 @@ class SdPipeline(TextArchitecture):
 
 
 def steps(config: Mapping[str, Any]) -> list[Step]:
-    """Returns the steps of the denoiser, the noisiest first.
+    """Returns the steps of the denoiser, starting with the noisiest.
 
-    In float64 for all frameworks: computed by each in its own type, they would differ in the
+    In float64 for all frameworks: if each computed them in its own type, they would differ in the
     seventh digit. Equation 12 of the DDIM paper for sigma = 0, solved for latents and noise.
     """
     scheduler = config["scheduler"]
-    # What is left of the picture's variance after each number of training steps.
+    # Share of the picture's variance that remains after each number of training steps.
     left = list(itertools.accumulate((1 - beta for beta in _betas(scheduler)), lambda a, b: a * b))
     stride = scheduler["num_train_timesteps"] // config["num_inference_steps"]
     timesteps = [

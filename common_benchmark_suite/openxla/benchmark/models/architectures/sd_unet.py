@@ -76,7 +76,7 @@ class SdUnet(diffusion.LatentArchitecture):
     )
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """See `Architecture.tensors`; names are those of diffusers' `UNet2DConditionModel`."""
+        """See `Architecture.tensors`; names as in diffusers' `UNet2DConditionModel`."""
         first, time_width = config["block_out_channels"][0], time_embedding_width(config)
         gain = layers.AFTER_ACTIVATION_GAIN
         yield from layers.conv("conv_in", config["in_channels"], first, 3, 3)
@@ -146,7 +146,7 @@ class SdUnet(diffusion.LatentArchitecture):
 
 
 def down_stages(config: Mapping[str, Any]) -> list[Stage]:
-    """Returns the stages on the way down, the finest first."""
+    """Returns the stages of the downsampling path, the finest first."""
     widths, depth = config["block_out_channels"], config["layers_per_block"]
     stages, channels = [], widths[0]
     for index, (kind, width) in enumerate(zip(config["down_block_types"], widths, strict=True)):
@@ -172,9 +172,9 @@ def mid_stage(config: Mapping[str, Any]) -> Stage:
 
 
 def up_stages(config: Mapping[str, Any]) -> list[Stage]:
-    """Returns the stages on the way up, the coarsest first.
+    """Returns the stages of the upsampling path, the coarsest first.
 
-    Each of their blocks also takes an output of the way down: the last that is still unused.
+    Each of their blocks also takes an output of the downsampling path: the last unused one.
     """
     widths, depth = config["block_out_channels"], config["layers_per_block"]
     skips = [widths[0]]
@@ -198,7 +198,7 @@ def up_stages(config: Mapping[str, Any]) -> list[Stage]:
 
 
 def transformers(stage: Stage) -> int:
-    """Returns how many transformers a stage has; the middle one has a single one."""
+    """Returns the number of transformers of a stage; the middle one has one."""
     if not stage.attention:
         return 0
     return 1 if stage.name == "mid_block" else len(stage.inputs)
@@ -218,7 +218,7 @@ def time_embedding_width(config: Mapping[str, Any]) -> int:
 def timestep_frequencies(config: Mapping[str, Any]) -> list[float]:
     """Returns the angles per timestep, half as many as the first stage has channels.
 
-    In float64 for all frameworks: computed by each in its own type, they would differ in the
+    In float64 for all frameworks: if each computed them in its own type, they would differ in the
     seventh digit (Ho et al. 2020, arXiv:2006.11239, after Vaswani et al. 2017, arXiv:1706.03762).
     """
     count = config["block_out_channels"][0] // 2

@@ -59,7 +59,7 @@ class SdVae(diffusion.LatentArchitecture):
     )
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """See `Architecture.tensors`; names are those of diffusers' `AutoencoderKL`."""
+        """See `Architecture.tensors`; names as in diffusers' `AutoencoderKL`."""
         latent, widths = config[_CHANNELS], config["block_out_channels"]
         middle = "decoder.mid_block"
         yield from layers.conv("post_quant_conv", latent, latent, 1, 1)

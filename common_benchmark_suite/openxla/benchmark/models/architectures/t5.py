@@ -1,7 +1,7 @@
 """T5: the encoder-decoder of Raffel et al. 2019 (arXiv:1910.10683), last hidden state as output.
 
-Positions enter by a bias on attention scores alone, one number for each head and each bucket of
-distances; scores are not scaled by the size of a head.
+Positions only enter through a bias on attention scores, one number per head and bucket of
+distances; scores are not scaled by the head size.
 """
 
 import itertools
@@ -55,7 +55,8 @@ class T5(TextArchitecture):
     name = "t5"
     version = 1
     configs = {
-        # Sizes that differ where those of the real ones agree, and distances that few tokens reach.
+        # Sizes that differ from each other where the real models' agree, and a `longest` distance
+        # that short inputs exceed.
         "t5-tiny": _config(
             128,
             2,
@@ -74,7 +75,7 @@ class T5(TextArchitecture):
         "t5-large": ("google-t5/t5-large", "150ebc2c4b72291e770f58e6057481c8d2ed331a"),
     }
 
-    # Definitions of the OpenXLA suite's 16-bit cases name it in the model's name only.
+    # In the OpenXLA suite's 16-bit cases, only the model's name contains it.
     defaults = {"seq_len": 512}
     standard = {"model_name": "t5-large"}
     example = {"model_name": "t5-tiny", "seq_len": 32}
@@ -98,13 +99,13 @@ class T5(TextArchitecture):
     )
 
     def longest(self, config: Mapping[str, Any]) -> int | None:
-        """None: positions enter by their distances."""
+        """Returns None: positions enter through distances, without a limit."""
         return None
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """See `Architecture.tensors`; names are those of `T5ForConditionalGeneration`.
+        """See `Architecture.tensors`; names as in `T5ForConditionalGeneration`.
 
-        Tables of encoder, decoder and head are `shared.weight`.
+        Encoder, decoder and head share the table `shared.weight`.
         """
         hidden = config["d_model"]
         # The head divides by sqrt(d_model): rows of order one give logits of order one.
@@ -114,8 +115,8 @@ class T5(TextArchitecture):
         yield _norm("encoder.final_layer_norm", hidden)
         attentions = ("SelfAttention", "EncDecAttention")
         yield from _stack(config, "decoder", attentions, BRANCH_GAIN / math.sqrt(3 * decoder))
-        # The table is also the head, so the token that was read would have by far the largest logit
-        # after itself, and be generated for ever: factors of either sign take that away.
+        # The table is also the head, so the last token read would by far have the largest logit for
+        # its own successor, and be generated forever. Factors of either sign prevent this.
         yield _norm("decoder.final_layer_norm", hidden, mean=0.0, stddev=1.0)
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
@@ -126,7 +127,7 @@ class T5(TextArchitecture):
     def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Cuts the text into token windows, different ones for encoder, decoder and each row.
 
-        The decoder's are shifted right by a start token, as in training.
+        The decoder's tokens are shifted right by a start token, as in training.
         """
         import numpy as np
 
@@ -144,10 +145,11 @@ def relative_buckets(
 ) -> "npt.NDArray[np.int32]":
     """Returns the bucket of each distance, position of the key minus position of the query.
 
-    A bucket for each short distance, then buckets that grow by a constant factor up to `longest`,
-    the last without end: `count` of them. With `bidirectional`, one half of them is for keys after
-    the query; otherwise such keys share bucket 0. Where buckets begin is found in whole numbers: a
-    logarithm that is off in its last digit would move some distances to the bucket beside theirs.
+    There is a bucket for each short distance, then buckets that grow by a constant factor up to
+    `longest`, `count` in all; the last is unbounded. With `bidirectional`, one half of them is for
+    keys after the query; otherwise such keys share bucket 0. Bucket boundaries are computed with
+    integers: a logarithm that is off in its last digit would move some distances to a neighbouring
+    bucket.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""T5 that generates: prompts in, new tokens and the logits that they were chosen by out."""
+"""Generation with T5: prompts in, new tokens and their logits out."""
 
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,13 @@ from openxla.benchmark.models.architectures.t5 import T5
 class T5ForCondGen(T5):
     """Inputs: input_ids and attention_mask, i32[batch, seq].
 
-    Outputs: see `generation.GenerationModel.generate`. Weights are those of `T5`.
+    Outputs: see `generation.GenerationModel.generate`. Weights as in `T5`.
     """
 
     name = "t5_for_cond_gen"
     version = 2
 
-    # That of the OpenXLA suite's large cases, whose definitions leave it out.
+    # The value of the OpenXLA suite's large cases, whose definitions omit it.
     defaults = {**T5.defaults, "max_new_tokens": 128}
     example = {**T5.example, "max_new_tokens": 8}
 
@@ -32,7 +32,7 @@ class T5ForCondGen(T5):
     def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Cuts the text into padded token windows, a different one for each row of the batch.
 
-        Padding takes the time that tokens take, and a model that attends to it is wrong.
+        Padding costs as much time as tokens, and a model that attends to it is wrong.
 
         Raises:
           DefinitionError: the sequence is too short to be padded.

@@ -1,4 +1,4 @@
-"""What architectures share that read the bundled text: its tokens, and how many there may be."""
+"""Common parts of architectures that read the bundled text: tokens and their limits."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 class TextArchitecture(Architecture):
     """Networks whose default input is the bundled text, cut into windows of `seq_len` tokens."""
 
-    # How many inputs there are: ids, and a mask or another text's ids.
+    # Number of token inputs: ids, and a mask or the ids of another text.
     token_inputs: ClassVar[int] = 1
 
     def longest(self, config: Mapping[str, Any]) -> int | None:
-        """Returns how many tokens the positions are enough for; None if for any number."""
+        """Returns the number of tokens supported by the positions; None if unlimited."""
         longest: int = config["max_position_embeddings"]
         return longest
 
@@ -34,17 +34,17 @@ class TextArchitecture(Architecture):
         seq_len, new = integer(self.complete(parameters), "seq_len"), self.new_tokens(parameters)
         longest = self.longest(self.config_of(parameters))
         if longest is not None and seq_len + (new or 0) > longest:
-            # XLA clamps an index that is out of range: a wrong answer, not an error.
+            # XLA clamps an index out of range, which gives a wrong answer instead of an error.
             counted = "'seq_len' is" if new is None else "'seq_len' and 'max_new_tokens' add up to"
             raise DefinitionError(f"{counted} {seq_len + (new or 0)}, more than {longest}")
         return TensorSpec(shape=(integer(parameters, "batch_size"), seq_len), dtype="i32")
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
-        """Token ids, i32[batch, seq], and what else has their shape."""
+        """Token ids, i32[batch, seq], and other inputs of that shape."""
         return (self.token_spec(parameters),) * self.token_inputs
 
     def new_tokens(self, parameters: Parameters) -> int | None:
-        """Returns how many tokens the model generates; None if it only scores its input.
+        """Returns the number of generated tokens; None if the model only scores its input.
 
         Raises:
           DefinitionError: `max_new_tokens` is not a positive integer.
@@ -52,12 +52,12 @@ class TextArchitecture(Architecture):
         return max_new_tokens(self.complete(parameters))
 
     def generates(self, parameters: Parameters) -> bool:
-        """If `max_new_tokens` says how many."""
+        """Returns whether `max_new_tokens` is given."""
         return self.new_tokens(parameters) is not None
 
     def generated_specs(self, parameters: Parameters, new: int) -> tuple[TensorSpec, ...]:
         """Returns the specs of generated tokens, i32[batch, new], and logits, f32[..., vocab]."""
-        element_type(parameters.get("data_type"))  # refuses what no model is offered in
+        element_type(parameters.get("data_type"))  # raises for an unsupported type
         shape = (integer(parameters, "batch_size"), new)
         vocabulary = self.config_of(parameters)["vocab_size"]
         return (
@@ -81,20 +81,20 @@ class TextArchitecture(Architecture):
 
         batch_size, seq_len = self.token_spec(parameters).shape
         tokenizer = checkpoint / testdata.TOKENIZER.name
-        is_its_own = tokenizer.is_file()  # a user's directory may hold none
+        is_its_own = tokenizer.is_file()  # a user's directory may lack one
         ids, mask = preprocessing.token_batch(
             text,
             tokenizer if is_its_own else testdata.TOKENIZER,
             batch_size=batch_size,
             seq_len=seq_len,
         )
-        # That of another model may know more words.
+        # Another model's tokenizer may have a larger vocabulary.
         return ids if is_its_own else ids % self.config_of(parameters)["vocab_size"], mask
 
     def padded_windows(
         self, text: str, parameters: Parameters, checkpoint: Path
     ) -> "tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]":
-        """Returns `token_windows` for a model that takes the mask: each row ends in padding."""
+        """Returns `token_windows` for a model with a mask: each row ends in padding."""
         from openxla.benchmark.models import preprocessing
 
         ids, mask = self.token_windows(text, parameters, checkpoint)

@@ -34,7 +34,7 @@ def _config(hidden: int, layers: int, heads: int, image_size: int, patch_size: i
     }
 
 
-# Names of the hub's checkpoints (older than transformers 5), and ours: those of transformers 5.
+# Names in checkpoints of the hub (older than transformers 5), and ours (transformers 5).
 _OLDER_NAMES = (
     (r"^vit\.encoder\.layer\.", "vit.layers."),
     (r"\.attention\.attention\.query\.", ".attention.q_proj."),
@@ -61,7 +61,7 @@ class ViT(ImageClassifier):
             "3f49326eb077187dfe1c2a2bb15fbd74e6ab91e3",
         ),
     }
-    # The OpenXLA suite's definition of ViT in JAX leaves the type out.
+    # The OpenXLA suite's definition of ViT in JAX omits the type.
     defaults = {"data_type": "fp32"}
     pixel_mean = (0.5, 0.5, 0.5)
     pixel_stddev = (0.5, 0.5, 0.5)
@@ -113,7 +113,7 @@ class ViT(ImageClassifier):
         yield from layers.linear("classifier", hidden, len(config["id2label"]))
 
     def canonical_weight_name(self, name: str) -> str:
-        """The hub's checkpoint has the names of older releases of transformers."""
+        """The hub's checkpoint has the names of older transformers releases."""
         for pattern, ours in _OLDER_NAMES:
             name = re.sub(pattern, ours, name)
         return name

@@ -96,14 +96,14 @@ class Whisper(TextArchitecture):
     )
 
     def longest(self, config: Mapping[str, Any]) -> int | None:
-        """That of the decoder."""
+        """Returns the decoder's limit."""
         longest: int = config["max_target_positions"]
         return longest
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
         """See `Architecture.tensors`; transformers' `WhisperForConditionalGeneration`.
 
-        The last layer has the weights of the token embeddings, so it is not in the checkpoint.
+        The last layer shares the weights of the token embeddings, so the checkpoint omits it.
         """
         hidden, bands = config["d_model"], config["num_mel_bins"]
         encoder, decoder = "model.encoder", "model.decoder"
@@ -115,7 +115,8 @@ class Whisper(TextArchitecture):
         for index in range(config["encoder_layers"]):
             yield from self._layer(f"{encoder}.layers.{index}", config, "encoder")
         yield from layers.norm(f"{encoder}.layer_norm", hidden)
-        # This scale because they make the logits, too: those have a standard deviation of 2.
+        # These weights also make the logits: with this scale, logits have a standard deviation of
+        # 2.
         stddev = 2 / math.sqrt(hidden)
         yield _table(f"{decoder}.embed_tokens", config["vocab_size"], hidden, stddev)
         yield _table(
@@ -128,7 +129,7 @@ class Whisper(TextArchitecture):
     def _layer(self, name: str, config: Mapping[str, Any], side: str) -> Iterator[TensorInit]:
         hidden, intermediate = config["d_model"], config[f"{side}_ffn_dim"]
         attentions = ("self_attn", "encoder_attn") if side == "decoder" else ("self_attn",)
-        # The sum over all branches is of order one, however many layers there are.
+        # Keeps the sum over all branches of order one for any number of layers.
         branches = (len(attentions) + 1) * config[f"{side}_layers"]
         last = layers.AFTER_ACTIVATION_GAIN / math.sqrt(branches)
         for attention in attentions:

@@ -1,7 +1,7 @@
 """Attention and layer norms in JAX, for models whose truth is a float64 run.
 
-`jax.nn.dot_product_attention` is `attention` but for its softmax, which is always in float32: the
-float64 run would lose nine digits by it.
+`jax.nn.dot_product_attention` computes the same, but always takes the softmax in float32, which
+would cost the float64 run nine digits.
 """
 
 from collections.abc import Collection
@@ -22,17 +22,17 @@ def attention(
     Args:
       query: [batch, queries, heads * head_size].
       key: [batch, keys, heads * head_size].
-      value: as `key`.
+      value: [batch, keys, heads * head_size].
       heads: number of heads.
-      causal: whether a query sees only the keys up to its own place.
+      causal: whether a query only attends to keys up to its own position.
 
     Returns:
       [batch, queries, heads * head_size], of the type of the query.
     """
     batch, length, width = query.shape
     head_size = width // heads
-    # Heads in front: left behind the positions, XLA's products for CPUs take longer, Whisper by a
-    # fifth.
+    # Heads come first: with positions first, XLA's matrix products on CPUs are slower, by a fifth
+    # for Whisper.
     query, key, value = (
         part.reshape(batch, -1, heads, head_size).swapaxes(1, 2) for part in (query, key, value)
     )
@@ -51,10 +51,10 @@ class MultiHeadAttention(nnx.Module):
     """Multi-head attention of a sequence to itself or to another.
 
     Args:
-      width: of queries and outputs.
+      width: width of queries and outputs.
       heads: number of heads.
-      rngs: flax's.
-      context_width: of the other sequence; `width` unless given.
+      rngs: random generators of flax.
+      context_width: width of the other sequence; `width` unless given.
       biases: which of query, key and value have one; the output always does.
     """
 
@@ -106,5 +106,5 @@ class SelfAttention(nnx.Module):
 
 def layer_norm(width: int, epsilon: float, rngs: nnx.Rngs) -> nnx.LayerNorm:
     """Returns a layer norm (arXiv:1607.06450)."""
-    # Variance in two passes: the fast one loses digits that the other frameworks keep.
+    # Two-pass variance: the fast one loses digits that the other frameworks keep.
     return nnx.LayerNorm(width, epsilon=epsilon, use_fast_variance=False, rngs=rngs)

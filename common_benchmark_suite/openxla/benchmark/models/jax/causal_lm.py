@@ -1,7 +1,7 @@
 """Decoder-only language models in JAX, scoring or generating.
 
-The cache holds keys and values as [batch, heads, length, head_dim], the layout that attention reads
-them in. While the prompt is read, attention sees the prompt alone, not the empty places.
+The cache holds keys and values as [batch, heads, length, head_dim], the layout that attention
+needs. While the prompt is read, attention only covers the prompt, not the empty positions.
 """
 
 import abc
@@ -34,8 +34,8 @@ class Decoder(nnx.Module):
     ) -> tuple[jax.Array, Cache]:
         """Token ids i32[batch, seq] -> [batch, seq, hidden], and the keys and values of each layer.
 
-        Without a cache, the tokens start at position 0 and see each other; with one, they are
-        written into it from `position` on and see all up to themselves.
+        Without a cache, the tokens start at position 0 and attend to each other. With one, they are
+        written into it from `position` on and attend to everything up to themselves.
         """
 
     @abc.abstractmethod
@@ -80,7 +80,7 @@ def creator(
 
 
 def at_least_float32(x: jax.Array) -> jax.Array:
-    """Returns 16-bit numbers as float32, others as they are."""
+    """Returns 16-bit numbers as float32, others unchanged."""
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
@@ -99,11 +99,11 @@ def attention(
       query: [batch, heads, seq, head_dim].
       key: [batch, key heads, seq, head_dim].
       value: of the same shape.
-      position: of the first token.
-      cache: earlier keys and values, with room for these.
+      position: position of the first token.
+      cache: earlier keys and values, with room for the new ones.
 
     Returns:
-      [batch, seq, heads * head_dim], and keys and values with these among them.
+      [batch, seq, heads * head_dim], and keys and values including the new ones.
     """
     batch, heads, seq, size = query.shape
     if cache is not None:
@@ -112,7 +112,7 @@ def attention(
             for old, new in zip(cache, (key, value))
         )
     key_heads, length = key.shape[1:3]
-    # Heads that share a key become rows of one product: the key is not repeated for each.
+    # Heads that share a key become rows of one product, so keys are not repeated.
     grouped = query.reshape(batch, key_heads, heads // key_heads * seq, size)
     wide = jnp.promote_types(query.dtype, jnp.float32)
     scores = jnp.einsum("bkqd,bkld->bkql", grouped, key, preferred_element_type=wide)

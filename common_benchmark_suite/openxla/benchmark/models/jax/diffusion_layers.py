@@ -1,4 +1,4 @@
-"""Layers of the networks of latent diffusion in JAX; pictures are channels-last."""
+"""Layers of latent diffusion networks in JAX; pictures are channels-last."""
 
 import jax
 import jax.numpy as jnp
@@ -9,20 +9,20 @@ from openxla.benchmark.models.jax.layers import Conv, Linear
 
 def group_norm(channels: int, groups: int, epsilon: float, rngs: nnx.Rngs) -> nnx.GroupNorm:
     """Returns a group norm (Wu and He 2018, arXiv:1803.08494)."""
-    # Variance in two passes: the fast one loses digits that the other frameworks keep.
+    # Two-pass variance: the fast one loses digits that the other frameworks keep.
     return nnx.GroupNorm(
         channels, num_groups=groups, epsilon=epsilon, use_fast_variance=False, rngs=rngs
     )
 
 
 def conv(inputs: int, outputs: int, kernel: int, rngs: nnx.Rngs, *, stride: int = 1) -> Conv:
-    """Returns a square convolution with explicit symmetric padding, as torch has it."""
+    """Returns a square convolution with explicit symmetric padding, as in torch."""
     # "SAME" would shift strided windows by one pixel.
     return Conv(inputs, outputs, (kernel, kernel), strides=stride, padding=kernel // 2, rngs=rngs)
 
 
 class ResnetBlock(nnx.Module):
-    """Two times norm, SiLU and convolution, with the timestep between, and a residual sum."""
+    """Norm, SiLU and convolution, twice, with the timestep added between, and a residual sum."""
 
     def __init__(
         self,
@@ -53,6 +53,6 @@ class ResnetBlock(nnx.Module):
 def upsample(x: jax.Array) -> jax.Array:
     """Repeats each pixel, [batch, height, width, channels] -> [batch, 2 height, 2 width, ...]."""
     batch, height, width, channels = x.shape
-    # A broadcast, which the convolution after it can take in; an image resize would gather.
+    # A broadcast can be fused into the next convolution; an image resize would gather.
     repeated = jnp.broadcast_to(x[:, :, None, :, None, :], (batch, height, 2, width, 2, channels))
     return repeated.reshape(batch, 2 * height, 2 * width, channels)

@@ -1,4 +1,4 @@
-"""What our flax.nnx models share: weights from a checkpoint, and a pure `apply`."""
+"""Common parts of our flax.nnx models: weights from a checkpoint, and a pure `apply`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,13 +20,13 @@ class FlaxModel(shared_model.ArchitectureModel):
 
     `params` is a tree of arrays in the module's structure; `apply(params, *inputs)` is pure, so
     `jax.jit(model.apply)` compiles a program that takes the weights as arguments. `weight_names`
-    has the checkpoint's name of each, by its path.
+    maps paths to names in the checkpoint.
     """
 
     def __init__(self, architecture: Architecture, parameters: Parameters, build: Build) -> None:
         self.set_architecture(architecture, parameters)
         config = architecture.config(str(parameters["model_name"]))
-        # Shapes only: random weights that are overwritten at once would cost time and memory.
+        # Shapes only, because random weights would be overwritten at once.
         abstract = nnx.eval_shape(lambda: build(config, nnx.Rngs(0)))
         self._graph, self._state = nnx.split(abstract)
         dtype = preprocessing.numpy_dtype(element_type(parameters["data_type"]))
@@ -43,7 +43,7 @@ class FlaxModel(shared_model.ArchitectureModel):
         self.params = nnx.traversals.unflatten_mapping(leaves)
 
     def apply(self, params: Any, *inputs: Any) -> Any:
-        """Runs the model with the given weights; pure, to be jitted."""
+        """Runs the model with the given weights; pure, can be jitted."""
         return self.module(params)(*inputs)
 
     def module(self, params: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The loop of greedy generation in JAX: one program, with the weights as its arguments."""
+"""Greedy generation in JAX: one program with a loop, with the weights as arguments."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from openxla.benchmark.models.jax.flax_model import Build, FlaxModel
 
 
 class GreedyModel(FlaxModel, GenerationModel):
-    """A model that generates; `apply` and `generate` are one function.
+    """A generating model; `apply` and `generate` are the same function.
 
     `prefill` and `decode` take the weights first, too.
     """
@@ -47,7 +47,7 @@ class GreedyModel(FlaxModel, GenerationModel):
         return tokens.T, logits.swapaxes(0, 1)
 
     def apply(self, params: Any, *inputs: Any) -> Any:
-        """Generates with the given weights; pure, to be jitted."""
+        """Generates with the given weights; pure, can be jitted."""
         return self.generate(params, *inputs)
 
 

@@ -6,8 +6,8 @@ from openxla.benchmark.models.model_interfaces import InferenceModel
 
 
 class JaxInferenceModel(InferenceModel):
-    """A model whose `forward` is what is compiled; its parameters are in it."""
+    """A model whose `forward` is compiled, with its parameters as constants."""
 
     def apply(self, *preprocessed_inputs: Any) -> Any:
-        """Runs it as a pure function of its inputs; returns one array or a tuple."""
+        """Runs the model as a pure function of its inputs; returns one array or a tuple."""
         raise NotImplementedError(f"{type(self).__name__} has no apply()")

@@ -1,7 +1,7 @@
-"""Layers in JAX whose sums are at least float32 and rounded once, as PyTorch's libraries do it.
+"""Layers in JAX whose sums are at least float32 and rounded once, as in PyTorch's libraries.
 
-JAX leaves it to the compiler in which type a product of 16-bit numbers is summed: XLA for CPUs sums
-in float32, IREE in float16 (docs/design/0009-precision-of-runtimes.md). Here the program says it.
+JAX lets the compiler choose the accumulation type of 16-bit products: XLA for CPUs uses float32,
+IREE float16 (docs/design/0009-precision-of-runtimes.md). Here the program specifies it.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from flax import nnx
 
 
 def wide(x: jax.Array) -> Any:
-    """Returns the type in which sums over x are done: float32, or its own if that is wider."""
+    """Returns the type in which sums over x are computed: float32, or its own if wider."""
     return jnp.promote_types(x.dtype, jnp.float32)
 
 
@@ -29,7 +29,8 @@ def _dot_general(first: jax.Array, *operands: Any, **options: Any) -> jax.Array:
 
 
 def _conv_general_dilated(first: jax.Array, *operands: Any, **options: Any) -> jax.Array:
-    # A depthwise sum has few terms, and IREE 3.13 compiles none of another type than its factors.
+    # A depthwise sum has few terms, and IREE 3.13 cannot compile one whose type differs from that
+    # of its factors.
     if options.get("feature_group_count", 1) == 1:
         options["preferred_element_type"] = wide(first)
     return jax.lax.conv_general_dilated(first, *operands, **options)
@@ -60,8 +61,8 @@ class Conv(nnx.Conv):
 class BatchNorm(nnx.Module):
     """Batch norm with running statistics, then swish if `activate`.
 
-    Rounded once: `nnx.BatchNorm` rounds each step to the type of its input, and in bfloat16 that
-    adds up over fifty layers.
+    The result is rounded once: `nnx.BatchNorm` rounds each step to the type of its input, and in
+    bfloat16 the errors add up over fifty layers.
     """
 
     def __init__(self, channels: int, epsilon: float, *, activate: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The decoder of Llama's pattern, which Gemma follows, too, as flax.nnx modules."""
+"""The decoder of Llama's pattern, also used by Gemma, as flax.nnx modules."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -24,8 +24,8 @@ ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = MappingProxyType(
 class RmsNorm(nnx.Module):
     """Root mean square norm (Zhang and Sennrich 2019, arXiv:1910.07467).
 
-    Gemma's weights count from one, and scale before the result is rounded to the model's type;
-    Llama's after.
+    Gemma scales by 1 + weight before the result is rounded to the model's type; Llama scales by the
+    weight after.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -100,7 +100,7 @@ class Layer(nnx.Module):
 
 
 class RotaryDecoder(causal_lm.Decoder):
-    """Embedding, layers, norm, head; the head is the table of tokens where the two are tied."""
+    """Embedding, layers, norm, head; a tied head shares the token embeddings."""
 
     def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
         hidden, vocabulary = config["hidden_size"], config["vocab_size"]
@@ -118,8 +118,8 @@ class RotaryDecoder(causal_lm.Decoder):
         self, tokens: jax.Array, position: jax.Array | int = 0, cache: Cache | None = None
     ) -> tuple[jax.Array, Cache]:
         """See `Decoder.hidden`."""
-        # Rows are taken from the table directly: `nnx.Embed` would compute in the type that it was
-        # built with, not in that of the weights.
+        # Index the table directly, because `nnx.Embed` computes in the type it was built with, not
+        # in that of the weights.
         x = self.words.embedding[...][tokens]
         if self.word_scale is not None:
             x = x * jnp.asarray(self.word_scale, x.dtype)
@@ -141,7 +141,7 @@ class RotaryDecoder(causal_lm.Decoder):
 
 
 def rotate(x: jax.Array, rotation: Rotation) -> jax.Array:
-    """Turns pairs of numbers, half a head apart, by their angles; [batch, heads, seq, head_dim]."""
+    """Rotates pairs of numbers half a head apart by their angles; [batch, heads, seq, head_dim]."""
     cosine, sine = rotation
     first, second = jnp.split(x, 2, axis=-1)
     return jnp.concatenate(

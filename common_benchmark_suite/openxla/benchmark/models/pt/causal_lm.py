@@ -1,7 +1,7 @@
 """Decoder-only language models in PyTorch: transformers' models, scoring or generating.
 
 Masks are ours, not transformers': under `torch.compile` it would build a mask where `is_causal`
-does, and its caches attend to every place of the cache already while the prompt is read.
+suffices, and its caches attend to every position of the cache even while the prompt is read.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,14 +21,14 @@ from openxla.benchmark.models.pt import float64, hugging_face
 from openxla.benchmark.models.pt.greedy import GreedyModel, KeysValues, StaticCache
 from openxla.benchmark.models.pt.tensors import as_tensor
 
-# transformers makes no masks for an attention that it does not know by name; with none, its own
+# transformers makes no masks for an attention with an unknown name; without a mask, its own
 # function is causal.
 _ATTENTION = "sdpa_causal"
 transformers.AttentionInterface.register(_ATTENTION, sdpa_attention_forward)
 
 
 class _Collect:
-    """Takes the part of transformers' cache: hands out keys and values as they come, keeps them."""
+    """Replaces transformers' cache: returns new keys and values unchanged, and keeps them."""
 
     def __init__(self) -> None:
         self.layers: KeysValues = []
@@ -51,7 +51,7 @@ class CausalLM(hugging_face.HuggingFaceModel):
     def __init__(
         self, model_class: Any, architecture: Architecture, parameters: Parameters
     ) -> None:
-        # Not the parent's constructor: one class serves several architectures.
+        # Skips the parent's constructor, because one class serves several architectures.
         torch.nn.Module.__init__(self)
         self.load(architecture, model_class, parameters)
 
@@ -94,7 +94,7 @@ class CausalGenerator(CausalLM, GreedyModel):
     def read(
         self, tokens: torch.Tensor, positions: torch.Tensor, cache: KeysValues
     ) -> tuple[torch.Tensor, KeysValues]:
-        """See `GreedyModel.read`; all at once."""
+        """See `GreedyModel.read`; reads all tokens at once."""
         length = cache[0][0].shape[2]
         visible = torch.arange(length, device=positions.device) <= positions[:, None]
         output = self.model(
@@ -120,9 +120,9 @@ def creator(
     """Returns a `create_model` whose models generate if `max_new_tokens` is given, or score.
 
     Args:
-      architecture: of the models.
-      model_class: transformers' class of them.
-      adapt: changes a decoder of transformers, without its head, of that configuration.
+      architecture: architecture of the models.
+      model_class: their transformers class.
+      adapt: modifies a transformers decoder without head, given the configuration.
     """
 
     def model(parameters: Parameters) -> CausalLM:
@@ -136,12 +136,12 @@ def creator(
 
 
 def replace_float32_parts(decoder: Any, config: Mapping[str, Any], *, around_one: bool) -> None:
-    """Makes a decoder of Llama's pattern follow a float64 model.
+    """Makes a decoder of Llama's pattern support float64.
 
     Args:
       decoder: transformers' decoder without the head.
-      config: of the model.
-      around_one: whether weights of norms count from one.
+      config: configuration of the model.
+      around_one: whether norms scale by 1 + weight.
     """
 
     def norm(theirs: Any) -> torch.nn.Module:

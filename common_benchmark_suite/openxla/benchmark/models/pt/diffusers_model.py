@@ -13,15 +13,15 @@ from openxla.benchmark.models.pt.tensors import load_weights
 
 
 class DiffusersModel(torch.nn.Module, shared_model.ArchitectureModel):
-    """A network of diffusers; subclasses say which, and define `forward`.
+    """A diffusers network; subclasses set its class, and define `forward`.
 
-    Not by `from_pretrained`, which wants the weights under another file name, and all of them, also
-    those of parts that the benchmark has taken away.
+    It does not use `from_pretrained`, which requires another file name, and weights even for parts
+    that the benchmark has removed.
 
     Attributes:
-      architecture: whose checkpoint it loads, and whose parameters it takes.
-      model_class: diffusers' class of it.
-      unused: parts that take no part: they would cost load time and memory.
+      architecture: architecture of the checkpoint and parameters.
+      model_class: diffusers' class of the network.
+      unused: parts that are removed to save load time and memory.
       model: diffusers' network.
     """
 
@@ -43,6 +43,6 @@ class DiffusersModel(torch.nn.Module, shared_model.ArchitectureModel):
 def build(model_class: Any, checkpoint: Path) -> Any:
     """Returns a diffusers network of the checkpoint's configuration, without weights."""
     config = json.loads((checkpoint / "config.json").read_text())
-    # Shapes only: random weights that are overwritten at once would cost time and memory.
+    # Shapes only, because random weights would be overwritten at once.
     with torch.device("meta"):
         return model_class.from_config(config)

@@ -1,7 +1,7 @@
-"""Parts of transformers' models that compute in float32 even where the model is float64.
+"""Replacements for parts of transformers' models that compute in float32 even in float64 models.
 
-For a 16-bit or float32 model that is what is wanted; but the truth is a float64 run, which these
-parts would cut to seven digits. The parts here follow a float64 model and are otherwise the same.
+This is intended for 16-bit and float32 models, but would cut the truth, a float64 run, to seven
+digits. These replacements support float64 and are otherwise the same.
 """
 
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ import torch
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    """Returns float32 for the 16-bit types, the others as they are."""
+    """Returns float32 for the 16-bit types, other types unchanged."""
     return torch.promote_types(dtype, torch.float32)
 
 
 class RmsNorm(torch.nn.Module):
     """Root mean square norm (Zhang and Sennrich 2019, arXiv:1910.07467).
 
-    `around_one`: Gemma's weights count from one, and scale before the result is rounded to the
-    model's type; Llama's after.
+    `around_one`: Gemma scales by 1 + weight before the result is rounded to the model's type; Llama
+    scales by the weight after.
     """
 
     def __init__(self, weight: torch.nn.Parameter, epsilon: float, *, around_one: bool) -> None:
@@ -41,7 +41,7 @@ class RotaryEmbedding(torch.nn.Module):
 
     def __init__(self, frequencies: Sequence[float]) -> None:
         super().__init__()
-        # Kept in float64, and rounded where it is used: it is not a weight of the model.
+        # Kept in float64 and rounded when used, because it is not a weight of the model.
         exact = torch.tensor(frequencies, dtype=torch.float64)
         self.frequencies = torch.nn.Buffer(exact, persistent=False)
 

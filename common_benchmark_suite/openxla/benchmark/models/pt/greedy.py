@@ -1,4 +1,4 @@
-"""The loop of greedy generation in PyTorch, and the cache that its steps write into."""
+"""Greedy generation in PyTorch: the loop, and the cache that its steps write into."""
 
 import functools
 from collections.abc import Callable
@@ -14,9 +14,9 @@ KeysValues = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 class StaticCache:
-    """Takes the part of transformers' cache while tokens are read.
+    """Replaces transformers' cache while tokens are read.
 
-    Writes their keys and values into their places, hands out those of all places.
+    It writes their keys and values into their positions, and returns those of all positions.
     """
 
     def __init__(self, layers: KeysValues, position: torch.Tensor) -> None:
@@ -24,13 +24,13 @@ class StaticCache:
         self.position = position
 
     def get_seq_length(self, *_: Any) -> Any:
-        """0: positions are given."""
+        """Returns 0, because positions are passed explicitly."""
         return 0
 
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns keys and values of a layer, with these among them."""
+        """Returns keys and values of a layer, including the new ones."""
         all_keys, all_values = self.layers[layer]
         all_keys.index_copy_(2, self.position, keys)
         all_values.index_copy_(2, self.position, values)
@@ -38,12 +38,11 @@ class StaticCache:
 
 
 def not_unrolled(function: Function) -> Function:
-    """Decorates a loop that calls the same parts of a model again and again.
+    """Marks a loop that calls the same parts of a model repeatedly.
 
-    `torch.compile` would unroll hundreds of steps into one program. So it skips this frame,
-    compiles the functions that are called in it, and runs these again and again. An exporter needs
-    all of it in one program, and refuses a function that is to be skipped: it gets the loop as it
-    is.
+    `torch.compile` would unroll hundreds of steps into one program. The marked frame is skipped
+    instead, and the functions called in it are compiled once. An exporter needs everything in one
+    program, and rejects skipped functions, so it gets the unmarked loop.
     """
     skipped = torch.compiler.disable(function, recursive=False)
 
@@ -56,10 +55,10 @@ def not_unrolled(function: Function) -> Function:
 
 
 class GreedyModel(GenerationModel):
-    """A model that generates; base class beside torch's.
+    """A model that generates; a base class in addition to torch's.
 
     Attributes:
-      prompt_inputs: how many inputs `prefill` takes.
+      prompt_inputs: number of inputs of `prefill`.
     """
 
     prompt_inputs: int
@@ -72,7 +71,7 @@ class GreedyModel(GenerationModel):
         first, steps = self.first_position(*prompt), self.max_new_tokens - 1
         positions = torch.arange(first, first + steps, device=prompt[0].device)
         tokens, all_logits = [choose(logits)], [logits]
-        # Rows in memory like chosen tokens: the compiled `decode` takes them for the same.
+        # Same memory layout as chosen tokens, so that the compiled `decode` is not recompiled.
         fed = given[0].T.contiguous() if given else None
         for index in range(steps):
             token = tokens[-1] if fed is None else fed[index]
@@ -84,12 +83,12 @@ class GreedyModel(GenerationModel):
     def read(
         self, tokens: torch.Tensor, positions: torch.Tensor, cache: KeysValues
     ) -> tuple[torch.Tensor, KeysValues]:
-        """Reads several tokens that follow each other; a model that can read them at once does.
+        """Reads several consecutive tokens; models that can read them at once override this.
 
         Args:
           tokens: i32[batch, count].
-          positions: of these, i64[count].
-          cache: is written into.
+          positions: positions of the tokens, i64[count].
+          cache: modified in place.
 
         Returns:
           The logits of the token after each, f32[batch, count, vocab], and the cache.
@@ -102,5 +101,5 @@ class GreedyModel(GenerationModel):
 
 
 def choose(logits: torch.Tensor) -> torch.Tensor:
-    """[..., vocab] -> i32[...]: the token of the largest logit."""
+    """[..., vocab] -> i32[...]: the token with the largest logit."""
     return logits.argmax(dim=-1).to(torch.int32)

@@ -24,15 +24,15 @@ def load(
 ) -> Any:
     """Returns a transformers model with the checkpoint's weights, cast to `data_type`.
 
-    Quiet about weights that the model has no use for (a pooler, a head): checkpoints are shared by
-    models that use different parts. Missing weights raise: random ones would pass unnoticed.
+    Unused weights (a pooler, a head) are ignored silently, because models with different parts
+    share checkpoints. Missing weights raise, because random ones would go unnoticed.
 
     Args:
-      model_class: of transformers.
+      model_class: class of transformers.
       checkpoint: its directory.
-      data_type: of the weights in memory.
-      spared: how names of weights start that may be missing, as nothing uses what is loaded there.
-      options: for `from_pretrained`.
+      data_type: type of the weights in memory.
+      spared: prefixes of weights that may be missing because they are unused.
+      options: options of `from_pretrained`.
 
     Raises:
       ValueError: the checkpoint lacks weights.
@@ -54,12 +54,12 @@ def load(
 
 
 class HuggingFaceModel(torch.nn.Module, shared_model.ArchitectureModel):
-    """A model of transformers; subclasses say which, and define `forward`.
+    """A transformers model; subclasses set its class, and define `forward`.
 
     Attributes:
-      architecture: whose checkpoint it loads, and whose parameters it takes.
-      model_class: transformers' class of it.
-      options: for `from_pretrained`.
+      architecture: architecture of the checkpoint and parameters.
+      model_class: transformers' class of the model.
+      options: options of `from_pretrained`.
       model: transformers' model.
     """
 
@@ -72,7 +72,7 @@ class HuggingFaceModel(torch.nn.Module, shared_model.ArchitectureModel):
         self.load(self.architecture, self.model_class, parameters)
 
     def load(self, architecture: Architecture, model_class: Any, parameters: Parameters) -> None:
-        """Loads transformers' model; for the constructors."""
+        """Loads transformers' model; called by constructors."""
         self.set_architecture(architecture, parameters)
         data_type = str(parameters["data_type"])
         self.model = load(model_class, self.checkpoint, data_type, **self.options)

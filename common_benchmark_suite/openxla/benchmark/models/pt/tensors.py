@@ -1,4 +1,4 @@
-"""Names of types, arrays to tensors, and weights to modules, for PyTorch models."""
+"""Type names, and conversion of arrays and weights, for PyTorch models."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -15,7 +15,7 @@ TORCH_DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
 def as_tensor(value: Any) -> torch.Tensor:
     """Returns a tensor with the content of an array; bfloat16 through its bits.
 
-    A tensor is returned as it is, so that `forward` also takes what `preprocess` gives.
+    Tensors are returned unchanged, so that `forward` also takes the results of `preprocess`.
     """
     if isinstance(value, torch.Tensor):
         return value
@@ -26,10 +26,10 @@ def as_tensor(value: Any) -> torch.Tensor:
 
 
 def load_weights(module: torch.nn.Module, tensors: Mapping[str, Any], data_type: str) -> None:
-    """Gives a module the weights of a checkpoint, cast to `data_type`.
+    """Loads the weights of a checkpoint into a module, cast to `data_type`.
 
     Raises:
-      RuntimeError: the checkpoint lacks weights, has more, or has some of another shape.
+      RuntimeError: weights are missing, surplus, or of another shape.
     """
     dtype = TORCH_DTYPES[data_type]
     state = {name: as_tensor(tensor).to(dtype) for name, tensor in tensors.items()}

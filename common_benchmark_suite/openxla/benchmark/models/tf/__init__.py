@@ -1,7 +1,7 @@
 """Model implementations in TensorFlow: Keras layers, one folder each.
 
 Keras runs on one of several frameworks, chosen when it is first imported. Importing this package
-chooses TensorFlow, and refuses to go on where another choice was made before: the weights would be
+chooses TensorFlow, and raises if another framework was chosen before, because weights would be
 arrays of that framework.
 """
 

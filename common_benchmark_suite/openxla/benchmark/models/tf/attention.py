@@ -18,9 +18,9 @@ def attention(
     Args:
       query: [batch, queries, heads * head_size].
       key: [batch, keys, heads * head_size].
-      value: as `key`.
+      value: [batch, keys, heads * head_size].
       heads: number of heads.
-      causal: whether a query sees only the keys up to its own place.
+      causal: whether a query only attends to keys up to its own position.
 
     Returns:
       [batch, queries, heads * head_size], of the type of the query.
@@ -39,9 +39,9 @@ class MultiHeadAttention(Layer):
     """Multi-head attention of a sequence to itself or to another.
 
     Args:
-      width: of queries and outputs.
+      width: width of queries and outputs.
       heads: number of heads.
-      context_width: of the other sequence; `width` unless given.
+      context_width: width of the other sequence; `width` unless given.
       biases: which of query, key and value have one; the output always does.
     """
 

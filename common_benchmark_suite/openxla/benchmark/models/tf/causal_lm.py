@@ -1,7 +1,7 @@
 """Decoder-only language models in TensorFlow, scoring or generating.
 
-The cache holds keys and values as [batch, heads, length, head_dim], the layout that attention reads
-them in. While the prompt is read, attention sees the prompt alone, not the empty places.
+The cache holds keys and values as [batch, heads, length, head_dim], the layout that attention
+needs. While the prompt is read, attention only covers the prompt, not the empty positions.
 """
 
 import abc
@@ -30,8 +30,8 @@ class Decoder(Layer):
     ) -> tuple[tf.Tensor, Cache]:
         """Token ids i32[batch, seq] -> [batch, seq, hidden], and the keys and values of each layer.
 
-        Without a cache, the tokens start at position 0 and see each other; with one, they are
-        written into it from `position` on and see all up to themselves.
+        Without a cache, the tokens start at position 0 and attend to each other. With one, they are
+        written into it from `position` on and attend to everything up to themselves.
         """
 
     @abc.abstractmethod
@@ -65,14 +65,14 @@ class CausalGenerator(KerasModel, GenerationModel):
     def decode(
         self, token: tf.Tensor, position: tf.Tensor, cache: Cache
     ) -> tuple[tf.Tensor, Cache]:
-        """See `GenerationModel.decode`; the cache that it is given stays as it is."""
+        """See `GenerationModel.decode`; the given cache is not modified."""
         x, cache = self.layer.hidden(token[:, tf.newaxis], position, cache)
         return widened(self.layer.logits(x[:, -1])), cache
 
     def generate(
         self, input_ids: tf.Tensor, forced_tokens: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `GenerationModel.generate`; one program with a loop in it."""
+        """See `GenerationModel.generate`; one program with a loop."""
         return continue_greedily(
             self.decode,
             self.prefill(input_ids),
@@ -99,13 +99,13 @@ def creator(
 
 
 def widened(x: tf.Tensor) -> tf.Tensor:
-    """Returns 16-bit numbers as float32, others as they are."""
+    """Returns 16-bit numbers as float32, others unchanged."""
     return tf.cast(x, at_least_float32(x.dtype))
 
 
 def tied_head(x: tf.Tensor, words: Any) -> tf.Tensor:
     """[..., hidden] and the table of tokens [vocab, hidden] -> [..., vocab]."""
-    # As one matrix: a product with leading dimensions would be a batch of small ones.
+    # As one matrix product; leading dimensions would make it a batch of small ones.
     rows = tf.reshape(x, (-1, x.shape[-1]))
     return tf.reshape(matmul(rows, words, transpose_b=True), (*x.shape[:-1], words.shape[0]))
 
@@ -125,17 +125,17 @@ def attention(
       query: [batch, heads, seq, head_dim].
       key: [batch, key heads, seq, head_dim].
       value: of the same shape.
-      position: of the first token.
-      cache: earlier keys and values, with room for these.
+      position: position of the first token.
+      cache: earlier keys and values, with room for the new ones.
 
     Returns:
-      [batch, seq, heads * head_dim], and keys and values with these among them.
+      [batch, seq, heads * head_dim], and keys and values including the new ones.
     """
     batch, heads, seq, size = query.shape
     if cache is not None:
         key, value = insert(cache, (key, value), position)
     key_heads, length = key.shape[1:3]
-    # Heads that share a key become rows of one product: the key is not repeated for each.
+    # Heads that share a key become rows of one product, so keys are not repeated.
     grouped = tf.reshape(query, (batch, key_heads, heads // key_heads * seq, size))
     scores = widened(matmul(grouped, key, transpose_b=True)) * size**-0.5
     scores = tf.reshape(scores, (batch, heads, seq, length))

@@ -1,4 +1,4 @@
-"""Layers of the networks of latent diffusion in TensorFlow; pictures are channels-last."""
+"""Layers of latent diffusion networks in TensorFlow; pictures are channels-last."""
 
 import tensorflow as tf
 
@@ -25,7 +25,7 @@ class GroupNorm(Layer):
         grouped = (batch, height * width, self.groups, channels // self.groups)
         y = tf.cast(tf.reshape(x, grouped), wide)
         mean, variance = tf.nn.moments(y, (1, 3), keepdims=True)
-        # One product and one sum for each number, as PyTorch has it: a graph fuses none of them.
+        # One product and one sum per number, as in PyTorch, because graphs do not fuse them.
         factor = tf.math.rsqrt(variance + self.epsilon)
         factor *= tf.reshape(tf.cast(self.scale, wide), grouped[2:])
         shift = tf.reshape(tf.cast(self.bias, wide), grouped[2:]) - mean * factor
@@ -39,7 +39,7 @@ def conv(inputs: int, outputs: int, kernel: int, *, stride: int = 1) -> Conv:
 
 
 class ResnetBlock(Layer):
-    """Two times norm, SiLU and convolution, with the timestep between, and a residual sum."""
+    """Norm, SiLU and convolution, twice, with the timestep added between, and a residual sum."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ResnetBlock(Layer):
 def upsample(x: tf.Tensor) -> tf.Tensor:
     """Repeats each pixel, [batch, height, width, channels] -> [batch, 2 height, 2 width, ...]."""
     batch, height, width, channels = x.shape
-    # A broadcast, which the convolution after it can take in; an image resize would gather.
+    # A broadcast can be fused into the next convolution; an image resize would gather.
     spread = x[:, :, tf.newaxis, :, tf.newaxis, :]
     repeated = tf.broadcast_to(spread, (batch, height, 2, width, 2, channels))
     return tf.reshape(repeated, (batch, 2 * height, 2 * width, channels))

@@ -1,4 +1,4 @@
-"""The loop of greedy generation in TensorFlow, and the cache of keys and values that it carries."""
+"""Greedy generation in TensorFlow: the loop, and the key-value cache that it carries."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,14 +28,14 @@ def continue_greedily(
     new: int,
     forced_tokens: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Chooses tokens one after the other, in a single loop of the program.
+    """Chooses tokens one at a time, in a single loop of the program.
 
     Args:
       decode: `GenerationModel.decode`.
       prefilled: what `GenerationModel.prefill` returned.
-      position: of the first new token.
-      new: how many tokens to choose.
-      forced_tokens: i32[batch, new], the tokens to feed instead of those chosen.
+      position: position of the first new token.
+      new: number of tokens to choose.
+      forced_tokens: i32[batch, new], the tokens to feed instead of the chosen ones.
 
     Returns:
       As `GenerationModel.generate`.

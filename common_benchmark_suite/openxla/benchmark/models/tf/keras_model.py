@@ -1,4 +1,4 @@
-"""What our Keras models share: weights from a checkpoint, in the model's own type or float64."""
+"""Common parts of our Keras models: weights from a checkpoint, in the model's type or float64."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
@@ -22,13 +22,13 @@ class KerasModel(shared_model.ArchitectureModel):
     precision, and no input is cast.
 
     Args:
-      architecture: whose configuration and checkpoint to use.
-      parameters: of the model; `model_name` and `data_type` are read here.
-      build: makes the layer, with all variables, of a configuration.
+      architecture: architecture that defines configuration and checkpoint.
+      parameters: parameters of the model; `model_name` and `data_type` are read here.
+      build: makes the layer, with all variables, from a configuration.
 
     Attributes:
       layer: the layer, its variables set.
-      weight_names: the checkpoint's name of each variable, by its path (attribute names and
+      weight_names: name in the checkpoint by path of the variable (attribute names and
         positions in lists, joined by "/").
 
     Raises:
@@ -42,7 +42,7 @@ class KerasModel(shared_model.ArchitectureModel):
         dtype = preprocessing.numpy_dtype(element_type(parameters["data_type"]))
         self.layer = _built(build, self._config, dtype.name)
         variables = dict(variables_of(self.layer))
-        # Keras keeps some names, such as `output`, for itself; layers of ours end in "_" then.
+        # Keras reserves some names, such as `output`; our layers then end in "_".
         ours = {tuple(p.rstrip("_") if isinstance(p, str) else p for p in q): q for q in variables}
         shapes = {path: variables[place].shape for path, place in ours.items()}
         reached = set(map(id, variables.values()))
@@ -67,8 +67,8 @@ class KerasModel(shared_model.ArchitectureModel):
     def as_float64(self) -> "KerasModel":
         """Returns a copy that computes in float64.
 
-        It takes the weights as this model holds them, so that for a 16-bit model only the
-        computation differs, not the rounding of the weights. Its inputs have to be float64, too.
+        It uses the weights of this model, so that for a 16-bit model only the computation differs,
+        not the rounding of the weights. Its inputs must be float64, too.
         """
         wide = copy.copy(self)
         wide.layer = _built(self._build, self._config, "float64")
@@ -92,7 +92,7 @@ def _built(build: Build, config: Mapping[str, Any], dtype: str) -> Any:
 
 
 def variables_of(part: Any, path: weights.Path = ()) -> Iterator[tuple[weights.Path, Any]]:
-    """Yields the variables of a part of a layer, by their paths."""
+    """Yields the variables of a part of a layer, by path."""
     if isinstance(part, keras.Variable):
         yield path, part
     elif isinstance(part, list | tuple):

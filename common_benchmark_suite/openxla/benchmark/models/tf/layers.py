@@ -1,8 +1,8 @@
-"""Keras layers that several of our models are made of.
+"""Keras layers used by several of our models.
 
-Own ones, and on TensorFlow's operations: Keras' own compute some parts in float32 whatever their
-type is, which would cut the float64 run that is the truth to seven digits.
-docs/design/0008-tensorflow-models.md tells the rest.
+They use TensorFlow's operations: Keras' own layers compute some parts in float32 for any type,
+which would cut the truth, a float64 run, to seven digits. See
+docs/design/0008-tensorflow-models.md.
 
 A layer makes its variables when it is constructed, with zeros that the checkpoint replaces.
 """
@@ -17,12 +17,11 @@ from openxla.benchmark.models.tf.products import at_least_float32, conv2d, matmu
 
 
 class Layer(keras.layers.Layer):
-    """A Keras layer that is built once constructed, and casts no input.
+    """A Keras layer that is built when constructed, and casts no input.
 
-    A sum of two types is an error in TensorFlow, so that no part of a model can be in another type
-    than the rest unnoticed. (Keras keeps the names `dtype`, `input`, `output`, `path`, `losses`,
-    `metrics`, `variables` and `weights` for itself: no attribute can have them, so ours is
-    `output_`.)
+    In TensorFlow a sum of two types is an error, so a part of a model cannot have another type
+    unnoticed. (Keras reserves the names `dtype`, `input`, `output`, `path`, `losses`, `metrics`,
+    `variables` and `weights`, so our attribute is `output_`.)
     """
 
     def __init__(self) -> None:
@@ -35,7 +34,7 @@ class Layer(keras.layers.Layer):
 
 
 class Linear(Layer):
-    """Product with a matrix, and a sum with a vector if `bias`; variables `kernel` and `bias`."""
+    """Matrix product, plus a vector if `bias`; variables `kernel` and `bias`."""
 
     def __init__(self, inputs: int, outputs: int, *, bias: bool = True) -> None:
         super().__init__()
@@ -44,7 +43,7 @@ class Linear(Layer):
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """[..., inputs] -> [..., outputs]."""
-        # As one matrix: a product with leading dimensions would be a batch of small ones.
+        # As one matrix product; leading dimensions would make it a batch of small ones.
         y = matmul(tf.reshape(x, (-1, x.shape[-1])), self.kernel)
         if self.bias is not None:
             y = tf.nn.bias_add(y, self.bias)  # the form that TensorFlow fuses with the product
@@ -73,8 +72,8 @@ class LayerNorm(Layer):
 class BatchNorm(Layer):
     """Batch norm with running statistics, then swish if `activate`.
 
-    In float32 at least, and rounded once, as PyTorch's libraries do it. Variables: `scale`, `bias`,
-    `mean` and `var`.
+    Computed in at least float32 and rounded once, as in PyTorch's libraries. Variables: `scale`,
+    `bias`, `mean` and `var`.
     """
 
     def __init__(self, channels: int, epsilon: float, *, activate: bool = False) -> None:
@@ -100,7 +99,7 @@ class Conv(Layer):
 
     Variables: `kernel` or `depthwise_kernel` and, if `bias`, `bias`.
 
-    Padding is explicit: that of "SAME" would shift windows of a stride by one pixel.
+    Padding is explicit: "SAME" would shift strided windows by one pixel.
     """
 
     def __init__(
@@ -201,7 +200,7 @@ class SelfAttention(Layer):
 def mean_over_pixels(x: tf.Tensor, *, keepdims: bool = False) -> tf.Tensor:
     """Returns the mean over height and width of [batch, height, width, channels].
 
-    Summed in float32 at least: a 16-bit sum over a picture would lose most of its digits.
+    The sum is at least float32: a 16-bit sum over a picture would lose most of its digits.
     """
     wide = tf.cast(x, at_least_float32(x.dtype))
     return tf.cast(tf.reduce_mean(wide, axis=(1, 2), keepdims=keepdims), x.dtype)

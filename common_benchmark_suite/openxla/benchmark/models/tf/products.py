@@ -1,9 +1,9 @@
-"""Products whose sums are at least float32 and rounded once, wherever XLA's bridge lowers them.
+"""Products summed in at least float32 and rounded once, when lowered by XLA's bridge.
 
-TensorFlow leaves it to the kernel or the compiler in which type a product of 16-bit numbers is
-summed: its own kernels and XLA for CPUs sum in float32, IREE in float16
-(docs/design/0009-precision-of-runtimes.md). XLA's operations can say it, but run nowhere else: so
-they stand only in functions that are traced within `lowered_by_xla`.
+TensorFlow lets the kernel or compiler choose the accumulation type of 16-bit products: its own
+kernels and XLA for CPUs use float32, IREE float16 (docs/design/0009-precision-of-runtimes.md).
+XLA's operations can specify the type, but run nowhere else, so they are only used in functions that
+are traced within `lowered_by_xla`.
 """
 
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ _DIFFERENTIABLE = ContextVar("_DIFFERENTIABLE", default=False)
 
 
 def at_least_float32(dtype: tf.DType) -> tf.DType:
-    """Returns float32 for the 16-bit types, the others as they are."""
+    """Returns float32 for the 16-bit types, other types unchanged."""
     return tf.float32 if dtype.size < tf.float32.size else dtype
 
 
 @contextmanager
 def lowered_by_xla() -> Iterator[None]:
-    """While active, what is traced is for XLA's bridge alone."""
+    """While active, functions are traced for XLA's bridge only."""
     token = _LOWERED_BY_XLA.set(True)
     try:
         yield
@@ -34,9 +34,9 @@ def lowered_by_xla() -> Iterator[None]:
 
 @contextmanager
 def differentiable() -> Iterator[None]:
-    """While active, what is traced has gradients; XLA's operations have none of their own.
+    """While active, traced functions have gradients, which XLA's operations lack.
 
-    Not always, as it adds operations to the graph, and so to what is exported.
+    Not the default, because it adds operations to the graph, and so to exported programs.
     """
     token = _DIFFERENTIABLE.set(True)
     try:
@@ -139,7 +139,7 @@ def _conv(
         x, kernel, strides, padding, (1, 1), (1, 1), numbers,
         preferred_element_type=wide, use_v2=True,
     )  # fmt: skip
-    # TensorFlow does not know the shape of what XLA's operation gives.
+    # TensorFlow does not infer the shape of XLA's operation.
     spatial = [
         (size + sum(around) - taps) // stride + 1
         for size, around, taps, stride in zip(x.shape[1:3], padding, kernel.shape, strides)

@@ -1,4 +1,4 @@
-"""The decoder of Llama's pattern, which Gemma follows, too, as Keras layers."""
+"""The decoder of Llama's pattern, also used by Gemma, as Keras layers."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -25,8 +25,8 @@ ACTIVATIONS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = MappingProxyType(
 class RmsNorm(Layer):
     """Root mean square norm (Zhang and Sennrich 2019, arXiv:1910.07467); variable `scale`.
 
-    `around_one`: Gemma's weights count from one, and scale before the result is rounded to the
-    model's type; Llama's and T5's after.
+    `around_one`: Gemma scales by 1 + weight before the result is rounded to the model's type; Llama
+    and T5 scale by the weight after.
     """
 
     def __init__(self, size: int, epsilon: float, *, around_one: bool = False) -> None:
@@ -106,7 +106,7 @@ class DecoderLayer(Layer):
 
 
 class RotaryDecoder(causal_lm.Decoder):
-    """Embedding, layers, norm, head; the head is the table of tokens where the two are tied."""
+    """Embedding, layers, norm, head; a tied head shares the token embeddings."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ class RotaryDecoder(causal_lm.Decoder):
 
 
 def rotate(x: tf.Tensor, rotation: Rotation) -> tf.Tensor:
-    """Turns pairs of numbers, half a head apart, by their angles; [batch, heads, seq, head_dim]."""
+    """Rotates pairs of numbers half a head apart by their angles; [batch, heads, seq, head_dim]."""
     cosine, sine = rotation
     first, second = tf.split(x, 2, axis=-1)
     return tf.concat([first * cosine - second * sine, second * cosine + first * sine], axis=-1)

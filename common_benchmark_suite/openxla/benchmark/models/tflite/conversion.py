@@ -1,8 +1,8 @@
-"""From a model in JAX or TensorFlow to a TFLite file.
+"""Converts JAX and TensorFlow models to TFLite files.
 
-JAX's way goes through jax2tf, TensorFlow's through `tf.function`; both end in a SavedModel, with
-the weights as its variables, which TensorFlow's converter reads. Inputs and outputs are named by
-their positions (`input_00`, `output_00`): a TFLite file keeps names, not the order.
+JAX models go through jax2tf, TensorFlow models through `tf.function`. Both become a SavedModel with
+the weights as variables, which TensorFlow's converter reads. Inputs and outputs are named by their
+positions (`input_00`, `output_00`), because a TFLite file keeps names, but not the order.
 """
 
 import itertools
@@ -21,7 +21,7 @@ from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.models.tflite import masks
 from openxla.benchmark.models.tflite.model_uri import FP16_WEIGHTS, FP32, INT8
 
-# How many input sets the ranges of activations are taken from.
+# Number of input sets used to calibrate the ranges of activations.
 CALIBRATION_SETS = 16
 
 PhaseTimer = Callable[[str], AbstractContextManager[None]]
@@ -29,12 +29,12 @@ PhaseTimer = Callable[[str], AbstractContextManager[None]]
 
 @contextmanager
 def untimed(_: str) -> Iterator[None]:
-    """A `PhaseTimer` for whoever does not want to know."""
+    """A `PhaseTimer` that does nothing."""
     yield
 
 
 class NotConvertibleError(Exception):
-    """TFLite cannot hold this model in that way; the message is a reason to act on."""
+    """TFLite cannot represent this model in that way; the message gives the reason."""
 
 
 def convert(
@@ -55,14 +55,14 @@ def convert(
       inputs: shape and type of each input.
       precision: one of `fp32`, `fp16-weights`, `dynamic-range`, `int8`.
       directory: an empty one, for the SavedModel.
-      integer_edges: of an int8 file, make float inputs and outputs int8, too.
-      keeps_stablehlo: operations of StableHLO stay in the file, in place of TFLite's own.
+      integer_edges: make float inputs and outputs of an int8 file int8, too.
+      keeps_stablehlo: keep StableHLO operations in the file instead of TFLite's own.
       phase: times `trace` and `lower`.
-      notes: is told what was changed of the model, if anything: `masks_clamped`.
+      notes: called with changes to the model, if any: `masks_clamped`.
 
     Raises:
-      NotConvertibleError: the model's type is not one that TFLite computes in, an operation has no
-        counterpart, or there is nothing to calibrate with.
+      NotConvertibleError: TFLite does not compute in the model's type, an operation has no
+        counterpart, or there are no inputs for calibration.
     """
     import tensorflow as tf
 
@@ -78,7 +78,7 @@ def convert(
             if any(clamped) and notes is not None:
                 notes["masks_clamped"] = {"to": masks.MASK, "constants": max(clamped)}
         converter = tf.lite.TFLiteConverter.from_saved_model(str(directory))
-        # Names the program that wrote the file, which would differ from run to run.
+        # The metadata would differ from run to run.
         converter.exclude_conversion_metadata = True
         if keeps_stablehlo:
             converter.target_spec.supported_ops = [tf.lite.OpsSet.EXPERIMENTAL_STABLEHLO_OPS]
@@ -97,9 +97,9 @@ def save(model: Any, inputs: Sequence[TensorSpec], directory: Path) -> None:
     """Writes a SavedModel whose variables are the weights, of whatever type.
 
     Args:
-      model: as of `convert`.
+      model: see `convert`.
       inputs: shape and type of each input.
-      directory: is made, or filled.
+      directory: directory to create or fill.
     """
     import tensorflow as tf
 
@@ -108,7 +108,7 @@ def save(model: Any, inputs: Sequence[TensorSpec], directory: Path) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of the packages that decide what a conversion gives."""
+    """Returns the versions of the packages that determine the result of a conversion."""
     found = {}
     for name in ("tensorflow", "keras", "jax", "flax", "numpy"):
         with suppress(PackageNotFoundError):
@@ -121,7 +121,7 @@ def _converted(converter: Any) -> bytes:
 
     try:
         content: bytes = converter.convert()
-    except (ConverterError, RuntimeError) as error:  # the latter of its calibrating interpreter
+    except (ConverterError, RuntimeError) as error:  # the latter when calibrating
         raise NotConvertibleError(
             f"TensorFlow's TFLite converter rejected the model: {_first_reason(str(error))}"
         ) from error
@@ -129,7 +129,7 @@ def _converted(converter: Any) -> bytes:
 
 
 def _first_reason(message: str) -> str:
-    """Returns the line of a converter's message that says most; hundreds may follow it."""
+    """Returns the most informative line of a converter's message; hundreds may follow it."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     for mark in ("needs a", "Ops:", "error:"):
         if found := next((line for line in lines if mark in line), None):
@@ -147,14 +147,14 @@ def _traced(
     """Returns a module that holds the weights, and the concrete function that uses them.
 
     Args:
-      model: as of `convert`.
+      model: see `convert`.
       inputs: shape and type of each input.
       sixteen_bits: whether the model may be in a 16-bit type.
-      told: if given, the masks of a JAX model are clamped, and it is told how many.
+      told: if given, the masks of a JAX model are clamped, and it is called with their number.
     """
     is_jax = hasattr(model, "apply") and hasattr(model, "params")
     if not is_jax and not hasattr(model, "layer"):
-        # Neither of the suite's own kinds: told by what its module has imported.
+        # For a user's own kind of model, judge by the modules imported.
         is_jax = "jax" in sys.modules and "tensorflow" not in sys.modules
     import tensorflow as tf
 
@@ -167,11 +167,11 @@ def _traced(
 
     def named(*values: Any) -> dict[str, Any]:
         outputs = as_tuple(call(*values))
-        # An output that is an input would otherwise lose its name.
+        # Otherwise an output that is also an input would lose its name.
         return {f"output_{index:02d}": tf.identity(item) for index, item in enumerate(outputs)}
 
     concrete = tf.function(named, autograph=False).get_concrete_function(*specs)
-    # Variables that the model holds in its own way, such as a Keras model that it wraps.
+    # Variables that the model holds otherwise, such as those of a Keras model that it wraps.
     held = {id(leaf.handle) for leaf in module.leaves}
     module.captured = [item for item in concrete.variables if id(item.handle) not in held]
     if not sixteen_bits:
@@ -182,14 +182,14 @@ def _traced(
 
 
 def _jax_call(model: Any, module: Any, told: Callable[[int], None] | None) -> Callable[..., Any]:
-    """Returns a function for TensorFlow whose weights `module` holds."""
+    """Returns a TensorFlow function with weights stored in `module`."""
     import jax
     import tensorflow as tf
     from jax.experimental import jax2tf
 
     apply = getattr(model, "apply", lambda _, *inputs: model.forward(*inputs))
     leaves, structure = jax.tree.flatten(getattr(model, "params", ()))
-    # A flat list: a SavedModel keeps no dictionary whose keys are numbers.
+    # A flat list, because a SavedModel cannot store a dictionary with numeric keys.
     module.leaves = [tf.Variable(np.asarray(leaf), trainable=False) for leaf in leaves]
 
     def program(weights: Any, *inputs: Any) -> Any:
@@ -210,7 +210,7 @@ def _jax_call(model: Any, module: Any, told: Callable[[int], None] | None) -> Ca
 
 @contextmanager
 def _no_places() -> Iterator[None]:
-    """Keeps files and lines out of what JAX lowers: the same model is the same bytes anywhere."""
+    """Removes files and lines from lowered JAX programs, to make the bytes reproducible."""
     import jax
 
     before = jax.config.jax_traceback_in_locations_limit
@@ -222,11 +222,11 @@ def _no_places() -> Iterator[None]:
 
 
 def _tensorflow_call(model: Any, module: Any) -> Callable[..., Any]:
-    """Returns a function whose weights `module` holds, as far as the model names them."""
+    """Returns a function with the model's named weights stored in `module`."""
     import tensorflow as tf
 
     variables = getattr(getattr(model, "layer", model), "variables", ())
-    # The variables alone: of what it finds behind a Keras layer the converter makes no constants.
+    # Only the variables: the converter does not make constants of those inside a Keras layer.
     module.leaves = [item if isinstance(item, tf.Variable) else item.value for item in variables]
     forward: Callable[..., Any] = model.forward
     return forward
@@ -242,10 +242,10 @@ def _refuse_sixteen_bits(types: Iterable[str]) -> None:
 
 
 def _calibration(model: Any, count: int) -> Callable[[], Iterator[Mapping[str, Any]]]:
-    """Returns what the converter asks for input sets; the first one is made here.
+    """Returns the converter's calibration generator; the first input set is made here.
 
     Raises:
-      NotConvertibleError: the model offers none.
+      NotConvertibleError: the model has no calibration inputs.
     """
     offered = getattr(model, "calibration_inputs", None)
     if offered is None:

@@ -1,9 +1,9 @@
-"""Where TFLite files are kept in the local artifact root.
+"""TFLite files in the local artifact root.
 
-<root>/tflite/<JAX model>-<precision>-<digest>/   files that the suite has converted, addressed
-    model_int8.tflite                             by the digest of all that decides their bytes
+<root>/tflite/<JAX model>-<precision>-<digest>/   files converted by the suite, named after
+    model_int8.tflite                             a digest of everything that affects their bytes
     manifest.json
-<root>/published/<host>/<path of the URL>         files that others publish, put there by hand
+<root>/published/<host>/<path of the URL>         published files, which users put there
 """
 
 import json
@@ -23,7 +23,7 @@ MANIFEST_FILE = "manifest.json"
 
 
 class DamagedFileError(RuntimeError):
-    """A kept file is not what its manifest describes; the message says what to do."""
+    """A stored file does not match its manifest; the message gives the remedy."""
 
 
 @attrs.frozen(kw_only=True)
@@ -31,10 +31,10 @@ class TfLiteFile:
     """A TFLite file on this machine.
 
     Attributes:
-      path: where it is.
-      sha256, size_bytes: of its content.
+      path: its path.
+      sha256, size_bytes: digest and size of its content.
       origin: `converted`, or `published`.
-      notes: what is known of its making, e.g. versions of the packages; plain JSON values.
+      notes: details of the conversion, e.g. versions of the packages; plain JSON values.
     """
 
     path: Path
@@ -48,7 +48,7 @@ def published(uri: ModelUri) -> TfLiteFile:
     """Returns the published file of an address.
 
     Raises:
-      CheckpointError: it is not in the artifact root; the message says where it has to be.
+      CheckpointError: the file is not in the artifact root; the message gives the expected path.
     """
     path = root_dir() / "published" / uri.text.removeprefix("https://")
     if not uri.is_published:
@@ -67,18 +67,18 @@ def published(uri: ModelUri) -> TfLiteFile:
 def converted(
     uri: ModelUri, recipe: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any]]
 ) -> TfLiteFile:
-    """Returns the file of a recipe, made on first use.
+    """Returns the file of a recipe, making it on first use.
 
-    Several processes may make the same one: each writes a folder of its own, and the first to
-    finish gives it its name.
+    If several processes make the same file, each writes its own folder, and the first to finish
+    renames it to the final name.
 
     Args:
       uri: address of the file.
-      recipe: all that decides its bytes, as plain JSON values.
+      recipe: everything that affects its bytes, as plain JSON values.
       make: writes the file to the given path and returns notes for the manifest.
 
     Raises:
-      DamagedFileError: it is here, but not as it was written.
+      DamagedFileError: the file exists, but has changed.
     """
     digest = digest_of(recipe)
     target = root_dir() / "tflite" / f"{uri.source}-{uri.precision}-{digest[:16]}"

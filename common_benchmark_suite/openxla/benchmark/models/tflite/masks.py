@@ -1,8 +1,8 @@
-"""Masks of attention in int8 files: numbers that leave something of the scores beside them.
+"""Adapts attention masks for int8 files, by replacing the lowest float32 number.
 
-Masks hold the least number of float32. In an int8 file a tensor has one range of 255 steps: with
--3.4e38 in it, nothing is left of the scores. These are of order one to ten, and a softmax in int8
-gives 0 to what is six below the largest.
+Masks contain the lowest float32 number. In an int8 file a tensor has one range of 255 steps: with
+-3.4e38 in it, all scores round to the same value. Scores are of order one to ten, and an int8
+softmax returns 0 for a score six below the largest.
 """
 
 import itertools
@@ -16,13 +16,13 @@ MASK = -32.0
 
 
 def clamp_saved_model(directory: Path) -> int:
-    """Replaces the least number of float32 in the constants of a SavedModel.
+    """Replaces the lowest float32 number in the constants of a SavedModel.
 
-    What `jax2tf` puts there is a program of its own, without constants that TensorFlow could see:
-    see `clamp_jax`.
+    The result of `jax2tf` is an opaque program without constants that TensorFlow could see: use
+    `clamp_jax`.
 
     Returns:
-      How many constants have held it.
+      The number of constants that contained it.
     """
     import tensorflow as tf
     from tensorflow.core.framework import types_pb2
@@ -46,11 +46,11 @@ def clamp_saved_model(directory: Path) -> int:
 def clamp_jax(
     function: Callable[..., Any], told: Callable[[int], None] = lambda _: None
 ) -> Callable[..., Any]:
-    """Returns a function of JAX with the least number of float32 replaced in its constants.
+    """Returns a JAX function with the lowest float32 number replaced in its constants.
 
     Args:
-      function: of pytrees of arrays; it is traced whenever the result is called.
-      told: is called with how many constants have held the number, whenever it is traced.
+      function: function of pytrees of arrays; traced whenever the result is called.
+      told: called on each trace with the number of constants that contained the number.
     """
     import jax
     from jax.extend.core import jaxpr_as_fun
@@ -66,7 +66,7 @@ def clamp_jax(
 
 
 class _JaxprTamer:
-    """Rewrites programs of JAX, those inside of others included; `count` constants are changed."""
+    """Rewrites JAX programs, including nested ones; `count` is the number of changed constants."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -117,7 +117,7 @@ def _holds_programs(items: Any) -> bool:
 
 
 def _tame(values: Any) -> tuple[Any, bool]:
-    """Returns values without the least number of float32, and whether it was there."""
+    """Returns values without the lowest float32 number, and whether they contained it."""
     is_least = values == np.finfo(np.float32).min
     if not np.any(is_least):
         return values, False

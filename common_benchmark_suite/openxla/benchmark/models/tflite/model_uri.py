@@ -1,10 +1,10 @@
-"""The address of a TFLite file, and what it says: the JAX model behind it, and its precision.
+"""Parses the address of a TFLite file into its JAX model and precision.
 
     https://host/any/path/BERT_BASE_FP32_JAX_I32_SEQLEN8/model_int8.tflite
     converted:BERT_TINY_FP32_JAX_32XI32_BATCH1/model_int8.tflite
 
-The first is published somewhere, the second exists only where the suite has made it. Parsing needs
-no framework: the identity of a workload is computed from definitions alone.
+The first file is published; the second only exists after the suite has converted it. Parsing needs
+no framework, because identities of workloads are computed from definitions alone.
 """
 
 import re
@@ -27,14 +27,14 @@ PRECISIONS: Mapping[str, str] = MappingProxyType(
 )
 _ADDRESS = re.compile(r"(?:https://[^\s/]+/(?:[^\s/]+/)*|converted:)([\w.-]+)/([\w.-]+)")
 
-# A name of JAX models, as a regular expression whose groups are integer parameters, and the
-# parameters that the name stands for.
+# A regular expression for names of JAX models, whose groups are integer parameters, and the
+# parameters that such a name implies.
 Source = tuple[str, Parameters]
 
 
 @attrs.frozen(kw_only=True)
 class ModelUri:
-    """What an address says.
+    """The content of an address.
 
     Attributes:
       text: the address.
@@ -50,15 +50,15 @@ class ModelUri:
 
     @property
     def is_published(self) -> bool:
-        """Whether somebody publishes such a file."""
+        """Whether the file is published."""
         return self.text.startswith("https://")
 
 
 def parse(text: object) -> ModelUri:
-    """Returns what an address says.
+    """Parses an address.
 
     Raises:
-      DefinitionError: it is not of the form `https://<host>/<...>/<JAX model>/<file>` or
+      DefinitionError: the address is not of the form `https://<host>/<...>/<JAX model>/<file>` or
         `converted:<JAX model>/<file>`, with a known file name.
     """
     match = _ADDRESS.fullmatch(text) if isinstance(text, str) else None
@@ -76,14 +76,14 @@ def parse(text: object) -> ModelUri:
 
 
 def completed(parameters: Parameters, sources: Sequence[Source]) -> dict[str, ParameterValue]:
-    """Returns parameters with those that `model_uri` stands for; `data_type` is the precision.
+    """Returns parameters including those that `model_uri` implies; `data_type` is the precision.
 
     Args:
-      parameters: with `model_uri`; what else they say goes before what the name says.
+      parameters: with `model_uri`; other explicit parameters take precedence.
       sources: names of JAX models of one architecture.
 
     Raises:
-      DefinitionError: the address is malformed, or no such JAX model is known.
+      DefinitionError: the address is malformed, or the JAX model is unknown.
     """
     uri = parse(parameters.get("model_uri"))
     for pattern, named in sources:
@@ -95,5 +95,5 @@ def completed(parameters: Parameters, sources: Sequence[Source]) -> dict[str, Pa
 
 
 def unquantized(parameters: Parameters) -> dict[str, ParameterValue]:
-    """Returns parameters with the type that the JAX model behind a file computes in."""
+    """Returns parameters with the type in which the JAX model behind a file computes."""
     return {**parameters, "data_type": FP32}

@@ -1,4 +1,4 @@
-"""A TFLite file in the LiteRT interpreter: inputs set once, invoked again and again."""
+"""A TFLite file in the LiteRT interpreter: inputs are set once, then it runs repeatedly."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,17 +15,17 @@ Array = npt.NDArray[np.generic]
 class Program:
     """A loaded file.
 
-    Files converted by the suite name inputs and outputs by position; of others, names are sorted by
-    the numbers in them, or, where there is no signature, taken in the file's order.
+    Files converted by the suite name inputs and outputs by position. In other files, names are
+    sorted by the numbers in them, or follow the file's order if there is no signature.
 
     Args:
-      path: of the file, which is mapped into memory: it must stay as it is.
-      threads: of the kernels.
-      xnnpack: whether XNNPACK takes the operations that it knows, as is LiteRT's default.
-      resolver: which kernels are taken; None for what `xnnpack` says.
+      path: path of the file, which is mapped into memory and must not change.
+      threads: number of threads for kernels.
+      xnnpack: whether XNNPACK runs the operations it supports, as is LiteRT's default.
+      resolver: selects the kernels; None to follow `xnnpack`.
 
     Raises:
-      ValueError: the file is none of TFLite's.
+      ValueError: the file is not a TFLite file.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Program:
         self.invoke = self._interpreter.invoke
 
     def set_inputs(self, inputs: Sequence[Array]) -> None:
-        """Copies inputs into the program, where they stay; int8 inputs are quantised here.
+        """Copies inputs into the program, which keeps them; int8 inputs are quantised here.
 
         Raises:
-          ValueError: they are not what the file takes.
+          ValueError: the file takes other inputs.
         """
         if len(inputs) != len(self._inputs):
             raise ValueError(f"the file takes {len(self._inputs)} inputs, got {len(inputs)}")
@@ -70,7 +70,7 @@ class Program:
         ]
 
     def operations(self) -> list[str]:
-        """Returns the types of the operations, in order; what a delegate took comes before it."""
+        """Returns the types of the operations, in order; those taken by a delegate come first."""
         return [str(op["op_name"]) for op in self._interpreter._get_ops_details()]  # noqa: SLF001
 
     def output_names(self) -> list[str]:
@@ -78,14 +78,14 @@ class Program:
         return [str(detail["name"]) for detail in self._outputs]
 
     def fill_outputs(self, content: Callable[[Sequence[int], np.dtype[Any]], Array]) -> None:
-        """Overwrites the memory of the outputs by what a function gives for shape and type.
+        """Overwrites output buffers with the result of a function of shape and type.
 
-        What is an input, too, or a constant of the file stays as it is; what has no memory before
-        the first run, as results of a loop have none, cannot hold anything yet.
+        Outputs that are also inputs or constants are not changed. Outputs without memory before the
+        first run, such as results of a loop, are skipped.
         """
         inputs = {detail["index"] for detail in self._inputs}
         for detail in self._outputs:
-            # Let go of at once: the interpreter refuses to run while others hold its memory.
+            # Releases the buffer at once: the interpreter refuses to run while it is referenced.
             try:
                 memory = self._interpreter.tensor(detail["index"])()
             except ValueError:
@@ -94,7 +94,7 @@ class Program:
                 memory[...] = content(memory.shape, memory.dtype)
 
     def outputs(self) -> list[Array]:
-        """Returns copies of the outputs of the last execution; int8 ones as float32."""
+        """Returns copies of the outputs of the last run; int8 ones as float32."""
         return [
             _dequantized(self._interpreter.get_tensor(detail["index"]), detail)
             for detail in self._outputs
@@ -108,7 +108,7 @@ class Program:
         }
 
     def tensor_types(self) -> dict[str, int]:
-        """Returns how many tensors of the file have which type; constants are among them."""
+        """Returns the number of tensors in the file by type, including constants."""
         counts: dict[str, int] = {}
         for detail in self._interpreter.get_tensor_details():
             name = np.dtype(detail["dtype"]).name
@@ -117,10 +117,11 @@ class Program:
 
 
 def _edges(interpreter: Any) -> tuple[list[Any], list[Any]]:
-    """Returns the details of inputs and outputs, in the order in which the model has them."""
+    """Returns the details of inputs and outputs, in the model's order."""
     if len(interpreter.get_signature_list()) != 1:
         return interpreter.get_input_details(), interpreter.get_output_details()
-    # It must not outlive this function: the interpreter refuses to run while others hold it.
+    # The runner must not outlive this function: the interpreter refuses to run while it is
+    # referenced.
     runner = interpreter.get_signature_runner()
     return _sorted(runner.get_input_details()), _sorted(runner.get_output_details())
 
@@ -136,7 +137,7 @@ def _quantized(value: Array, detail: Mapping[str, Any]) -> Array:
     """Returns an input in the type that the file takes.
 
     Raises:
-      ValueError: it is of another type, and the file says nothing of a scale.
+      ValueError: the type differs, and the file has no scale.
     """
     due = np.dtype(detail["dtype"])
     scale, zero_point = detail["quantization"]

@@ -1,4 +1,4 @@
-"""A TFLite file as a model: one of the artifact root, or converted from the model behind it."""
+"""A TFLite file as a model: a file from the artifact root, or a converted model."""
 
 import importlib
 import importlib.util
@@ -21,16 +21,15 @@ from openxla.benchmark.models.tflite import conversion, files, model_uri
 class TfLiteModel(shared_model.ArchitectureModel):
     """The model in the file that `model_uri` names.
 
-    With `checkpoint=seeded`, the default, that is a file of the same kind that the suite converts:
-    of the architecture, sizes and precision of the JAX model that the address names, on seeded
-    weights, but from the implementation in TensorFlow. (Of JAX's program the converter sees single
-    products and quotients where that has an activation, and these do not survive int8.) With
-    `checkpoint=pretrained` it is the published file, which has to be in the artifact root; see
-    `files`.
+    With `checkpoint=seeded`, the default, the suite converts a file of the same kind: it has the
+    architecture, sizes and precision of the JAX model in the address, with seeded weights, but
+    comes from the TensorFlow implementation. (In JAX's program, activations are split into products
+    and quotients, which int8 does not represent accurately.) With `checkpoint=pretrained` it is the
+    published file, which must be in the artifact root; see `files`.
 
     Args:
-      architecture: of the model.
-      parameters: `model_uri`, what the address says, and `checkpoint` and `seed` if need be.
+      architecture: architecture of the model.
+      parameters: `model_uri`, the parameters it implies, and optionally `checkpoint` and `seed`.
       source_module: module of the implementation that is converted.
 
     Attributes:
@@ -51,11 +50,11 @@ class TfLiteModel(shared_model.ArchitectureModel):
         return importlib.import_module(self._source_module).create_model(**parameters)
 
     def file(self, phase: conversion.PhaseTimer = conversion.untimed) -> files.TfLiteFile:
-        """Returns the file; where it has to be converted first, that is timed by `phase`.
+        """Returns the file, converting it first if necessary; `phase` times the conversion.
 
         Raises:
-          CheckpointError: the published file is asked for, and is not here.
-          NotConvertibleError: TFLite cannot hold the model.
+          CheckpointError: the published file is required but missing.
+          NotConvertibleError: TFLite cannot represent the model.
         """
         if self.model_parameters.get("checkpoint", "seeded") == "pretrained":
             return files.published(self.uri)
@@ -88,7 +87,7 @@ class TfLiteModel(shared_model.ArchitectureModel):
         return tuple(program.outputs())
 
     def _has_integer_edges(self) -> bool:
-        """Tells whether inputs and outputs are int8 as well: where all inputs are numbers."""
+        """Returns whether inputs and outputs are int8 as well: only if all inputs are numbers."""
         specs = self.architecture.input_specs(self.model_parameters)
         return self.uri.precision == model_uri.INT8 and all(spec.dtype == "f32" for spec in specs)
 
@@ -115,10 +114,10 @@ def creator(architecture: Architecture, *, source_module: str) -> Callable[..., 
 
 
 def create_model(**parameters: Any) -> TfLiteModel:
-    """Returns the model that `model_uri` names, of any architecture, as the OpenXLA suite does.
+    """Returns the model that `model_uri` names, of any architecture, like the OpenXLA suite.
 
     Raises:
-      DefinitionError: the address is malformed, or names a model that the suite does not have.
+      DefinitionError: the address is malformed, or names a model unknown to the suite.
     """
     uri = model_uri.parse(parameters.get("model_uri"))
     rooms = [f"{__package__}.{name}" for name in ("bert", "vit")]

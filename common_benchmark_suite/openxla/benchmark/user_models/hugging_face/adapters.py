@@ -1,7 +1,7 @@
-"""A LoRA adapter in PEFT's format: its configuration, and its additions to the base's weights.
+"""LoRA adapters in PEFT's format: their configuration, and what they add to the base's weights.
 
-https://huggingface.co/docs/peft describes the files. That package is not needed: a layer's weight W
-becomes W + scale * B A, and layers that were trained as a whole are replaced.
+https://huggingface.co/docs/peft describes the files. PEFT itself is not needed: a layer's weight W
+becomes W + scale * B A, and layers that were trained in full are replaced.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _WEIGHTS = "adapter_model.safetensors"
 _PICKLE = "adapter_model.bin"
 _MOST_BYTES = 2**24
 _PREFIX = "base_model.model."
-# Keys that change nothing in what is added, and those that are read below.
+# Keys that do not affect the additions, and keys that are read below.
 _NEUTRAL = frozenset(
     {
         *("auto_mapping", "base_model_name_or_path", "revision", "task_type", "inference_mode"),
@@ -37,9 +37,9 @@ _NEUTRAL = frozenset(
         *("modules_to_save", "init_lora_weights"),
     }
 )
-# Other ways to start change the weights of the base before training.
+# Other initialisations change the base's weights before training.
 _STARTS = (None, True, False, "gaussian", "eva", "orthogonal")
-# By PEFT's name of a task: transformers' class that finds the model's own.
+# PEFT's task name -> the transformers class that loads the model.
 _TASKS: Mapping[str, str] = MappingProxyType(
     {
         "CAUSAL_LM": "AutoModelForCausalLM",
@@ -58,9 +58,9 @@ class Adapter:
     """A LoRA adapter.
 
     Attributes:
-      directory: of it.
+      directory: path of the adapter.
       config: the content of `adapter_config.json`.
-      base_name: as it names its base.
+      base_name: name of its base model, as in the configuration.
     """
 
     directory: Path
@@ -71,10 +71,10 @@ class Adapter:
         """Returns the directory of the base.
 
         Args:
-          given: by the user, absolute; None to go by the adapter.
+          given: absolute path from the user; None to use the name in the adapter.
 
         Raises:
-          BroughtError: it is not here.
+          BroughtError: the base is not on this machine.
         """
         named = Path(self.base_name).expanduser() if self.base_name else None
         found = given or (self.directory / named if named else None)
@@ -88,29 +88,29 @@ class Adapter:
         )
 
     def model_class(self) -> str | None:
-        """Returns the name of the base's class in transformers; None to go by the base."""
+        """Returns the name of the base's class in transformers; None if the base decides."""
         mapping = self.config.get("auto_mapping")
         own = mapping.get("base_model_class") if isinstance(mapping, Mapping) else None
         return str(own) if own else _TASKS.get(str(self.config.get("task_type")))
 
     def digest(self, base: str) -> str:
-        """Returns the sha256 of the merged model: of the base and of both files of the adapter."""
+        """Returns the sha256 of the merged model: the base and both adapter files."""
         files = (self.directory / ADAPTER_FILE, self.directory / _WEIGHTS)
         return hashlib.sha256("\n".join([base, *map(sha256_of, files)]).encode()).hexdigest()
 
     def merged(self) -> "Additions":
-        """Returns what the adapter adds to and replaces in its base.
+        """Returns the adapter's additions to its base, and the tensors that it replaces.
 
         Raises:
-          BroughtError: its weights do not belong to its configuration.
+          BroughtError: the weights do not match the configuration.
         """
         return _additions(self)
 
     def scale(self, layer: str, rank: int) -> float:
-        """Returns the factor of a layer's addition.
+        """Returns the scale of a layer's addition.
 
         Raises:
-          BroughtError: the layer's factors are of another rank than the configuration requires.
+          BroughtError: the rank of the layer's factors differs from the configuration.
         """
         try:
             due = _of_pattern(self.config.get("rank_pattern"), layer, self.config.get("r", 8))
@@ -132,17 +132,18 @@ class Additions:
     """The changes that an adapter makes to its base.
 
     Attributes:
-      layers: by their names: the factors A and B, the scale, and whether it is a table of rows.
-      replaced: tensors by their names.
+      layers: by layer name: the factors A and B, the scale, and whether the layer is an embedding
+        table.
+      replaced: tensors by name.
     """
 
     layers: Mapping[str, tuple[npt.NDArray[Any], npt.NDArray[Any], float, bool]]
     replaced: Mapping[str, npt.NDArray[Any]]
 
     def deltas(self) -> Iterator[tuple[str, npt.NDArray[np.float64]]]:
-        """Yields the name of each layer and its addition, as [outputs, inputs, ...].
+        """Yields the name of each layer and its addition, of shape [outputs, inputs, ...].
 
-        The addition to a table of rows is [rows, width].
+        For an embedding table the shape is [rows, width].
         """
         for name, (a, b, scale, is_table) in self.layers.items():
             product = b.reshape(len(b), -1).astype(np.float64) @ a.reshape(len(a), -1)
@@ -151,10 +152,10 @@ class Additions:
 
 
 def read(directory: Path) -> Adapter | None:
-    """Returns the adapter in a directory; None if it has no `adapter_config.json`.
+    """Reads the adapter in a directory; returns None without an `adapter_config.json`.
 
     Raises:
-      BroughtError: it is malformed, or its result is not W + scale * B A.
+      BroughtError: the adapter is malformed, or does not compute W + scale * B A.
     """
     path = directory / ADAPTER_FILE
     if not path.is_file():
@@ -184,10 +185,10 @@ def read(directory: Path) -> Adapter | None:
 
 
 def check_weights(adapter: Adapter) -> None:
-    """Checks that an adapter has weights that run no code, and factors that belong together.
+    """Checks that the weights cannot run code, and that the factors match.
 
     Raises:
-      BroughtError: it does not.
+      BroughtError: a check fails.
     """
     directory = adapter.directory
     if not (directory / _WEIGHTS).is_file():

@@ -1,4 +1,4 @@
-"""`hub:OWNER/NAME@REVISION`: a directory of the Hugging Face hub, fetched once for each commit."""
+"""Downloads of `hub:OWNER/NAME@REVISION`, a Hugging Face hub directory, once per commit."""
 
 import re
 from collections.abc import Iterable
@@ -19,21 +19,21 @@ _NAME = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(\w[\w./-]*))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _PATIENCE_S = 10
 _PICKLES = (".bin",)
-# One of them is at the top of each directory that can be measured.
+# Every directory that can be measured has one of these files at the top.
 _MARKERS = (CONFIG_FILE, MODULES_FILE, ADAPTER_FILE)
 # Each module of sentence-transformers has a folder.
 _OF_MODULE = re.compile(r"\d+_\w+/[^/]+")
-# What models are loaded by besides weights: configurations, tokenizers, image processors.
+# Files other than weights that are needed for loading: configurations, tokenizers, processors.
 _SMALL = (".json", ".model", "vocab.txt", "merges.txt")
 
 
 @attrs.frozen(kw_only=True)
 class Fetched:
-    """A directory that is here.
+    """A downloaded directory.
 
     Attributes:
-      directory: of the model, by its own name.
-      name: `OWNER/NAME@COMMIT`, which is the same for ever.
+      directory: path of the model, under its own name.
+      name: `OWNER/NAME@COMMIT`, which never changes.
     """
 
     directory: Path
@@ -41,14 +41,14 @@ class Fetched:
 
 
 def fetched(text: str, *, allow_code: bool) -> Fetched:
-    """Returns the directory of a model on the hub; of a commit that is here without asking.
+    """Returns the directory of a model on the hub; known commits need no network.
 
     Args:
-      text: `hub:OWNER/NAME`, with `@` and a branch, tag or commit where it is not the main branch.
-      allow_code: whether to fetch weights that can hold code if the repository has no others.
+      text: `hub:OWNER/NAME`, followed by `@` and a branch, tag or commit if not the main branch.
+      allow_code: whether to download weights that can hold code if the repository has no others.
 
     Raises:
-      BroughtError: the hub cannot be reached, or does not have it.
+      BroughtError: the hub cannot be reached, or does not have the model.
     """
     form = _NAME.fullmatch(text.removeprefix(PREFIX))
     if form is None:
@@ -68,7 +68,7 @@ def fetched(text: str, *, allow_code: bool) -> Fetched:
         info = huggingface_hub.HfApi().model_info(
             repository, revision=revision, timeout=_PATIENCE_S
         )
-    except Exception as error:  # of the hub's library, of its HTTP library, of the system
+    except Exception as error:  # from the hub's library, its HTTP library or the system
         raise _unreachable(text, error) from error
     commit = str(info.sha)
     if not _COMMIT.fullmatch(commit):
@@ -95,14 +95,14 @@ def _of(repository: str, commit: str) -> Fetched:
 
 
 def _is_whole(directory: Path) -> bool:
-    """Returns whether a directory is here, with the modules that follow its transformer."""
+    """Returns whether a directory is complete, including the modules after its transformer."""
     if not any((directory / name).is_file() for name in _MARKERS):
         return False
     return not (directory / MODULES_FILE).is_file() or any(directory.glob(f"*/{CONFIG_FILE}"))
 
 
 def _needed(text: str, names: Iterable[str], allow_code: bool) -> list[str]:
-    """Returns the files of a model: of its folders, pickles only where one must."""
+    """Returns the files of a model; pickles only if a folder has no other weights."""
     every = [name for name in names if not name.startswith(".")]
     top = [name for name in every if "/" not in name]
     if not any(name in top for name in _MARKERS):

@@ -47,17 +47,17 @@ from openxla.benchmark.user_models.wanted import (
 def unused_tensors(
     directory: Path, files: Sequence[Path], architecture: Architecture, config: Mapping[str, Any]
 ) -> str | None:
-    """Returns a remark on tensors that no framework of the suite has a use for; None without any.
+    """Returns a remark on tensors that no framework of the suite uses; None if all are used.
 
     Args:
-      directory: of the model.
-      files: its weights.
-      architecture: that covers it.
-      config: its configuration, in the keys of our implementations.
+      directory: path of the model.
+      files: its weight files.
+      architecture: the architecture that covers the model.
+      config: its configuration, with the keys of our implementations.
 
     Raises:
-      BroughtError: tensors are missing or of another shape, which are named. Each framework would
-        say so in its own words, after a worker has started and read the rest.
+      BroughtError: tensors are missing or have another shape; the message names them. Otherwise
+        each framework would report this differently, after a worker has read the other tensors.
     """
     file = SafetensorsFile(*files).renamed(architecture.canonical_weight_name)
     known = {init.name: init for init in architecture.tensors(config)}
@@ -100,7 +100,7 @@ _NETWORKS: Mapping[str, Network] = MappingProxyType(
         )
     }
 )
-# By task: transformers' class that finds the model's own, and what the class's name ends in.
+# Task -> the transformers class that loads the model, and the suffix of the class's name.
 TASKS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "feature-extraction": ("AutoModel", "Model"),
@@ -129,14 +129,14 @@ def found(
 ) -> Found:
     """Returns the cases of a directory's model.
 
-    One that an architecture of ours covers is a case in PyTorch, JAX and TensorFlow, all with the
-    directory's weights; any other one in PyTorch, through transformers.
+    If one of our architectures covers the model, it becomes a case in PyTorch, JAX and TensorFlow,
+    all with the directory's weights. Other models run in PyTorch, through transformers.
 
     Args:
-      directory: of the model.
-      wanted: how it is to be run.
+      directory: path of the model.
+      wanted: options of the run.
       given: the user's own inputs, if any.
-      hub_name: where on the hub it comes from, `OWNER/NAME@COMMIT`; None for a user's own.
+      hub_name: its source on the hub, `OWNER/NAME@COMMIT`; None for a local directory.
 
     Raises:
       BroughtError: configuration or weights are missing, or the weights are pickled.
@@ -179,14 +179,15 @@ class _Directory:
     """The parts of a directory.
 
     Attributes:
-      directory: that the user named.
-      home: with configuration and weights: itself, its transformer, or an adapter's base.
+      directory: path that the user gave.
+      home: folder with configuration and weights: the directory itself, its transformer, or an
+        adapter's base.
       config: the content of its `config.json`.
-      digest: of all parts.
+      digest: sha256 of all parts.
       is_pickled: whether weights have to be unpickled.
-      pipeline: of a sentence-transformers directory that runs as a whole.
-      adapter: that is merged into the weights.
-      left_out: the pipeline that `--task` leaves out.
+      pipeline: pipeline of a sentence-transformers directory, unless `--task` omits it.
+      adapter: adapter that is merged into the weights.
+      left_out: the pipeline that `--task` omits.
     """
 
     directory: Path
@@ -199,7 +200,7 @@ class _Directory:
     left_out: Pipeline | None
 
     def why_not_covered(self, wanted_class: str | None) -> str | None:
-        """Returns why the model runs in PyTorch alone; None if it does not."""
+        """Returns why the model runs in PyTorch only; None if all frameworks run it."""
         if self.pipeline is not None:
             return f"it is a sentence-transformers pipeline ({self.pipeline})"
         if self.adapter is not None:
@@ -209,7 +210,7 @@ class _Directory:
         return directories.why_not_covered(self.config, wanted_class)
 
     def tokenizer_folder(self) -> Path:
-        """Returns the folder of the tokenizer; the directory's own tokenizer comes first."""
+        """Returns the tokenizer's folder; the directory's own tokenizer takes precedence."""
         folders = (self.directory, self.pipeline.transformer if self.pipeline else self.directory)
         has_one = (folder for folder in folders if (folder / directories.TOKENIZER_FILE).is_file())
         return next(has_one, self.home)
@@ -277,7 +278,7 @@ def _remarks(model: _Directory, wanted: Wanted, why_not: str | None) -> list[str
     if why_not is None:
         return remarks + _on_tensors(model.home, model.config)
     remarks.append(f"{name} runs only in PyTorch: {why_not}")
-    # The network without its head, or its pipeline, may be covered, where it is not as a whole.
+    # Our architectures may cover the network without its head, or its pipeline, but not the whole.
     rule = directories.RULES.get(str(model.config["model_type"]))
     if (
         not (model.is_pickled or model.adapter or wanted.inputs)
@@ -324,7 +325,7 @@ class _Of:
         """Returns the case in PyTorch.
 
         Args:
-          variant: type, batch and length.
+          variant: data type, batch size and length.
           named: the inputs that the user describes, by name.
         """
         model = self._model
@@ -393,11 +394,11 @@ class _Of:
         return BenchmarkCase.build(model=model, input_data=data)
 
     def _takes_text(self) -> bool:
-        # Speech has a vocabulary for what is heard.
+        # Speech models have a vocabulary for transcripts.
         return "vocab_size" in self._config and "conv_stride" not in self._config
 
     def _usual_length(self, implementation: ModelImplementation) -> int:
-        """Returns a length that the model's positions are enough for."""
+        """Returns a length that fits the model's positions."""
         longest = None
         if implementation.architecture is not None:
             architecture = architectures.get(implementation.architecture)
@@ -406,7 +407,7 @@ class _Of:
         else:
             keys = ("max_position_embeddings", "n_positions", "max_target_positions")
             known = [value for key in keys if isinstance(value := self._config.get(key), int)]
-            # Some models use up positions before the first token.
+            # Some models use positions before the first token.
             longest = max(1, known[0] // 2) if known else None
         return min(usual_inputs.USUAL_SEQ_LEN, longest or usual_inputs.USUAL_SEQ_LEN)
 
@@ -415,7 +416,7 @@ def _named(texts: Sequence[str]) -> list[InputSpec]:
     """Returns the inputs that a user describes, each with the name of its argument.
 
     Raises:
-      BroughtError: one has no name, or is malformed.
+      BroughtError: an input has no name, or is malformed.
     """
     given = [parse(text) for text in texts]
     if unnamed := [str(spec) for spec in given if not spec.name]:
@@ -428,14 +429,14 @@ def _named(texts: Sequence[str]) -> list[InputSpec]:
 
 
 def _stays_inside(directory: Path, root: Path | None = None) -> None:
-    """Refuses files that are links to elsewhere; the hub's own cache is made of links to `blobs`.
+    """Refuses links to files outside the directory, except into `blobs` of the hub's cache.
 
     Args:
-      directory: whose files are checked.
-      root: of the model; None if that is the directory.
+      directory: directory to check.
+      root: root of the model; None if it is the directory itself.
 
     Raises:
-      BroughtError: a file of the directory lies in another one.
+      BroughtError: a file of the directory is stored in another one.
     """
     root = (root or directory).resolve()
     allowed = {root, root.parent.parent / "blobs"}
@@ -448,7 +449,7 @@ def _stays_inside(directory: Path, root: Path | None = None) -> None:
 
 
 def _refuse_substitutes(directory: Path, wanted: Wanted) -> None:
-    """Refuses a directory if a file that is read holds a pointer or an error message."""
+    """Refuses a directory if a file to be read holds a pointer or an error message."""
     names = [directories.CONFIG_FILE, directories.INDEX_FILE]
     names += [directories.TOKENIZER_FILE] * (wanted.text is not None)
     names += ["preprocessor_config.json"] * (wanted.image is not None)
@@ -458,7 +459,7 @@ def _refuse_substitutes(directory: Path, wanted: Wanted) -> None:
 
 
 def _takes_pictures_alone(config: Mapping[str, object]) -> bool:
-    """Tells whether a configuration has sizes of pictures, and none of texts or sounds."""
+    """Returns whether a configuration has sizes of pictures, but none of texts or sounds."""
     if any(isinstance(part, Mapping) for key, part in config.items() if key.endswith("_config")):
         return False
     others = (
@@ -472,7 +473,7 @@ def _takes_pictures_alone(config: Mapping[str, object]) -> bool:
 
 
 def _weights(directory: Path, *, allow_code: bool) -> tuple[bool, str]:
-    """Returns whether the weights are pickled, and the digest of all that decides the model."""
+    """Returns whether weights are pickled, and the digest of all files that define the model."""
     pickles = [directory / name for name in _PICKLES if (directory / name).is_file()]
     if not any((directory / name).is_file() for name in _SAFE) and pickles:
         refuse_substitute(pickles[0])
@@ -506,7 +507,7 @@ def _on_tensors(directory: Path, config: Mapping[str, object]) -> list[str]:
 
 
 def _class(model: _Directory, task: str | None) -> str | None:
-    """Returns the name of transformers' class; None where only transformers knows it."""
+    """Returns the name of the transformers class; None if only transformers can determine it."""
     config = model.config
     named = config.get("architectures")
     own = str(named[0]) if isinstance(named, list) and named else None

@@ -1,4 +1,4 @@
-"""In a worker: a Hugging Face directory of an architecture that is not ours, in PyTorch."""
+"""In a worker: Hugging Face models without an architecture of ours, in PyTorch."""
 
 import contextlib
 import inspect
@@ -27,9 +27,9 @@ from openxla.benchmark.user_models.specs import InputSpec, parse
 from openxla.benchmark.user_models.wanted import BroughtError
 
 _HIDDEN = "last_hidden_state"
-# Ends of names of intermediate results.
+# Suffixes of names of intermediate results.
 _INNER_OUTPUTS = ("hidden_state", "hidden_states", "attentions", "past_key_values", "loss")
-# Arguments of `forward` that are results of an earlier call, or labels.
+# Arguments of `forward` that are labels or results of an earlier call.
 _NO_INPUTS = frozenset(
     {
         *("labels", "return_dict", "return_loss", "use_cache", "past_key_values", "cache_position"),
@@ -39,9 +39,9 @@ _NO_INPUTS = frozenset(
 
 
 class TransformersModel(TorchModel):
-    """A model of transformers on its usual inputs; outputs: of its heads, or its last hidden state.
+    """A transformers model; its outputs are those of its heads, or its last hidden state.
 
-    With stages, their result is the output.
+    With stages, the output is the result of the last stage.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class TransformersModel(TorchModel):
         return [found[name] for name in self.names]
 
     def forward(self, *inputs: Any) -> Any:
-        """Runs the model; in float64 if its weights are that."""
+        """Runs the model, in float64 if its weights are float64."""
         is_wide = not torch.compiler.is_compiling() and self.module.dtype == torch.float64
         with _in_float64(self.module) if is_wide else contextlib.nullcontext():
             return self._run(inputs)
@@ -90,7 +90,7 @@ class TransformersModel(TorchModel):
         """Checks the number of inputs, and that the model runs; see `BroughtModel.try_out`.
 
         Raises:
-          BroughtError: it does not run on them; the message names what else it takes.
+          BroughtError: the model does not run on them; the message names what else it takes.
         """
         kind = type(self.module).__name__
         if len(inputs) != len(self.names):
@@ -108,14 +108,14 @@ class TransformersModel(TorchModel):
             ) from error.__cause__
 
     def _with_places(self, found: Mapping[str, Array]) -> dict[str, Array]:
-        """Returns inputs whose text has a place for each part of the picture.
+        """Returns inputs whose text has a placeholder token for each part of the picture.
 
         Raises:
-          BroughtError: the number of places cannot be computed.
+          BroughtError: the number of placeholders cannot be computed.
         """
         pixels = found["pixel_values"]
         grids = {name: as_tensor(found[name]) for name in ("image_grid_thw",) if name in found}
-        # Some take several pictures for each row.
+        # Some models take several pictures per row.
         for values in (pixels, pixels[:, None]):
             given = as_tensor(values).to(TORCH_DTYPES[str(self.model_parameters["data_type"])])
             try:
@@ -137,10 +137,10 @@ class TransformersModel(TorchModel):
 
 
 class _Widened(TorchFunctionMode):
-    """Has casts to float32 give float64.
+    """Makes casts to float32 return float64.
 
-    transformers computes norms, rotations and softmax of 16-bit models in float32, by casts that
-    would round a float64 run. Casts to other types are left: a model means these to round.
+    transformers computes norms, rotary embeddings and softmax of 16-bit models in float32, by casts
+    that would round a float64 run. Casts to other types are kept: there the model intends to round.
     """
 
     def __torch_function__(
@@ -156,10 +156,10 @@ class _Widened(TorchFunctionMode):
 
 @contextlib.contextmanager
 def _in_float64(module: Any) -> Iterator[None]:
-    """Has a model compute in float64 within the block, as its weights already are."""
+    """Makes a model whose weights are float64 compute in float64 within the block."""
     kept = getattr(module.config, "_experts_implementation", None)
     try:
-        if kept is not None:  # grouped products have no float64 kernel
+        if kept is not None:  # grouped matrix products have no float64 kernel
             module.config._experts_implementation = "eager"  # noqa: SLF001
         with _Widened():
             yield
@@ -169,14 +169,14 @@ def _in_float64(module: Any) -> Iterator[None]:
 
 
 class _Pooling(torch.nn.Module):
-    """One vector for each row of tokens, by the modes of sentence-transformers."""
+    """Pools token vectors into one vector per row, with the modes of sentence-transformers."""
 
     def __init__(self, modes: Sequence[str]) -> None:
         super().__init__()
         self.modes = modes
 
     def forward(self, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Joins the modes: [batch, seq, width] and mask [batch, seq] -> [batch, modes * width]."""
+        """Pools [batch, seq, width] with mask [batch, seq] to [batch, modes * width]."""
         wide = mask.to(hidden.dtype)[..., None]
         places = torch.arange(1, hidden.shape[1] + 1, device=hidden.device)
         found = []
@@ -207,7 +207,7 @@ class _Normalize(torch.nn.Module):
 
 
 class _Layer(torch.nn.Module):
-    """A layer, and what is applied to its result."""
+    """A layer, and the function applied to its result."""
 
     def __init__(self, layer: torch.nn.Module, activation: torch.nn.Module) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ def create_model(**parameters: Any) -> TransformersModel:
     """Returns the model of a directory.
 
     Raises:
-      BroughtError: transformers does not know its type or class, or weights are missing.
+      BroughtError: transformers does not support its type or class, or weights are missing.
     """
     directory = Path(str(parameters["source"]))
     pipeline = None
@@ -238,7 +238,7 @@ def create_model(**parameters: Any) -> TransformersModel:
     config = _config(home)
     name = str(parameters["model_class"])
     model_class = _class(home, name, config, of_sentences=pipeline is not None)
-    # The cache of keys and values is not compared.
+    # The key-value cache is not compared.
     if hasattr(config, "use_cache"):
         config.use_cache = False
     options: dict[str, Any] = {"config": config}
@@ -291,7 +291,7 @@ def _needs_own_code(directory: Path, content: Mapping[str, Any]) -> str:
 
 
 def _class(directory: Path, name: str, config: Any, *, of_sentences: bool) -> Any:
-    """Returns the class of transformers that a directory's weights are loaded by."""
+    """Returns the transformers class that loads a directory's weights."""
     if of_sentences:
         whole = getattr(transformers.MODEL_MAPPING.get(type(config), None), "__name__", "")
         encoder = f"{whole.removesuffix('Model')}EncoderModel"
@@ -324,7 +324,7 @@ def _taken(module: Any, parameters: Parameters) -> Taken:
         # Arguments with other defaults are options.
         if value.kind not in variadic and name not in _NO_INPUTS and value.default in (empty, None)
     }
-    # In RoBERTa, positions start after the index of padding.
+    # In RoBERTa, positions start after the padding index.
     padded = [
         part.padding_idx + 1
         for name, part in module.named_modules()
@@ -353,7 +353,7 @@ def _given(parameters: Parameters) -> dict[str, InputSpec]:
 def _outputs_of(output: Any) -> Any:
     """Returns the last hidden state if it is the first output, else the outputs of all heads.
 
-    A compiler would remove a head whose output is left out.
+    All heads are returned because a compiler would remove an unused one.
     """
     if not isinstance(output, Mapping):
         return plain(output)
@@ -370,10 +370,10 @@ def _outputs_of(output: Any) -> Any:
 
 
 def _stage(stage: Stage, data_type: str) -> torch.nn.Module:
-    """Returns a module after the transformer, with its weights.
+    """Returns the module of a stage after the transformer, with its weights.
 
     Raises:
-      BroughtError: its weights do not belong to its configuration.
+      BroughtError: the weights do not match the configuration.
     """
     if stage.kind == "Pooling":
         return _Pooling(stage.modes)
@@ -406,7 +406,7 @@ def _stage(stage: Stage, data_type: str) -> torch.nn.Module:
 
 
 def _activation(name: Any, folder: Path) -> torch.nn.Module:
-    """Returns an activation of PyTorch's by its dotted name; nothing is imported for it."""
+    """Returns a PyTorch activation by its dotted name, without importing anything for it."""
     if name is None:
         return torch.nn.Identity()
     found: Any = getattr(torch.nn, str(name).rpartition(".")[2], None)
@@ -421,7 +421,7 @@ def _activation(name: Any, folder: Path) -> torch.nn.Module:
 
 
 def _labels(additions: Additions) -> int | None:
-    """Returns how many classes a head has that an adapter brings; None if it brings none."""
+    """Returns the number of classes of the adapter's head; None without a head."""
     ends = ("score.weight", "classifier.weight", "out_proj.weight", "qa_outputs.weight")
     heads = [value for name, value in additions.replaced.items() if name.endswith(ends)]
     return len(heads[-1]) if heads else None
@@ -431,7 +431,7 @@ def _add(module: Any, additions: Additions, mismatch: str) -> None:
     """Merges an adapter into the module of its base, in place.
 
     Raises:
-      BroughtError: a layer is not in the base, or is of another size.
+      BroughtError: a layer is not in the base, or has another size.
     """
     kind = type(module).__name__
     for name, delta in additions.deltas():

@@ -1,4 +1,4 @@
-"""Cases on arrays that are made of something real: a text or a picture."""
+"""Cases on inputs made from a real text or picture."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -23,12 +23,12 @@ def cases_on(
     made_of: Sequence[str],
     arrays: Callable[[Model], Sequence[Any]],
 ) -> list[BenchmarkCase]:
-    """Returns cases on the arrays, which are made once and kept below the artifact root.
+    """Returns cases on the arrays, which are made once and stored below the artifact root.
 
     Args:
-      cases: of one model.
-      made_of: what decides the arrays besides architecture, type, batch and length.
-      arrays: makes those of a model.
+      cases: cases of one model.
+      made_of: what determines the arrays, other than architecture, type, batch and length.
+      arrays: makes the arrays of a model.
     """
     found = []
     for case in cases:
@@ -59,7 +59,7 @@ def on_text(
     """Returns the cases of a directory on windows of a text, a different one for each row.
 
     Raises:
-      BroughtError: there is no tokenizer or no text, or the model takes none.
+      BroughtError: there is no tokenizer or no text, or the model does not take text.
     """
     tokenizer = directory / TOKENIZER_FILE
     if not tokenizer.is_file():
@@ -99,7 +99,7 @@ def _arrays(text: str, model: Model, directory: Path, config: Mapping[str, Any])
             )
     except BroughtError:
         raise
-    except Exception as error:  # tokenizers raises what Rust says, of no class of its own
+    except Exception as error:  # tokenizers raises Rust's errors as plain `Exception`
         raise BroughtError(f"--text: {directory / TOKENIZER_FILE}: {error}") from error
     highest, vocabulary = int(arrays[0].max()), int(config["vocab_size"])
     if highest >= vocabulary:
@@ -126,18 +126,18 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _PROCESSOR_FILE = "preprocessor_config.json"
-_BILINEAR = 2  # Pillow's number, which the file has
+_BILINEAR = 2  # Pillow's constant, which configuration files contain
 _CHANNELS = 3
-_WHOLE_FROM = 384  # pictures of ConvNeXT that are not cropped
+_WHOLE_FROM = 384  # from this size on, ConvNeXT does not crop pictures
 
 
 def on_image(
     cases: Sequence[BenchmarkCase], directory: Path, config: Mapping[str, Any], file: Path
 ) -> list[BenchmarkCase]:
-    """Returns the cases of a directory on a picture, shifted a little further for each row.
+    """Returns the cases of a directory on a picture, shifted further for each row.
 
     Raises:
-      BroughtError: there is no image processor or no picture, or the model takes none.
+      BroughtError: there is no image processor or picture, or the model does not take pictures.
     """
     if "vocab_size" in config or config.get("num_channels", _CHANNELS) != _CHANNELS:
         raise BroughtError(f"--image: {directory.name} does not accept RGB images")
@@ -171,10 +171,10 @@ def on_image(
 
 
 def _opened(file: Path) -> "Image":
-    """Returns a picture in red, green and blue.
+    """Returns a picture in RGB.
 
     Raises:
-      BroughtError: the file cannot be read, is no picture, or would be of enormous size.
+      BroughtError: the file cannot be read, is not a picture, or would be extremely large.
     """
     from PIL import Image
 
@@ -186,10 +186,10 @@ def _opened(file: Path) -> "Image":
 
 
 def _prepared(picture: "Image", says: Mapping[str, Any]) -> "npt.NDArray[np.float32]":
-    """Returns float32[3, height, width]: resized, cropped, scaled and normalised, as is said.
+    """Returns float32[3, height, width]: resized, cropped, scaled and normalised as configured.
 
-    A step that is left out is as transformers' processors have it, which write their defaults: done
-    but for the crop. `crop_pct` is ConvNeXT's and ResNet's, `include_top` EfficientNet's.
+    Steps without a key default to those of transformers' processors: all but the crop are done.
+    `crop_pct` is a key of ConvNeXT and ResNet, `include_top` of EfficientNet.
     """
     import numpy as np
     from PIL import Image
@@ -216,12 +216,12 @@ def _prepared(picture: "Image", says: Mapping[str, Any]) -> "npt.NDArray[np.floa
         mean, stddev = (np.array(says[key], np.float32) for key in ("image_mean", "image_std"))
         pixels = (pixels - mean) / stddev
         if says.get("include_top", False):
-            pixels = pixels / stddev  # as the network was trained
+            pixels = pixels / stddev  # as in the network's training
     return np.ascontiguousarray(pixels.transpose(2, 0, 1), np.float32)
 
 
 def _resized(size: tuple[int, int], wanted: Any) -> tuple[int, int]:
-    """Returns width and height to resize to: those named, or such that the shorter side is."""
+    """Returns the width and height to resize to: as named, or by the length of the shorter side."""
     if isinstance(wanted, Mapping) and "shortest_edge" in wanted:
         width, height = size
         factor = int(wanted["shortest_edge"]) / min(size)
@@ -231,7 +231,7 @@ def _resized(size: tuple[int, int], wanted: Any) -> tuple[int, int]:
 
 
 def _pair(size: Any) -> tuple[int, int]:
-    """Returns height and width of what a configuration calls a size."""
+    """Returns height and width from a configuration's size."""
     if isinstance(size, Mapping):
         return int(size["height"]), int(size["width"])
     if isinstance(size, Sequence):

@@ -1,4 +1,4 @@
-"""The pipeline of a sentence-transformers directory: `modules.json`, read without that package."""
+"""sentence-transformers pipelines (`modules.json`), read without that package."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ _TRANSFORMER = "Transformer"
 _STAGES: Mapping[str, bool] = MappingProxyType(
     {"Pooling": False, "Normalize": False, "Dense": True, "LayerNorm": True, "Dropout": False}
 )
-# Modes of pooling in the order in which their results are joined, by their keys in the file.
+# Pooling modes by key in the file, in the order in which their results are concatenated.
 MODES: Mapping[str, str] = MappingProxyType(
     {
         "pooling_mode_cls_token": "cls",
@@ -43,8 +43,8 @@ class Stage:
     Attributes:
       kind: its class.
       config: the content of its configuration.
-      modes: of a pooling, in the order in which they are joined.
-      weights: its file; None if it has none.
+      modes: modes of a pooling, in the order in which they are concatenated.
+      weights: its weight file; None if it has none.
     """
 
     kind: str
@@ -58,12 +58,12 @@ class Stage:
 
 @attrs.frozen(kw_only=True)
 class Pipeline:
-    """A transformer and what follows it.
+    """A transformer and the stages after it.
 
     Attributes:
-      transformer: its directory.
+      transformer: directory of the transformer.
       stages: in order.
-      files: of the list and of the stages.
+      files: files that list and define the stages.
     """
 
     transformer: Path
@@ -82,7 +82,7 @@ class Pipeline:
         """Returns the sha256 of the whole pipeline.
 
         Args:
-          directory: of the pipeline.
+          directory: path of the pipeline.
           transformer: the digest of its transformer.
         """
         lines = [f"{file.relative_to(directory)} {sha256_of(file)}" for file in self.files]
@@ -93,11 +93,11 @@ def read(directory: Path, *, allow_code: bool = False) -> Pipeline | None:
     """Returns the pipeline of a directory; None if it has no `modules.json`.
 
     Args:
-      directory: of the pipeline.
-      allow_code: whether weights may be read that can hold code.
+      directory: path of the pipeline.
+      allow_code: whether to accept weights that can hold code.
 
     Raises:
-      BroughtError: a file is missing or malformed, or a module is of an unknown type.
+      BroughtError: a file is missing or malformed, or a module has an unknown type.
     """
     path = directory / MODULES_FILE
     if not path.is_file():
@@ -172,7 +172,7 @@ def _stage(path: Path, kind: str, folder: Path, *, allow_code: bool) -> tuple[St
 
 
 def _modes(file: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the modes of a pooling: of one key for each mode, or of one that names them."""
+    """Returns the modes of a pooling, from one key per mode or from a key that lists them."""
     named = config.get("pooling_mode")
     names = {**MODES, **{name: name for name in MODES.values()}}
     if named:
@@ -189,7 +189,7 @@ def _modes(file: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
         ours = {key for key in config if key.startswith("pooling_mode_") and config[key]}
         if unknown := sorted(ours - MODES.keys()):
             raise BroughtError(f"{file}: unknown {unknown[0]}; choices are {', '.join(MODES)}")
-        usual = {"pooling_mode_mean_tokens": True}  # if the file does not name it
+        usual = {"pooling_mode_mean_tokens": True}  # if the file does not name a mode
         chosen = {
             MODES[key] for key, is_on in {**usual, **config}.items() if key in MODES and is_on
         }

@@ -1,7 +1,7 @@
-"""The usual inputs of a transformers model: from its `forward`, its main input and configuration.
+"""Default inputs of a transformers model, from its `forward`, main input and configuration.
 
-This module imports no framework and names no model. It derives the form of an argument from keys of
-the configuration. If no such key exists, the error message names the argument.
+This module imports no framework and names no model. It derives the shape of an argument from keys
+of the configuration. If no such key exists, the error message names the argument.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from openxla.benchmark.user_models import specs
 from openxla.benchmark.user_models.specs import InputSpec
 from openxla.benchmark.user_models.wanted import BroughtError
 
-# The text of a specification (see `specs`), or what makes the array.
+# A specification (see `specs`), or a function that makes the array.
 Values = str | Callable[[], npt.NDArray[Any]]
 
 USUAL_SEQ_LEN = 128
@@ -25,21 +25,21 @@ _USUAL_IMAGE = 224
 _LONGEST = ("max_position_embeddings", "n_positions", "max_target_positions")
 _IMAGE_SIZES = ("image_size", "input_size", "img_size")
 _CHANNELS = ("num_channels", "in_channels", "in_chans")
-_MOST_BOX = 1000  # pages are divided into a thousand by a thousand
+_MOST_BOX = 1000  # page coordinates range from 0 to 1000
 
 
 @attrs.frozen(kw_only=True)
 class Taken:
-    """The arguments of a model, and the configuration that determines their forms.
+    """The arguments of a model, and the configuration that determines their shapes.
 
     Attributes:
-      arguments: of `forward`, in order, with whether each must be given.
+      arguments: arguments of `forward`, in order, with whether each is required.
       main: the first input.
-      config: of transformers, or anything with these attributes.
-      kind: the name of its class, for messages.
+      config: a transformers configuration, or an object with the same attributes.
+      kind: name of the model's class, for messages.
       batch: rows.
-      seq: length that is wanted; None for what suits the model.
-      reserved: positions that no token can have.
+      seq: requested length; None for the model's default.
+      reserved: number of positions that tokens cannot use.
     """
 
     arguments: Mapping[str, bool]
@@ -51,10 +51,10 @@ class Taken:
     reserved: int = 0
 
     def inputs(self, given: Mapping[str, InputSpec]) -> dict[str, Values]:
-        """Returns the inputs by name; inputs from the user replace the usual ones.
+        """Returns the inputs by name; the user's inputs replace the default ones.
 
         Raises:
-          BroughtError: an argument is not one of the model's, or has no usual form.
+          BroughtError: the model has no such argument, or an argument has no default.
         """
         if unknown := [name for name in given if name not in self.arguments]:
             raise BroughtError(
@@ -75,7 +75,7 @@ class Taken:
         return found
 
     def _names(self, given: Mapping[str, InputSpec]) -> Iterator[str]:
-        """Yields the names of usual inputs."""
+        """Yields the names of default inputs."""
         main = self._main()
         takes_ids = "input_ids" in self.arguments and (
             main == "input_ids" or self.arguments["input_ids"] or self._is_beside_text()
@@ -85,7 +85,7 @@ class Taken:
         yield from (name for name, is_needed in self.arguments.items() if is_needed)
         if takes_ids:
             yield from self._if_taken("input_ids", "attention_mask")
-            # If the user describes the tokens, they have no places for pictures.
+            # Tokens that the user describes have no placeholders for pictures.
             if self.sees() and ("input_ids" not in given or _placeholder(self.config) is None):
                 yield from self._if_taken("pixel_values", "image_grid_thw")
                 if "image_grid_thw" in self.arguments:
@@ -110,7 +110,7 @@ class Taken:
     def _main(self) -> str | None:
         if self.main in self.arguments and self._usual(self.main) is not None:
             return self.main
-        # The main input of a wrapper can have another name.
+        # A wrapper's main input can have another name.
         speech = ("input_values", "input_features")
         for name in speech if self.main not in ("input_ids", "pixel_values") else ():
             if name in self.arguments and self._usual(name) is not None:
@@ -118,7 +118,7 @@ class Taken:
         return self.main if self.main in self.arguments else None
 
     def _is_beside_text(self) -> bool:
-        """Returns whether a text belongs to a main input of another kind."""
+        """Returns whether the model takes a text in addition to a main input of another kind."""
         return self._child("text_config") is not None and not self.arguments["input_ids"]
 
     def sees(self) -> bool:
@@ -130,12 +130,12 @@ class Taken:
         return own or any(self._child(name) is not None for name in parts)
 
     def _usual(self, name: str) -> Values | None:
-        """Returns the usual values of an argument; None if no key decides them."""
+        """Returns the default values of an argument; None if no key determines them."""
         form = _FORMS.get(name)
         return form(self) if form else None
 
     def parts(self) -> list[Any]:
-        """Returns the configuration and those that it holds."""
+        """Returns the configuration and its nested configurations."""
         inner = [value for value in _values(self.config) if hasattr(value, "model_type")]
         return [self.config, *inner]
 
@@ -151,12 +151,12 @@ class Taken:
         return None
 
     def text(self) -> Any:
-        """Returns the configuration of what reads the text; None if nothing does."""
+        """Returns the configuration of the text model; None without one."""
         first = [self._child(name) for name in ("text_config", "text_encoder", "encoder")]
         return next((part for part in (*first, *self.parts()) if _vocabulary(part)), None)
 
     def vision(self) -> Any:
-        """Returns the configuration of what sees pictures."""
+        """Returns the configuration of the vision model."""
         for keys in (_IMAGE_SIZES, ("patch_size",), _CHANNELS):
             for part in self.parts():
                 if any(getattr(part, key, None) for key in keys):
@@ -164,7 +164,7 @@ class Taken:
         return self.config
 
     def length(self, part: Any) -> int:
-        """Returns the length of a text: what is wanted, or what positions are enough for."""
+        """Returns the length of a text: as requested, or as many tokens as there are positions."""
         if self.seq is not None:
             return self.seq
         longest = next((n for key in _LONGEST if isinstance(n := getattr(part, key, None), int)), 0)
@@ -192,17 +192,17 @@ def arrays(inputs: Mapping[str, Values]) -> dict[str, npt.NDArray[Any]]:
 def with_places(
     found: Mapping[str, npt.NDArray[Any]], config: Any, count: int
 ) -> dict[str, npt.NDArray[Any]]:
-    """Returns inputs whose text has places for a picture, after its first token.
+    """Returns inputs whose text has picture placeholders after its first token.
 
     Args:
       found: inputs by name.
-      config: names the token of such a place.
-      count: places in each row.
+      config: names the placeholder token.
+      count: placeholders per row.
     """
     ids = found["input_ids"]
     token = _placeholder(config)
     rows = len(ids)
-    if "image_grid_thw" in found:  # positions are computed from both, and are of one type
+    if "image_grid_thw" in found:  # positions are computed from both, so their types must agree
         ids = ids.astype(np.int64)
     block = np.full((rows, count), token, ids.dtype)
     ids = np.where(ids == token, 0 if token else 1, ids)
@@ -221,7 +221,7 @@ def _placeholder(config: Any) -> int | None:
 
 
 def has_places(config: Any) -> bool:
-    """Returns whether pictures have places among the tokens."""
+    """Returns whether pictures have placeholders among the tokens."""
     return _placeholder(config) is not None
 
 
@@ -262,7 +262,7 @@ def _tokens(taken: Taken) -> Values | None:
 
 
 def _ending(ids: npt.NDArray[Any], eos: int) -> npt.NDArray[Any]:
-    """Returns tokens in rows that each end with the only end-of-text token."""
+    """Returns rows of tokens that each end with their only end-of-text token."""
     ids = np.where(ids == eos, eos - 1 if eos else 1, ids).astype(ids.dtype)
     ids[:, -1] = eos
     return ids
@@ -297,7 +297,7 @@ def _boxes(taken: Taken) -> Values | None:
     drawn = specs.parse(f"i32[{taken.batch},{taken.length(text)},2,2]<{limit}")
 
     def make() -> npt.NDArray[Any]:
-        corners = np.sort(drawn.array(0), axis=2)  # the upper left one comes first
+        corners = np.sort(drawn.array(0), axis=2)  # the upper left corner comes first
         boxes = corners.reshape(*corners.shape[:2], 4)
         is_share = getattr(text, "dim_bbox", None) is not None
         return (boxes / limit).astype(np.float32) if is_share else boxes
@@ -322,7 +322,7 @@ def _pixels(taken: Taken) -> Values | None:
 
 
 def _grid(taken: Taken) -> int | None:
-    """Returns the patches of a usual picture's side."""
+    """Returns the number of patches along a side of the default picture."""
     part = taken.vision()
     patch, merged = getattr(part, "patch_size", None), getattr(part, "spatial_merge_size", 1)
     if not isinstance(patch, int) or not isinstance(merged, int):
@@ -343,7 +343,7 @@ def _zeros_of_text(taken: Taken) -> Values | None:
 
 
 def _features(taken: Taken) -> Values | None:
-    """Returns frames of sound, by the key that has their width."""
+    """Returns frames of sound, using the key that gives their width."""
     batch = taken.batch
     if part := taken.part("spec_size", "num_mel_bins"):
         bins = part.num_mel_bins
@@ -354,14 +354,14 @@ def _features(taken: Taken) -> Values | None:
         return f"f32[{batch},{_USUAL_FRAMES},{part.feature_projection_input_dim}]"
     if part := taken.part("input_feat_per_channel"):
         width = part.input_feat_per_channel * (getattr(part, "input_channels", None) or 1)
-        if getattr(part, "conv_kernel_sizes", None):  # they convolve over features as channels
+        if getattr(part, "conv_kernel_sizes", None):  # features are channels
             width = part.input_feat_per_channel
         return f"f32[{batch},{4 * _USUAL_FRAMES},{width}]"
     return None
 
 
 def _waveform(taken: Taken) -> Values | None:
-    """Returns samples of sound, or its spectrogram if `input_values` are that."""
+    """Returns samples of sound, or a spectrogram if `input_values` holds spectrograms."""
     batch = taken.batch
     if part := taken.part("num_mel_bins", "max_length", "patch_size"):
         return f"f32[{batch},{part.max_length},{part.num_mel_bins}]"
@@ -378,11 +378,11 @@ def _longer(taken: Taken) -> Values | None:
 
 
 def _series(of: str, width: str = "") -> Callable[[Taken], Values | None]:
-    """Returns the form of a time series' argument.
+    """Returns the shape of a time series argument.
 
     Args:
       of: `past` or `future`.
-      width: the key of its numbers in each step; empty for the values themselves.
+      width: the key of the number of values per step; empty for the values themselves.
     """
 
     def form(taken: Taken) -> Values | None:

@@ -1,4 +1,4 @@
-"""In a worker: an ONNX file that was brought."""
+"""In a worker: a user's ONNX file."""
 
 import os
 import shutil
@@ -21,14 +21,14 @@ from openxla.benchmark.user_models.programs.signature import Signature
 from openxla.benchmark.user_models.python_files.loading import told
 from openxla.benchmark.user_models.wanted import BroughtError
 
-# Operators whose results are as large as the values of their operands say.
+# Operators whose output shape depends on the values of their operands.
 _BY_VALUE = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression"})
 FILE = "program.onnx"
 _Run = Callable[[onnx.ModelProto, Sequence[Array]], list[Array]]
 
 
 class OnnxModel(ProgramModel):
-    """An ONNX file; runtimes get it by `write_onnx`."""
+    """An ONNX file; `write_onnx` prepares it for runtimes."""
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
@@ -36,18 +36,18 @@ class OnnxModel(ProgramModel):
         self._check_versions()
 
     def signature(self) -> Signature:
-        """Returns what it takes."""
+        """Returns the program's signature."""
         return self._file.signature
 
     def forward(self, *inputs: Any) -> Any:
-        """Runs it by ONNX's reference evaluator."""
+        """Runs the program with ONNX's reference evaluator."""
         return tuple(onnx_float64.run(self._whole(), inputs))
 
     def try_out(self, *inputs: Array) -> None:
-        """Checks inputs, operators, and whether the shapes of outputs follow from the inputs'.
+        """Checks inputs and operators, and that output shapes follow from input shapes.
 
         Raises:
-          BroughtError: the program cannot be judged; the message says why.
+          BroughtError: the program cannot be verified; the message gives the reason.
         """
         super().try_out(*inputs)
         bare = self._bare()
@@ -63,7 +63,7 @@ class OnnxModel(ProgramModel):
             )
 
     def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
-        """See `ProgramModel`; several implementations have to agree on each node of the truth."""
+        """See `ProgramModel`; several implementations must agree on each node of the truth."""
         model = self._whole()
         self.without_float64, truth, is_overruled = None, None, False
         try:
@@ -73,20 +73,20 @@ class OnnxModel(ProgramModel):
         except Exception as error:
             why = str(error) if isinstance(error, NotWidenedError) else told(error)
             self.without_float64 = f"the program has no float64 run: {why}"
-        # An evaluator that is overruled, or in doubt, must not be the yardstick either.
+        # An evaluator that is overruled or in doubt must not serve as reference either.
         own, plain = _plain_run(model, inputs, by_runtime=is_overruled)
         if truth is not None and self.without_float64 is None:
             return truth, own
         rough = plain(onnx_float64.rounded(model), rounded(inputs))
-        # A size may depend on a number that was put off.
+        # A size may depend on a number that was perturbed.
         if [value.shape for value in rough] != [value.shape for value in own]:
             rough = own
         return in_place_of_truth(own), rough
 
     def write_onnx(self, directory: Path, inputs: Sequence[Array]) -> list[Path]:
-        """Returns the file with shapes for these inputs, and then the files of its weights.
+        """Writes the file with shapes fixed to these inputs, and returns it and its weight files.
 
-        Where its shapes are fixed already it is the user's own file.
+        If its shapes are fixed already, this is the user's own file.
         """
         bare = self._bare()
         values = [*_inputs_of(bare), *bare.graph.output]
@@ -105,16 +105,16 @@ class OnnxModel(ProgramModel):
         return [directory / FILE, *files]
 
     def _bare(self) -> onnx.ModelProto:
-        """Returns it without the weights that are in files of their own."""
+        """Returns the model without its external weights."""
         return onnx.load(str(self.path), load_external_data=False)
 
     def _whole(self) -> onnx.ModelProto:
         model = onnx.load(str(self.path))
-        # The evaluator knows nothing of our operators inside of functions.
+        # The evaluator does not find our operators inside functions.
         return onnx.inliner.inline_local_functions(model) if model.functions else model
 
     def _check_versions(self) -> None:
-        """Raises BroughtError where ONNX is older than the file."""
+        """Raises BroughtError if ONNX is older than the file."""
         known = onnx.defs.onnx_opset_version()
         asked = max((self._file.opsets.get(name, 0) for name in ("", "ai.onnx")), default=0)
         if asked > known:
@@ -128,7 +128,7 @@ def create_model(**parameters: Any) -> OnnxModel:
     """Returns the program of a file.
 
     Raises:
-      BroughtError: it is not whole, or newer than ONNX here.
+      BroughtError: the file is incomplete, or newer than the installed ONNX.
     """
     return OnnxModel(parameters)
 
@@ -139,12 +139,12 @@ def _plain_run(
     """Returns the outputs of a plain run, and the function that ran it.
 
     Args:
-      model: what is run.
+      model: the model to run.
       inputs: arrays in order.
       by_runtime: prefer ONNX Runtime to the reference evaluator.
 
     Raises:
-      BroughtError: it cannot be run.
+      BroughtError: the model cannot be run.
     """
     runs: list[_Run] = [onnx_float64.run, _by_onnxruntime]
     errors: list[Exception] = []
@@ -153,7 +153,7 @@ def _plain_run(
             return run(model, inputs), run
         except BroughtError:
             raise
-        except Exception as error:  # an operator that it lacks, for one
+        except Exception as error:  # e.g. an operator that it lacks
             errors.append(error)
     forms = ", ".join(map(form_of, inputs))
     why, other = map(told, reversed(errors) if by_runtime else errors)
@@ -163,16 +163,16 @@ def _plain_run(
 
 
 def _inputs_of(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """Returns what is fed; old files name their weights among the inputs."""
+    """Returns the inputs to feed; old files list their weights among the inputs."""
     weights = {tensor.name for tensor in model.graph.initializer}
     return [value for value in model.graph.input if value.name not in weights]
 
 
 def _static(model: onnx.ModelProto, inputs: Sequence[Array], file: Path) -> onnx.ModelProto:
-    """Returns the graph with the shapes that follow from those of the inputs."""
+    """Returns the graph with shapes inferred from the shapes of the inputs."""
     for declared, value in zip(_inputs_of(model), inputs, strict=True):
         _fix(declared, value.shape)
-    # What was inferred for sizes that change does not hold any more.
+    # Shapes inferred for dynamic sizes no longer hold.
     del model.graph.value_info[:]
     for declared in model.graph.output:
         for dimension in declared.type.tensor_type.shape.dim:
@@ -200,12 +200,12 @@ def _fix(value: onnx.ValueInfoProto, shape: Sequence[int]) -> None:
 def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
-    except OSError:  # another file system
+    except OSError:  # on another file system
         shutil.copyfile(source, target)
 
 
 def _by_onnxruntime(model: onnx.ModelProto, inputs: Sequence[Array]) -> list[Array]:
-    """Returns the outputs by ONNX Runtime, node by node as the file has them."""
+    """Returns the outputs of ONNX Runtime, which runs the file node by node, unoptimised."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()

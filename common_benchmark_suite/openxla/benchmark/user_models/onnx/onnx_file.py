@@ -1,4 +1,4 @@
-"""What an ONNX file takes and where its weights are, read without ONNX.
+"""Inputs and weight files of an ONNX file, read without ONNX.
 
 Field numbers are those of https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
 """
@@ -23,14 +23,14 @@ _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 
 
 class MalformedError(ValueError):
-    """These bytes are no message, or not all of it."""
+    """The bytes are not a complete message."""
 
 
 def fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Yields number and value of each field; texts, bytes and messages as views.
+    """Yields number and value of each field; strings, bytes and messages as views.
 
     Raises:
-      MalformedError: the bytes end within a field, or are none.
+      MalformedError: the bytes end within a field, or are not fields.
     """
     at, end = 0, len(message)
     while at < end:
@@ -53,7 +53,7 @@ def fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
 
 
 def numbers(value: int | memoryview) -> list[int]:
-    """Returns the integers of a repeated field: one, or a packed row of them."""
+    """Returns the integers of a repeated field: a single one, or a packed sequence."""
     if isinstance(value, int):
         return [value]
     found, at = [], 0
@@ -64,10 +64,10 @@ def numbers(value: int | memoryview) -> list[int]:
 
 
 def view(value: int | memoryview) -> memoryview:
-    """Returns a field that has to be bytes.
+    """Returns a field that must be bytes.
 
     Raises:
-      MalformedError: it is a number.
+      MalformedError: the field is a number.
     """
     if isinstance(value, int):
         raise MalformedError("expected a message, got a number")
@@ -75,7 +75,7 @@ def view(value: int | memoryview) -> memoryview:
 
 
 def text(value: int | memoryview) -> str:
-    """Returns a field that has to be a text."""
+    """Returns a field that must be a string."""
     return bytes(view(value)).decode(errors="replace")
 
 
@@ -103,7 +103,7 @@ _TYPES = {
     16: "bf16",
 }
 _FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}
-# Fields of the messages.
+# Field numbers.
 _MODEL_GRAPH, _MODEL_OPSET, _MODEL_FUNCTION = 7, 8, 25
 _GRAPH_NODE, _GRAPH_WEIGHT, _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_SPARSE = 1, 5, 11, 12, 15
 _NODE_INPUT, _NODE_OUTPUT, _NODE_KIND, _NODE_ATTRIBUTE = 1, 2, 4, 5
@@ -114,7 +114,7 @@ _TENSOR_SIZES, _TENSOR_TYPE, _TENSOR_NAME, _TENSOR_EXTERNAL = 1, 2, 8, 13
 
 @attrs.define
 class _Seen:
-    """What was met in a file."""
+    """Findings in a file."""
 
     floats: Counter[int] = attrs.field(factory=Counter)
     rows: dict[str, int] = attrs.field(factory=dict)
@@ -126,13 +126,13 @@ class _Seen:
 
 @attrs.frozen(kw_only=True)
 class OnnxFile:
-    """An ONNX file that is whole, with all that it refers to.
+    """An ONNX file that is complete, including its external data.
 
     Attributes:
       signature: its inputs.
-      data_type: in which it computes, e.g. `fp32`.
-      data_files: with its weights, beside it or below.
-      opsets: version by domain; the empty one is ONNX's own.
+      data_type: the type in which it computes, e.g. `fp32`.
+      data_files: files with its weights, in the same folder or below.
+      opsets: version by domain; the empty domain is ONNX's own.
     """
 
     signature: Signature
@@ -145,12 +145,12 @@ def read(path: Path) -> OnnxFile:
     """Returns the outline of a file.
 
     Raises:
-      BroughtError: it is no ONNX file or not a whole one, weights are missing or outside of its
-        folder, or it takes what cannot be fed.
+      BroughtError: the file is not a complete ONNX file, weights are missing or outside its folder,
+        or an input is not supported.
     """
     try:
         with path.open("rb") as file:
-            # Left to the garbage collector: views of it may live in an exception.
+            # The garbage collector closes it, because an exception may hold views of it.
             whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         return _read(path, whole)
     except BroughtError:
@@ -162,7 +162,7 @@ def read(path: Path) -> OnnxFile:
 
 
 def digest_of(path: Path, data_files: tuple[Path, ...]) -> str:
-    """Returns the sha256 of a file and of those that hold its weights."""
+    """Returns the sha256 of a file and its weight files."""
     lines = [sha256_of(path)]
     lines += [f"{file.relative_to(path.parent)} {sha256_of(file)}" for file in sorted(data_files)]
     return lines[0] if len(lines) == 1 else hashlib.sha256("\n".join(lines).encode()).hexdigest()
@@ -219,7 +219,7 @@ def _check_outputs(path: Path, graph: memoryview, seen: _Seen) -> None:
 
 
 def _look_at(graph: memoryview, seen: _Seen) -> None:
-    """Notes the weights of a graph and of those in its nodes."""
+    """Records the weights of a graph and of the graphs in its nodes."""
     for number, value in fields(graph):
         if number == _GRAPH_WEIGHT:
             _look_at_weight(view(value), seen)
@@ -317,7 +317,7 @@ def _tensor_type(tensor: memoryview) -> tuple[int | None, tuple[int | str | None
 def _size(dimension: memoryview) -> int | str | None:
     for number, value in fields(dimension):
         if number == 1 and isinstance(value, int):
-            # Some exporters write -1 for a size that changes, which is huge as a varint.
+            # Some exporters write -1 for a dynamic size, which is huge as a varint.
             return value if 0 < value < 1 << 62 else None
         if number == 2:
             return text(value) or None
@@ -328,7 +328,7 @@ def _data_files(path: Path, seen: _Seen) -> Iterator[Path]:
     """Yields the files that hold weights.
 
     Raises:
-      BroughtError: one is not there, too short, or not in the folder of the ONNX file.
+      BroughtError: a file is missing, too short, or not in the folder of the ONNX file.
     """
     folder = path.parent
     for name, external in seen.external:

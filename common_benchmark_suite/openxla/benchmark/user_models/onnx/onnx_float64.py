@@ -1,4 +1,4 @@
-"""In a worker: an ONNX graph in float64, and plain runs of graphs."""
+"""In a worker: ONNX graphs in float64, and plain runs of graphs."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -32,7 +32,7 @@ _RANDOM = frozenset(
         *("Bernoulli", "Multinomial"),
     }
 )
-# Operators that take their scales as numbers.
+# Operators that take scales as numbers.
 _SCALED = frozenset({"Resize", "Upsample"})
 
 
@@ -40,7 +40,7 @@ def widened(model: onnx.ModelProto) -> onnx.ModelProto:
     """Returns a copy whose floating-point numbers are all float64.
 
     Raises:
-      NotWidenedError: it rounds by intent, or has operators that are not ONNX's own.
+      NotWidenedError: the graph rounds intentionally, or has operators that are not ONNX's own.
     """
     kinds = {node.op_type for node in nodes(model)}
     if found := sorted(kinds & _QUANTIZED):
@@ -58,10 +58,10 @@ def widened(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def rounded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns a copy on weights that are off by as much as `rounding_of` their type."""
+    """Returns a copy whose weights are perturbed by `rounding_of` their type."""
     other = onnx.ModelProto()
     other.CopyFrom(model)
-    # Scales decide on sizes: 1.9999999 times 3 is 5.
+    # Scales determine sizes: 1.9999999 times 3 gives 5, not 6.
     sizes = {
         name for node in nodes(model) if node.op_type in _SCALED for name in list(node.input)[1:]
     }
@@ -82,7 +82,7 @@ def random_operators(model: onnx.ModelProto) -> list[str]:
 
 
 def run(model: onnx.ModelProto, inputs: Sequence[Array]) -> list[Array]:
-    """Returns the outputs of a run by ONNX's reference evaluator: numpy, operator by operator."""
+    """Returns the outputs of ONNX's reference evaluator: NumPy, operator by operator."""
     return _run(_evaluator(model), model, inputs)
 
 
@@ -92,7 +92,7 @@ def run_in_float64(
     """Returns the outputs of a graph in float64, and how they were checked.
 
     Raises:
-      NotWidenedError: the graph has no float64 run.
+      NotWidenedError: the graph cannot be run in float64.
     """
     wide = widened(model)
     routes = NodeRoutes(model, retype)
@@ -121,7 +121,7 @@ def _routed(node: Any, source: onnx.NodeProto, routes: NodeRoutes) -> Callable[.
 
 
 def nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """Yields all nodes, those inside of others among them."""
+    """Yields all nodes, including nested ones."""
     yield from _nodes(model.graph.node)
     for function in model.functions:
         yield from _nodes(function.node)
@@ -167,12 +167,12 @@ def _retype_graph(graph: onnx.GraphProto, kind: int) -> None:
 
 
 def retype(found: Iterable[onnx.NodeProto], kind: int) -> None:
-    """Puts all floating-point numbers inside of nodes into a type, in place."""
+    """Converts all floating-point numbers inside nodes to a type, in place."""
     for node in found:
         for attribute in node.attribute:
             if attribute.name in _TYPE_ATTRIBUTES and attribute.i in _FLOATS:
                 attribute.i = kind
-            # Reading a field that is not set creates it in some versions of protobuf.
+            # Reading an unset field creates it in some versions of protobuf.
             for tensor in (*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors):
                 _retype_tensor(tensor, kind)
             for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
@@ -185,7 +185,7 @@ def retype(found: Iterable[onnx.NodeProto], kind: int) -> None:
 
 
 def _retype_constant(node: onnx.NodeProto, kind: int) -> None:
-    """Numbers that are no tensors would be of float32."""
+    """Converts scalar constants to tensors, because ONNX defines scalars as float32."""
     for attribute in node.attribute:
         if attribute.name in ("value_float", "value_floats"):
             numbers = attribute.f if attribute.name == "value_float" else list(attribute.floats)

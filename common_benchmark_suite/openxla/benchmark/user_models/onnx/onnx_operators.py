@@ -1,8 +1,8 @@
-"""In a worker: operators of ONNX that its reference evaluator computes wrongly, or not at all.
+"""In a worker: ONNX operators that the reference evaluator lacks or computes wrongly.
 
 Each follows https://github.com/onnx/onnx/blob/main/docs/Operators.md, or Changelog.md there for
-older versions. The evaluator of onnx 1.23 has these faults. The operators compute in the type of
-their operands: the same code gives the float64 truth and the plain run.
+older versions. The evaluator of onnx 1.23 has these faults. Operators compute in the type of their
+operands, so the same code gives the float64 truth and the plain run.
 """
 
 import functools
@@ -22,15 +22,15 @@ from openxla.benchmark.user_models.inputs import Array
 from openxla.benchmark.user_models.onnx.onnx_recurrent import gru, lstm, rnn
 
 _Attributes = Mapping[str, Any]
-# Attributes, the opset's version, the number of outputs, and the operands.
+# Takes the attributes, the opset's version, the number of outputs, and the operands.
 _Evaluate = Callable[..., tuple[Array, ...]]
 _NEWEST = 10**6
-# Elements of an operand that are laid out for one product at a time.
+# Operand elements that are unfolded for one matrix product at a time.
 _LARGEST = 2**25
 
 
 def operators(opset: int) -> list[type[OpRun]]:
-    """Returns the operators of a version that replace the evaluator's own."""
+    """Returns the operators of an opset version that replace the evaluator's own."""
     return [
         _operator(kind, evaluate, opset)
         for kind, first, last, evaluate in _OPERATORS
@@ -39,9 +39,9 @@ def operators(opset: int) -> list[type[OpRun]]:
 
 
 def missing(kinds: Iterable[str], opset: int) -> list[type[OpRun]]:
-    """Returns operators that raise when they are run, for those that the evaluator lacks.
+    """Returns operators that raise when run, for those that the evaluator lacks.
 
-    The evaluator refuses a whole graph otherwise, when it is loaded.
+    Otherwise the evaluator would refuse the whole graph when loading it.
     """
     lacking = (kind for kind in set(kinds) if _is_missing(kind, opset))
     return [type(kind, (OpRun,), {"op_domain": "", "_run": _refuse}) for kind in lacking]
@@ -51,7 +51,7 @@ def missing(kinds: Iterable[str], opset: int) -> list[type[OpRun]]:
 def _is_missing(kind: str, opset: int) -> bool:
     try:
         load_op("", kind, opset, evaluator_cls=ReferenceEvaluator)
-    except RuntimeContextError:  # it depends on types that are not known yet
+    except RuntimeContextError:  # depends on types that are not known yet
         return False
     except Exception:
         return True
@@ -63,7 +63,7 @@ def _refuse(self: Any, *_: Any, **__: Any) -> tuple[Array, ...]:
 
 
 def is_replaced(kind: str, opset: int) -> bool:
-    """Tells whether the evaluator's own implementation of an operator is not used."""
+    """Returns whether our own implementation of an operator replaces the evaluator's."""
     return any(kind == name and first <= opset <= last for name, first, last, _ in _OPERATORS)
 
 
@@ -76,7 +76,7 @@ def _operator(kind: str, evaluate: _Evaluate, opset: int) -> type[OpRun]:
         narrow = {v.dtype for v in operands if v is not None and v.dtype.name == "bfloat16"}
         if not narrow:
             return evaluate(attributes, opset, len(node.output), *operands)
-        # NumPy has no products of it.
+        # NumPy has no matrix products in this type.
         wide = [
             v.astype(np.float32) if v is not None and v.dtype in narrow else v for v in operands
         ]
@@ -88,7 +88,7 @@ def _operator(kind: str, evaluate: _Evaluate, opset: int) -> type[OpRun]:
 
 
 def _number(attributes: _Attributes, name: str, default: float, x: Array) -> Any:
-    """Returns an attribute in the type of an array; defaults are of float32, as attributes are."""
+    """Returns an attribute in the type of an array; defaults are float32, like attributes."""
     return x.dtype.type(np.float32(attributes.get(name, default)))
 
 
@@ -102,9 +102,9 @@ def _batch_normalization(
     mean: Array,
     var: Array,
 ) -> tuple[Array, ...]:
-    """Versions 7 and 9: trains if more than one output is used, not if `momentum` is given."""
+    """Versions 7 and 9: trains if several outputs are used; `momentum` alone does not matter."""
     epsilon = _number(attributes, "epsilon", 1e-5, x)
-    # Of version 7: 0 means a mean for each element of a sample.
+    # In version 7, 0 means a mean for each element of a sample.
     per_channel = attributes.get("spatial", 1) == 1
     shape = (1, -1, *[1] * (x.ndim - 2)) if per_channel else (1, *x.shape[1:])
 
@@ -126,7 +126,7 @@ def _batch_normalization(
 
 
 def _rows(attributes: _Attributes, opset: int, x: Array) -> tuple[Array, int]:
-    """Returns an array and the axis of its rows; before version 13 all later axes are one."""
+    """Returns an array and the axis of its rows; before version 13, later axes are flattened."""
     if opset >= 13:
         return x, attributes.get("axis", -1)
     axis = attributes.get("axis", 1) % max(x.ndim, 1)
@@ -140,7 +140,7 @@ def _softmax(attributes: _Attributes, opset: int, _used: int, x: Array) -> tuple
 
 
 def _log_softmax(attributes: _Attributes, opset: int, _used: int, x: Array) -> tuple[Array, ...]:
-    """Any version: the logarithm of a softmax that vanishes would be infinite."""
+    """Any version. Computed directly, because log(softmax) is infinite if softmax underflows."""
     rows, axis = _rows(attributes, opset, x)
     below = rows - rows.max(axis=axis, keepdims=True, initial=-np.inf)
     total = np.exp(below).sum(axis=axis, keepdims=True)
@@ -188,7 +188,7 @@ def _mean_variance_normalization(
 ) -> tuple[Array, ...]:
     axes = tuple(attributes.get("axes", (0, 2, 3)))
     centered = x - x.mean(axis=axes, keepdims=True)
-    # The specification's function adds 1e-9 to the deviation, not to the variance.
+    # The specification's function adds 1e-9 to the standard deviation, not to the variance.
     return (centered / (x.std(axis=axes, keepdims=True) + x.dtype.type(1e-9)),)
 
 
@@ -205,10 +205,10 @@ def _one_hot(
 
 @attrs.frozen(kw_only=True)
 class _Window:
-    """How a kernel moves over the spatial axes; one entry an axis.
+    """The window of a kernel over the spatial axes; one entry per axis.
 
     Attributes:
-      sizes: of the kernel.
+      sizes: sizes of the kernel.
       before, after: padding.
       outputs: sizes of the result.
     """
@@ -225,8 +225,8 @@ class _Window:
         """Returns the window of a node.
 
         Args:
-          attributes: of the node.
-          sizes: of the kernel.
+          attributes: attributes of the node.
+          sizes: sizes of the kernel.
           taken: spatial sizes of the operand.
         """
         count = len(taken)
@@ -246,7 +246,7 @@ class _Window:
                 low = high = 0
             room = length + low + high - span
             steps = -(-room // stride) if ceil else room // stride
-            # A window that would begin in the padding at the end is left out.
+            # A window that would start in the end padding is dropped.
             if ceil and steps * stride >= length + low:
                 steps -= 1
             before.append(low)
@@ -262,7 +262,7 @@ class _Window:
         )
 
     def padded(self, x: Array, fill: Any) -> Array:
-        """Returns an array with as much around it as the windows reach."""
+        """Returns an array padded as far as the windows reach."""
         widths = [(0, 0), (0, 0)]
         for i, length in enumerate(x.shape[2:]):
             last = (self.outputs[i] - 1) * self.strides[i]
@@ -271,7 +271,7 @@ class _Window:
         return np.pad(x, widths, constant_values=fill)
 
     def places(self) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
-        """Yields each place in the kernel, and the elements of a padded array that it meets."""
+        """Yields each position in the kernel, and the elements of a padded array that it covers."""
         for place in itertools.product(*map(range, self.sizes)):
             starts = [d * k for d, k in zip(self.dilations, place, strict=True)]
             steps = zip(starts, self.strides, self.outputs, strict=True)
@@ -280,7 +280,7 @@ class _Window:
 
 
 def _max_pool(attributes: _Attributes, _opset: int, used: int, x: Array) -> tuple[Array, ...]:
-    """Any version; an index counts in the whole array, its spatial axes reversed on demand."""
+    """Any version; indices count in the whole array, with spatial axes reversed if requested."""
     window = _Window.of(attributes, attributes["kernel_shape"], x.shape[2:])
     least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     order: Literal["C", "F"] = "F" if attributes.get("storage_order", 0) else "C"
@@ -323,7 +323,7 @@ def _lp_pool(attributes: _Attributes, _opset: int, _used: int, x: Array) -> tupl
 def _conv(
     attributes: _Attributes, _opset: int, _used: int, x: Array, w: Array, b: Array | None = None
 ) -> tuple[Array, ...]:
-    """A product of the kernels and the elements below them, for as many places as memory allows."""
+    """Multiplies kernels by unfolded patches, in blocks that fit the memory limit."""
     groups = attributes.get("group", 1)
     window = _Window.of(attributes, w.shape[2:], x.shape[2:])
     values = window.padded(x, 0)
@@ -347,7 +347,7 @@ def _conv(
 def _conv_transpose(
     attributes: _Attributes, _opset: int, _used: int, x: Array, w: Array, b: Array | None = None
 ) -> tuple[Array, ...]:
-    """Adds what each element of the operand gives to each place of the kernel."""
+    """Adds the contribution of each operand element at each kernel position."""
     groups, count = attributes.get("group", 1), x.ndim - 2
     strides = attributes.get("strides") or [1] * count
     dilations = attributes.get("dilations") or [1] * count
@@ -365,7 +365,7 @@ def _conv_transpose(
         for i in range(count):
             total = max(whole[i] + extra[i] - sizes[i], 0)
             less, more = total // 2, total - total // 2
-            # The specification gives the larger half to the end for SAME_UPPER alone.
+            # The specification puts the larger half at the end only for SAME_UPPER.
             low = less if auto == "SAME_UPPER" else more
             pads[i], pads[count + i] = low, total - low
     elif auto == "VALID":
@@ -382,7 +382,7 @@ def _conv_transpose(
     kernels = _by_place(w, groups)
     channels = groups * w.shape[1]
     ends = [whole[i] + extra[i] - pads[count + i] for i in range(count)]
-    if sizes is not None:  # which may be larger than what is reached
+    if sizes is not None:  # which may exceed the extent of the windows
         ends = [low + size for low, size in zip(pads[:count], sizes, strict=True)]
     room = [max(end, size) for end, size in zip(ends, whole, strict=True)]
     found = np.zeros((x.shape[0], channels, *room), x.dtype)
@@ -394,7 +394,7 @@ def _conv_transpose(
 
 
 def _by_place(w: Array, groups: int) -> Array:
-    """Returns kernels [*places, groups, rows, columns]: contiguous matrices, which BLAS takes."""
+    """Returns kernels [*places, groups, rows, columns]: contiguous matrices, as BLAS requires."""
     kernels = w.reshape(groups, w.shape[0] // groups, w.shape[1], *w.shape[2:])
     return np.ascontiguousarray(np.moveaxis(kernels, (0, 1, 2), (-3, -2, -1)))
 
@@ -406,10 +406,10 @@ def _with_bias(values: Array, bias: Array | None) -> Array:
 def _resize(
     attributes: _Attributes, opset: int, _used: int, x: Array, *operands: Array | None
 ) -> tuple[Array, ...]:
-    """Any version. Axes are independent of each other, and each is a product with a matrix.
+    """Any version. Axes are independent; each is a product with a matrix.
 
-    Scales give a length in float32 arithmetic, as in shape inference. The formulas use lengths
-    that are whole numbers, as all runtimes do (https://github.com/onnx/onnx/issues/2462).
+    As in shape inference, float32 arithmetic determines lengths from scales. The formulas use
+    integer lengths, as all runtimes do (https://github.com/onnx/onnx/issues/2462).
     """
     if opset < 11:
         attributes = {"coordinate_transformation_mode": "asymmetric", **attributes}
@@ -455,8 +455,8 @@ def _resize(
 def _coordinates(
     attributes: _Attributes, length: int, size: int, factor: float, ends: tuple[float, float]
 ) -> Array:
-    """Returns where the elements of a resized axis are in the axis before."""
-    # Runtimes have float32 coordinates, and the nearest element depends on the last digit.
+    """Returns the coordinates of a resized axis's elements in the original axis."""
+    # Runtimes use float32 coordinates, and the nearest element depends on the last digit.
     kind: Any = np.float32 if attributes.get("mode", "nearest") == "nearest" else np.float64
     at: Any = np.arange(size, dtype=kind)
     return np.asarray(_moved(attributes, at, length, kind(factor), ends), kind)
@@ -465,7 +465,7 @@ def _coordinates(
 def _moved(
     attributes: _Attributes, at: Any, length: int, scale: Any, ends: tuple[float, float]
 ) -> Any:
-    """Returns coordinates by the formulas of the operator, in the type of the coordinates."""
+    """Returns coordinates by the operator's formulas, in the type of the coordinates."""
     mode = attributes.get("coordinate_transformation_mode", "half_pixel")
     size, kind = len(at), at.dtype.type
     half = kind(0.5)
@@ -490,7 +490,7 @@ def _moved(
 
 
 def _weights(attributes: _Attributes, at: Array, length: int, factor: float) -> Array:
-    """Returns a matrix from an axis of that length to these coordinates."""
+    """Returns the matrix that maps an axis of that length to these coordinates."""
     matrix = np.zeros((len(at), length))
     rows = np.arange(len(at))
     mode = attributes.get("mode", "nearest")
@@ -505,7 +505,7 @@ def _weights(attributes: _Attributes, at: Array, length: int, factor: float) -> 
         }[rule]()
         matrix[rows, np.clip(nearest.astype(np.int64), 0, length - 1)] = 1
         return matrix
-    # A filter against aliasing is stretched by what an axis shrinks.
+    # An antialiasing filter is stretched by the factor by which an axis shrinks.
     stretch = min(factor, 1.0) if attributes.get("antialias", 0) else 1.0
     reach, kernel = (2, _cubic) if mode == "cubic" else (1, _linear)
     first = np.floor(at).astype(np.int64)
@@ -535,7 +535,7 @@ def _cubic(distance: Array, a: float) -> Array:
 def _upsample(
     attributes: _Attributes, _opset: int, _used: int, x: Array, scales: Array | None = None
 ) -> tuple[Array, ...]:
-    """Versions 7 and 9, which `Resize` of version 10 took over."""
+    """Versions 7 and 9, replaced by `Resize` in version 10."""
     factors = np.asarray(attributes["scales"], np.float32) if scales is None else scales
     mode = attributes.get("mode", "nearest")
     return _resize({"mode": "linear" if mode == "bilinear" else mode}, 10, 1, x, factors)
@@ -544,17 +544,17 @@ def _upsample(
 def _grid_sample(
     attributes: _Attributes, _opset: int, _used: int, x: Array, grid: Array
 ) -> tuple[Array, ...]:
-    """Versions 16 to 22; version 16 calls its modes bilinear and bicubic."""
+    """Versions 16 to 22; version 16 names its modes bilinear and bicubic."""
     mode = attributes.get("mode", "linear").removeprefix("bi")
     corners, padding = attributes.get("align_corners", 0), attributes.get("padding_mode", "zeros")
     batch = np.arange(x.shape[0]).reshape(-1, *[1] * (x.ndim - 2))
     taps: list[list[tuple[Array, Array]]] = []
     for axis, length in enumerate(x.shape[2:]):
-        given = grid[..., x.ndim - 3 - axis]  # the last axis comes first in a grid
+        given = grid[..., x.ndim - 3 - axis]  # a grid's last axis comes first
         low, high = (0.0, length - 1.0) if corners else (-0.5, length - 0.5)
         at = low + (given + 1) / 2 * (high - low)
         if mode != "cubic":
-            # A cubic kernel puts each element inside instead of the coordinate.
+            # For a cubic kernel, padding applies to each element below, not to the coordinate.
             at = _inside(at, low, high, length, padding)
         first = np.floor(at)
         if mode == "nearest":
@@ -588,7 +588,7 @@ def _inside(at: Array, low: float, high: float, length: int, padding: str) -> Ar
     return np.clip(at, 0, length - 1)
 
 
-# Operator, its first and last version of the opset, and how it is computed.
+# Operator, first and last opset version, and its function.
 _OPERATORS: tuple[tuple[str, int, int, _Evaluate], ...] = (
     ("AveragePool", 7, _NEWEST, _average_pool),
     ("BatchNormalization", 7, 13, _batch_normalization),

@@ -1,7 +1,7 @@
-"""RNN, GRU and LSTM of ONNX in NumPy, with all their attributes.
+"""ONNX's RNN, GRU and LSTM in NumPy, with all their attributes.
 
 Version 7 and later: https://github.com/onnx/onnx/blob/main/docs/Operators.md. T is the number of
-steps, N the batch, D the number of directions, I and H the sizes of input and state.
+steps, N the batch size, D the number of directions, I and H the sizes of input and state.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from openxla.benchmark.user_models.inputs import Array
 
 _Attributes = Mapping[str, Any]
 _Function = Callable[[Array], Array]
-# From the input and the states of a step to the states of the next; the first is the output.
+# Maps a step's input and states to the next states; the first state is the output.
 _Step = Callable[..., tuple[Array, ...]]
 
 
@@ -21,7 +21,7 @@ def _sigmoid(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)))
 
 
-# Name in lower case: the function, and the defaults of its alpha and beta, if it has them.
+# Lower-case name -> function, and the defaults of its alpha and beta, if any.
 _ACTIVATIONS: dict[str, tuple[Callable[..., Array], tuple[float, ...]]] = {
     "relu": (lambda x: np.maximum(x, 0), ()),
     "tanh": (np.tanh, ()),
@@ -140,7 +140,7 @@ def _functions(
 ) -> list[list[_Function]]:
     """Returns the activations of each direction.
 
-    Alphas and betas are listed for those functions alone that have one.
+    Alphas and betas are listed only for functions that have them.
     """
     names = attributes.get("activations") or [*usual] * directions
     names = [name.decode() if isinstance(name, bytes) else name for name in names]
@@ -171,7 +171,7 @@ def _all_directions(
     initial: Sequence[Array | None],
     step_of: Callable[[int], _Step],
 ) -> tuple[Array, ...]:
-    """Returns [T, D, N, H] and the last states [D, N, H]; the batch comes first on demand."""
+    """Returns [T, D, N, H] and the last states [D, N, H]; with `layout` 1 the batch comes first."""
     batch_first = attributes.get("layout", 0) == 1
     if batch_first:
         x = np.swapaxes(x, 0, 1)
@@ -201,7 +201,7 @@ def _all_directions(
 def _one_direction(
     x: Array, lengths: Array, states: Sequence[Array], step: _Step, *, reverse: bool
 ) -> tuple[Array, ...]:
-    """Returns [T, N, H], zero after the end of a sequence, and the states at the ends."""
+    """Returns [T, N, H], zero after the end of a sequence, and the final states."""
     rows = np.arange(x.shape[1])
     y = np.zeros((len(x), *states[0].shape), x.dtype)
     for t in range(len(x)):

@@ -1,10 +1,10 @@
-"""In a worker: each node of an ONNX graph by several implementations, in float64.
+"""In a worker: evaluates each node of an ONNX graph by several implementations, in float64.
 
 The first implementation is ONNX's reference evaluator, with the operators of `onnx_operators`. The
 second is ONNX Runtime, and the third is the evaluator on a newer version of the operator. They are
-compared node by node, on the same operands. ONNX Runtime cannot run most whole graphs in float64:
-it lacks a kernel even for `Conv`. After many operators rounding would look like a fault, too. A
-node without a float64 kernel is compared in float32.
+compared node by node, on the same operands. Comparing whole graphs would not work: ONNX Runtime
+cannot run most of them in float64, because it lacks a kernel even for `Conv`, and after many
+operators rounding would look like a fault. A node without a float64 kernel is compared in float32.
 """
 
 import contextlib
@@ -33,7 +33,8 @@ from openxla.benchmark.user_models.onnx import onnx_operators
 from openxla.benchmark.user_models.programs.program_model import NotWidenedError
 from openxla.benchmark.user_models.python_files.loading import told
 
-# Operands of so few elements are constants of a node's graph: some kernels take no others.
+# Operands with no more elements become constants of a node's graph, because some kernels accept no
+# other operands.
 _FEW = 16
 _IR_VERSIONS = (4, 10)
 # Nodes that compute nothing.
@@ -54,8 +55,8 @@ class NodeRoutes:
         """Takes a graph in its own types.
 
         Args:
-          model: whose nodes are evaluated.
-          retype: makes the nodes of this graph float64 or float32.
+          model: the graph to evaluate.
+          retype: converts the graph's nodes to float64 or float32.
         """
         self.is_overruled = False
         self._retype = retype
@@ -69,7 +70,7 @@ class NodeRoutes:
         self._unchecked: dict[str, None] = {}
 
     def check(self) -> TruthCheck:
-        """Returns what the comparisons of all nodes found."""
+        """Returns the outcome of the comparisons of all nodes."""
         return TruthCheck(
             routes=tuple(self._routes),
             in_doubt=tuple(self._in_doubt),
@@ -85,14 +86,14 @@ class NodeRoutes:
         given: Sequence[Any],
         keywords: Mapping[str, Any],
     ) -> _Results:
-        """Returns the results of a node that two implementations agree on, or the evaluator's.
+        """Returns a node's results: those that two implementations agree on, or the evaluator's.
 
         Args:
           source: the node, in the program's own types.
           implementation: class by which the evaluator computes it.
-          run: evaluates it.
+          run: evaluates the node.
           given: its operands; optional ones may be None.
-          keywords: of the evaluator; `context` holds the values that subgraphs may use.
+          keywords: the evaluator's keyword arguments; `context` holds values for subgraphs.
 
         Raises:
           NotWidenedError: no implementation gives float64 results.
@@ -105,11 +106,11 @@ class NodeRoutes:
             operands=_operands_of(source, given, keywords.get("context")),
         )
         found = iter(self._agreed(node))
-        # A result without a name must not be taken for an optional operand that is left out.
+        # A result without a name must not be mistaken for an omitted optional operand.
         return [next(found) if name else None for name in source.output]
 
     def _agreed(self, node: "_Node") -> _Results:
-        """Returns the results that have names."""
+        """Returns the named results."""
         source = node.source
         own, why = node.run(node.given)
         if own is not None and _is_narrow(own):
@@ -144,7 +145,7 @@ class NodeRoutes:
         return own
 
     def _without_runtime(self, node: "_Node", own: _Results) -> _Results:
-        """Compares the evaluator's results with those for a newer version of the operator."""
+        """Compares the evaluator's results with those of a newer version of the operator."""
         newer = self._upgraded(node)
         if newer is None:
             self._unchecked[node.source.op_type] = None
@@ -155,7 +156,7 @@ class NodeRoutes:
         return own
 
     def _without_evaluator(self, node: "_Node", runtime: _Results | None, why: str) -> _Results:
-        """Returns what the other two implementations give.
+        """Returns the result of the other two implementations.
 
         Raises:
           NotWidenedError: neither gives float64 results.
@@ -181,16 +182,16 @@ class NodeRoutes:
         self._in_doubt.append(_difference(source, routes, error))
 
     def _error(self, node: "_Node", own: _Results, runtime: _Results) -> float | None:
-        """Returns by how much ONNX Runtime differs beyond rounding, or None."""
+        """Returns the difference of ONNX Runtime's results if it exceeds rounding, else None."""
         error = _off(own, runtime)
         if error is None or not _is_narrow(runtime) or _subgraphs(node.source):
             return error
-        # It had rounded operands: only on the same ones is a difference the operator's.
+        # ONNX Runtime used rounded operands; only a difference on the same operands is its own.
         again, _ = node.run([_rounded(value) for value in node.given])
         return error if again is None else _off(again, runtime)
 
     def _by_runtime(self, node: "_Node", kind: int) -> _Results | None:
-        """Returns the results of ONNX Runtime in a type; None if it has no kernel for it."""
+        """Returns ONNX Runtime's results in a type; None if it has no kernel for the type."""
         try:
             import onnxruntime as ort
         except ImportError:
@@ -216,7 +217,7 @@ class NodeRoutes:
             if self._sessions[key] is None:
                 return None
             found = self._sessions[key].run(None, feeds)
-        except Exception:  # its own classes, of which none is public
+        except Exception:  # its own exception classes, none of which is public
             self._sessions[key] = None
             return None
         return found if all(map(_is_array, found)) else None
@@ -225,8 +226,8 @@ class NodeRoutes:
         """Returns the evaluator's results for a newer version of the operator, if there is one.
 
         Args:
-          node: what is evaluated.
-          must_be_other: return None if the code is the same, or is known to be wrong.
+          node: the node to evaluate.
+          must_be_other: whether to return None if the code is the same, or known to be wrong.
         """
         newest = onnx.defs.onnx_opset_version()
         if node.source.domain not in ("", "ai.onnx") or _subgraphs(node.source):
@@ -238,7 +239,7 @@ class NodeRoutes:
             newer = onnx.version_converter.convert_version(model, newest)
             evaluator = ReferenceEvaluator(newer)
             if must_be_other and any(
-                # Versions in one module share functions, and their faults.
+                # Versions in one module share functions, and therefore faults.
                 type(item).__module__ == node.implementation.__module__
                 or onnx_operators.is_replaced(item.op_type, newest)
                 for item in evaluator.rt_nodes_
@@ -250,7 +251,7 @@ class NodeRoutes:
         return None
 
     def _inferred_shapes(self, node: "_Node") -> list[tuple[int, ...]] | None:
-        """Returns the shapes of a node's results by ONNX's shape inference, if it finds them."""
+        """Returns the shapes of a node's results if ONNX's shape inference finds them."""
         model = self._graph_of(node, TensorProto.FLOAT)
         if model is None:
             return None
@@ -261,7 +262,7 @@ class NodeRoutes:
         return None
 
     def _graph_of(self, node: "_Node", kind: int) -> onnx.ModelProto | None:
-        """Returns a graph of one node in a type; None if it takes what is not an array."""
+        """Returns a graph of one node in a type; None if an operand is not an array."""
         copy = onnx.NodeProto()
         copy.CopyFrom(node.source)
         self._retype([copy], kind)
@@ -288,14 +289,14 @@ class NodeRoutes:
 
 @attrs.frozen(kw_only=True)
 class _Node:
-    """A node and what it is evaluated on.
+    """A node and its operands.
 
     Attributes:
       source: the node in the program's own types.
       implementation: class by which the evaluator computes it.
-      run: evaluates it on operands; returns results, or None and the reason.
+      run: evaluates the node on operands; returns results, or None and the reason.
       given: operands in order.
-      operands: values that it and its subgraphs use, by name.
+      operands: values that the node and its subgraphs use, by name.
     """
 
     source: onnx.NodeProto
@@ -321,7 +322,7 @@ def _operands_of(
 
 
 def _names(graph: onnx.GraphProto) -> set[str]:
-    """Returns the names that a graph takes from around it."""
+    """Returns the names that a graph uses from its outer scope."""
     used = {value.name for value in graph.output}
     made = {value.name for value in (*graph.input, *graph.initializer)}
     for node in graph.node:

@@ -1,4 +1,4 @@
-"""In a worker: a `.keras` or `.h5` file that Keras has saved."""
+"""In a worker: a `.keras` or `.h5` file saved by Keras."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -27,10 +27,10 @@ _NARROW = (tf.float32, tf.float16, tf.bfloat16)
 
 
 class KerasProgram(TensorFlowProgram):
-    """A model that Keras saved; outputs are the leaves of what it returns.
+    """A model saved by Keras; its outputs are the leaves of the return value.
 
     Attributes:
-      layer: the model, as exporters look for it.
+      layer: the model, under the name that exporters look for.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -53,7 +53,7 @@ class KerasProgram(TensorFlowProgram):
         return tuple(self.layer.variables)
 
     def signature(self) -> Signature:
-        """Returns what it takes, by its own input specifications."""
+        """Returns the model's signature, from its input specifications."""
         where = self.path.name
         try:
             inputs = self.layer.inputs
@@ -82,7 +82,7 @@ class KerasProgram(TensorFlowProgram):
         return _call(self.layer, inputs)
 
     def in_float64(self, inputs: Sequence[Array]) -> Callable[..., Any]:
-        """See `TensorFlowProgram`; the weights are those that this model holds."""
+        """See `TensorFlowProgram`; the weights are those of this model."""
         config = _widened(keras.saving.serialize_keras_object(self.layer))
         wide = keras.saving.deserialize_keras_object(config, safe_mode=not self._allows_code)
         ours, theirs = self.layer.variables, wide.variables
@@ -100,7 +100,7 @@ def create_model(**parameters: Any) -> KerasProgram:
     """Returns the program of a file.
 
     Raises:
-      BroughtError: it is not whole, or holds code.
+      BroughtError: the file is incomplete, or holds code.
     """
     return KerasProgram(parameters)
 
@@ -112,7 +112,7 @@ def _call(model: Any, inputs: Sequence[Any]) -> Any:
 
 
 def _arranged(model: Any, tensors: Sequence[Any]) -> Any:
-    """Returns the inputs of a model in the structure that it was made with."""
+    """Returns the inputs of a model in the structure that it was built with."""
     with contextlib.suppress(AttributeError, ValueError):  # not called yet
         return keras.tree.pack_sequence_as(model.input, list(tensors))
     return tensors[0] if len(tensors) == 1 else list(tensors)
@@ -127,7 +127,7 @@ def _is_narrow(variable: Any) -> bool:
 
 
 def _widened(config: Any) -> Any:
-    """Returns a configuration whose data types are float64."""
+    """Returns a configuration with all data types replaced by float64."""
     if isinstance(config, dict):
         return {key: _widened(value) for key, value in config.items() if key != "shared_object_id"}
     if isinstance(config, list | tuple):
@@ -136,13 +136,13 @@ def _widened(config: Any) -> Any:
 
 
 def _refuse_narrow(model: Any, inputs: Sequence[Array]) -> None:
-    """Raises NotWidenedError where a model computes in a narrower type than its variables'."""
+    """Raises NotWidenedError if a model computes in a narrower type than its variables."""
     specs = [tf.TensorSpec(value.shape, value.dtype) for value in inputs]
     concrete = tf.function(lambda *values: _call(model, values)).get_concrete_function(*specs)
     graphs = [concrete.graph, *(f.graph for f in concrete.graph._functions.values())]  # noqa: SLF001
     for graph in graphs:
         for operation in getattr(graph, "get_operations", list)():
-            # A constant is rounded once, by less than half a spacing of the result.
+            # Constants are rounded once, by less than half a spacing of the result.
             is_constant = operation.type == "Const"
             if not is_constant and any(tensor.dtype in _NARROW for tensor in operation.outputs):
                 raise NotWidenedError(f"{operation.name} returns a narrower type")

@@ -1,4 +1,4 @@
-"""In a worker: a SavedModel of TensorFlow that was brought."""
+"""In a worker: a user's TensorFlow SavedModel."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ class TensorFlowProgram(ProgramModel):
         """Returns a function that computes the program in float64.
 
         Args:
-          inputs: in float64, that the function will take one by one.
+          inputs: float64 inputs, which the function takes as separate arguments.
 
         Raises:
           NotWidenedError: a part of the program keeps a narrower type.
@@ -57,10 +57,10 @@ class TensorFlowProgram(ProgramModel):
         raise NotImplementedError
 
     def try_out(self, *inputs: Array) -> None:
-        """Checks the inputs, and that nothing is drawn, changed or kept.
+        """Checks the inputs, and that the program is deterministic and free of side effects.
 
         Raises:
-          BroughtError: the program takes others, or cannot be judged.
+          BroughtError: the program takes other inputs, or cannot be verified.
         """
         super().try_out(*inputs)
         self.run_twice(inputs)
@@ -91,10 +91,10 @@ class TensorFlowProgram(ProgramModel):
 
 
 class SavedModelProgram(TensorFlowProgram):
-    """The signature of a SavedModel; outputs are sorted by their names, as inputs are.
+    """The signature of a SavedModel; outputs are sorted by name, like inputs.
 
     Attributes:
-      model: what TensorFlow loaded, which holds the variables.
+      model: the loaded object, which owns the variables.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -114,7 +114,7 @@ class SavedModelProgram(TensorFlowProgram):
         self.check_types(spec.dtype.as_numpy_dtype for spec in self._specs.values())
 
     def signature(self) -> Signature:
-        """Returns what it takes."""
+        """Returns the program's signature."""
         where = self.path.name
         for name, spec in self._specs.items():
             if spec.shape.rank is None:
@@ -133,7 +133,7 @@ class SavedModelProgram(TensorFlowProgram):
 
     @property
     def variables(self) -> tuple[Any, ...]:
-        """What the signature reads besides its inputs; exporters have to know."""
+        """Variables that the signature reads, which exporters need."""
         return tuple(self._function.variables)
 
     def forward(self, *inputs: Any) -> Any:
@@ -150,7 +150,7 @@ def create_model(**parameters: Any) -> SavedModelProgram:
     """Returns the program of a folder.
 
     Raises:
-      BroughtError: it is not whole, or has no signature that could be meant.
+      BroughtError: the folder is incomplete, or no signature fits.
     """
     return SavedModelProgram(parameters)
 
@@ -158,7 +158,7 @@ def create_model(**parameters: Any) -> SavedModelProgram:
 def _check(
     function: Callable[..., Any], wide: Sequence[Array], truth: Sequence[Array]
 ) -> TruthCheck:
-    """Returns how TensorFlow's kernels compare with XLA's, if XLA takes the program."""
+    """Compares TensorFlow's kernels with XLA's, if XLA accepts the program."""
     second = None
     with contextlib.suppress(tf.errors.OpError, ValueError, TypeError):
         compiled = tf.function(function, jit_compile=True, autograph=False)
@@ -174,14 +174,14 @@ def _call(function: Callable[..., Any], specs: Any, inputs: Sequence[Any]) -> An
 
 
 def arrays_of(outputs: Any) -> list[Array]:
-    """Returns the leaves of what a program returns, as arrays."""
+    """Returns the leaves of a program's return value, as arrays."""
     return [np.asarray(value) for value in tf.nest.flatten(outputs)]
 
 
 def _in_float64(function: Any) -> Callable[..., Any]:
     """Returns a function that computes a signature in float64.
 
-    Its variables become constants of a graph, and all types of the graph wide.
+    Variables become constants of a graph, and all types in the graph become float64.
     """
     frozen = convert_variables_to_constants_v2(function)
     graph = frozen.graph.as_graph_def()
@@ -197,7 +197,7 @@ def _in_float64(function: Any) -> Callable[..., Any]:
         graph, [tensor.name for tensor in frozen.inputs], [t.name for t in frozen.outputs]
     )
 
-    # A graph takes what a signature calls by name in the order of these names.
+    # The graph takes the signature's keyword arguments sorted by name.
     return lambda **arguments: wrapped(*(value for _, value in sorted(arguments.items())))
 
 

@@ -1,4 +1,4 @@
-"""In a worker: a StableHLO module, or what `jax.export` has written, that was brought."""
+"""In a worker: a user's StableHLO module, or a file written by `jax.export`."""
 
 import contextlib
 import dataclasses
@@ -33,23 +33,23 @@ from openxla.benchmark.user_models.python_files.loading import told
 from openxla.benchmark.user_models.specs import InputSpec
 from openxla.benchmark.user_models.wanted import BroughtError
 
-# Optimised as little as XLA can.
+# As little optimisation as XLA supports.
 _PLAINLY: dict[str, Any] = {"xla_backend_optimization_level": 0}
 _WIDE = frozenset({"f64", "i64"})
 
 
 class StableHloModel(ProgramModel):
-    """A program that JAX can call: `apply` takes its arguments as the file has them.
+    """A program that JAX can call: `apply` takes its arguments as the file declares them.
 
     Attributes:
-      params: none; weights are constants of the program, or arguments of it.
+      params: empty; weights are constants or arguments of the program.
     """
 
     params: tuple[()] = ()
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
-        # With sizes that change, which the program has no more where inputs give them numbers.
+        # Keeps the dynamic sizes, which the program loses when the inputs fix them.
         self._taken: Signature | None = None
         try:
             content = self.path.read_bytes()
@@ -67,11 +67,11 @@ class StableHloModel(ProgramModel):
         if any(argument.element_type in _WIDE for argument in self._taken.arguments):
             jax.config.update("jax_enable_x64", True)
         if any(isinstance(s, str) for argument in self._taken.arguments for s in argument.sizes):
-            with contextlib.suppress(BroughtError):  # the user's own arrays tell the sizes
+            with contextlib.suppress(BroughtError):  # the user's own arrays determine the sizes
                 self._exported = _with_sizes(self._exported, self.inputs())
 
     def signature(self) -> Signature:
-        """Returns what it takes."""
+        """Returns the program's signature."""
         if self._taken is not None:
             return self._taken
         names = [f"argument {place}" for place in range(len(self._exported.in_avals))]
@@ -88,7 +88,7 @@ class StableHloModel(ProgramModel):
         )
 
     def apply(self, _: Any, *inputs: Any) -> Any:
-        """Runs the program; to be jitted."""
+        """Runs the program; can be jitted."""
         return _call(self._exported, inputs)
 
     def forward(self, *inputs: Any) -> Any:
@@ -96,10 +96,10 @@ class StableHloModel(ProgramModel):
         return self.apply((), *inputs)
 
     def try_out(self, *inputs: Array) -> None:
-        """Checks the inputs, and that nothing is drawn.
+        """Checks the inputs, and that the program draws no random numbers.
 
         Raises:
-          BroughtError: the program takes others, or draws random numbers.
+          BroughtError: the program takes other inputs, or draws random numbers.
         """
         super().try_out(*inputs)
         module = stablehlo_float64.read(self._exported.mlir_module_serialized)
@@ -107,7 +107,7 @@ class StableHloModel(ProgramModel):
             raise BroughtError(f"the program draws random numbers ({', '.join(drawing)})")
 
     def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
-        """See `ProgramModel`; by XLA on the CPU, the reference optimised as little as it can."""
+        """See `ProgramModel`; both run on XLA's CPU backend, the reference barely optimised."""
         own = self._plain(inputs)
         self.without_float64, truth = None, None
         try:
@@ -135,7 +135,7 @@ def create_model(**parameters: Any) -> StableHloModel:
     """Returns the program of a file.
 
     Raises:
-      BroughtError: it is not whole, or none.
+      BroughtError: the file is incomplete, or not a StableHLO program.
     """
     return StableHloModel(parameters)
 
@@ -147,9 +147,9 @@ def _call(exported: Any, inputs: Sequence[Any]) -> Any:
 
 
 def _with_sizes(exported: export.Exported, inputs: Sequence[InputSpec]) -> export.Exported:
-    """Returns a program of fixed sizes: what takes StableHLO does not take others.
+    """Returns the program with fixed sizes, because users of StableHLO support no others.
 
-    JAX itself does this when it compiles (`jax._src.compiler`), by the same function.
+    JAX itself does this when it compiles (`jax._src.compiler`), with the same function.
     """
     from jaxlib import _jax
 
@@ -165,10 +165,10 @@ def _with_sizes(exported: export.Exported, inputs: Sequence[InputSpec]) -> expor
 
 
 def _exported(module: Any) -> export.Exported:
-    """Returns a module of StableHLO as something that JAX can call.
+    """Returns a StableHLO module as a program that JAX can call.
 
     Raises:
-      ValueError: it has sizes that may change, or takes or gives what is no array.
+      ValueError: the module has dynamic sizes, or an argument or result is not an array.
     """
     main = stablehlo_float64.main_of(module)
     with module.context:
@@ -234,7 +234,7 @@ def _widened(exported: export.Exported) -> export.Exported:
 
 
 def _check(wide: export.Exported, values: Sequence[Array], truth: Sequence[Array]) -> TruthCheck:
-    """Returns how XLA's float64 run compares with the interpreter, or with XLA's least effort."""
+    """Compares XLA's float64 run with the interpreter, or with XLA at minimal optimisation."""
     module = stablehlo_float64.read(wide.mlir_module_serialized)
     second, name = stablehlo_float64.interpreted(module, values), "StableHLO's interpreter"
     if second is None:

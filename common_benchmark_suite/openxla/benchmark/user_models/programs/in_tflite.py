@@ -1,4 +1,4 @@
-"""In a worker: a TFLite file that was brought."""
+"""In a worker: a user's TFLite file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,11 +29,11 @@ _WHY = "TFLite has no float64 kernels; its reference kernels were used"
 
 
 class TfLiteFile(ProgramModel):
-    """A file whose sizes are fixed; judged by LiteRT's reference kernels.
+    """A file with fixed sizes, verified with LiteRT's reference kernels.
 
     Attributes:
-      tflite_file: where it is, for the runtimes that take it.
-      input_names, output_names: of its tensors, in the order in which they are fed and fetched.
+      tflite_file: its path, for the runtimes that take it.
+      input_names, output_names: tensor names, in the order of inputs and outputs.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -49,7 +49,7 @@ class TfLiteFile(ProgramModel):
         self.output_names = program.output_names()
 
     def signature(self) -> Signature:
-        """Returns what it takes."""
+        """Returns the program's signature."""
         where = self.path.name
         arguments = []
         for name, shape, dtype in self._details:
@@ -59,14 +59,14 @@ class TfLiteFile(ProgramModel):
         return Signature(where=where, arguments=tuple(arguments))
 
     def forward(self, *inputs: Any) -> Any:
-        """Runs it by LiteRT's reference kernels."""
+        """Runs the program with LiteRT's reference kernels."""
         return tuple(self._run(inputs, OpResolverType.BUILTIN_REF))
 
     def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
-        """See `ProgramModel`: a TFLite file is of its types, and cannot be widened.
+        """See `ProgramModel`; a TFLite file has fixed types and cannot be widened to float64.
 
-        Where tensors are integers, a rounding that goes the other way moves a result by a step:
-        there another set of LiteRT's kernels says how far that goes.
+        If tensors are integers, a different rounding moves a result by one step. Another set of
+        LiteRT's kernels then shows how large this effect is.
         """
         own = self._run(inputs, OpResolverType.BUILTIN_REF)
         self.without_float64 = _WHY
@@ -93,6 +93,6 @@ def create_model(**parameters: Any) -> TfLiteFile:
     """Returns the program of a file.
 
     Raises:
-      BroughtError: it is not whole.
+      BroughtError: the file is incomplete.
     """
     return TfLiteFile(parameters)

@@ -1,4 +1,4 @@
-"""In a worker: a `.pt2` file that `torch.export.save` has written."""
+"""In a worker: a `.pt2` file written by `torch.export.save`."""
 
 import contextlib
 import copy
@@ -50,15 +50,15 @@ TYPES = {
     torch.uint8: "u8",
 }
 NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
-# With it `torch.load` runs no code of a file, whatever its caller says.
+# With this variable set, `torch.load` never runs code from a file.
 _NO_PICKLES = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 
 class RunnableProgram(torch.nn.Module, ProgramModel):
-    """A program that PyTorch runs; its outputs are the tensors in what it returns.
+    """A program that PyTorch runs; its outputs are the tensors in the return value.
 
     Attributes:
-      module: that is called.
+      module: the module to call.
     """
 
     module: Any
@@ -68,10 +68,10 @@ class RunnableProgram(torch.nn.Module, ProgramModel):
         return plain(self._run(self.module, inputs))
 
     def try_out(self, *inputs: Array) -> None:
-        """Checks the inputs, and that nothing is drawn, changed or kept.
+        """Checks the inputs, and that the program is deterministic and free of side effects.
 
         Raises:
-          BroughtError: the program takes others, or cannot be judged.
+          BroughtError: the program takes other inputs, or cannot be verified.
         """
         super().try_out(*inputs)
         self.run_twice(inputs)
@@ -97,11 +97,11 @@ class RunnableProgram(torch.nn.Module, ProgramModel):
         return truth, own
 
     def copied(self) -> Any:
-        """Returns a copy of the program, whose weights can be changed."""
+        """Returns a copy of the program with weights that can be modified."""
         return copy.deepcopy(self.module)
 
     def widened(self, module: Any) -> Any:
-        """Returns a copy of the program, or of what `simpler` gives, that computes in float64."""
+        """Returns a copy of the program, or of the result of `simpler`, computing in float64."""
         wide = copy.deepcopy(module)
         _widen(wide)
         return wide
@@ -118,7 +118,7 @@ class RunnableProgram(torch.nn.Module, ProgramModel):
         raise NotImplementedError
 
     def _check(self, inputs: Sequence[Array], truth: Sequence[Array]) -> TruthCheck:
-        """Returns how the truth compares with one of simpler operators, if there is one."""
+        """Compares the truth with that of simpler operators, if there is one."""
         second = None
         with contextlib.suppress(Exception):
             second = self._in_float64(self.simpler(inputs), inputs)
@@ -139,7 +139,7 @@ class RunnableProgram(torch.nn.Module, ProgramModel):
         return outputs
 
     def reason_in(self, error: Exception) -> str:
-        """Returns an error of the program in a line."""
+        """Returns an error of the program as one line."""
         return told(error)
 
     def _arrays(self, module: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -164,12 +164,12 @@ class TorchProgram(RunnableProgram):
         self._taken = _signature(exported, self.path.name)
         self._spec, self._leaves = exported.call_spec.in_spec, _leaves_of(exported)
         self._exported = exported
-        # It checks its inputs by guards, which exporters would meet as operations of the program.
+        # The module would check its inputs by guards, which exporters would see as operations.
         self.module = exported.module(check_guards=False)
         self.check_types(tensor.dtype for tensor in exported.state_dict.values())
 
     def signature(self) -> Signature:
-        """Returns what it takes."""
+        """Returns the program's signature."""
         return self._taken
 
     def simpler(self, inputs: Sequence[Array]) -> Any:
@@ -201,7 +201,7 @@ def create_model(**parameters: Any) -> TorchProgram:
     """Returns the program of a file.
 
     Raises:
-      BroughtError: it is not whole, or holds what would run code.
+      BroughtError: the file is incomplete, or could run code.
     """
     return TorchProgram(parameters)
 
@@ -220,7 +220,7 @@ def _no_pickles(*, unless: bool) -> Iterator[None]:
 
 
 def _leaves_of(exported: Any) -> list[tuple[bool, Any]]:
-    """Returns of each input whether it is a tensor, and its value if it is not."""
+    """Returns for each input whether it is a tensor, and otherwise its value."""
     count = exported.call_spec.in_spec.num_leaves
     if exported.example_inputs is None:
         return [(True, None)] * count
@@ -252,7 +252,7 @@ def _signature(exported: Any, where: str) -> Signature:
 
 
 class _Watch(TorchDispatchMode):
-    """Notes operators that give floating-point numbers of less than 64 bits."""
+    """Records operators with floating-point results of less than 64 bits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -287,7 +287,7 @@ def _wide(value: Any) -> Any:
 
 
 def _round(module: torch.nn.Module) -> None:
-    """Puts each weight off by as much as `rounding_of` its type."""
+    """Perturbs each weight by `rounding_of` its type."""
     random = torch.Generator().manual_seed(SEED)
     with torch.no_grad():
         for tensor in module.parameters():

@@ -1,4 +1,4 @@
-"""In a worker: a TorchScript archive that `torch.jit.save` has written."""
+"""In a worker: a TorchScript archive written by `torch.jit.save`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from openxla.benchmark.user_models.programs.torchscript_archive import (
 from openxla.benchmark.user_models.python_files.in_torch import as_array, plain
 from openxla.benchmark.user_models.wanted import BroughtError
 
-# Numbers by which TorchScript's code names types: float16, float32, bfloat16; and float64.
+# Type numbers in TorchScript's code: float16, float32 and bfloat16; float64.
 _NARROW_TYPES, _FLOAT64 = (5, 6, 15), 7
 
 
@@ -37,7 +37,7 @@ class TorchScriptProgram(RunnableProgram):
         self.check_types(tensor.dtype for tensor in self.module.state_dict().values())
 
     def signature(self) -> NamedInputs:  # type: ignore[override]  # it names inputs alone
-        """Returns what it takes."""
+        """Returns the program's signature."""
         return self._takes
 
     def generate_default_inputs(self) -> Any:
@@ -69,7 +69,7 @@ class TorchScriptProgram(RunnableProgram):
         return module.eval()
 
     def widened(self, module: Any) -> Any:
-        """Returns the module in float64, with the types that its code names."""
+        """Returns the module in float64, including the types named in its code."""
         if module is not self.module:
             return super().widened(module)
         wide = self.copied().double()
@@ -80,7 +80,7 @@ class TorchScriptProgram(RunnableProgram):
 
     def _in_float64(self, module: Any, inputs: Sequence[Array]) -> list[Array]:
         before = torch.get_default_dtype()
-        # Code that names no type means PyTorch's usual one.
+        # Code without an explicit type uses PyTorch's default type.
         torch.set_default_dtype(torch.float64)
         try:
             return super()._in_float64(module, inputs)
@@ -95,8 +95,8 @@ class TorchScriptProgram(RunnableProgram):
     def exportable(self, inputs: Sequence[torch.Tensor]) -> torch.nn.Module:
         """Returns the operators that the module calls on inputs of these shapes.
 
-        PyTorch's exporters and Dynamo do not take TorchScript. Its interpreter is run on tensors
-        without content instead; code that looks at values of tensors raises.
+        PyTorch's exporters and Dynamo do not take TorchScript. Its interpreter runs on tensors
+        without data instead; code that looks at values of tensors raises.
         """
         graph = self._exported(tuple(inputs)).module(check_guards=False)
         for name, value in list(vars(graph).items()):
@@ -104,7 +104,7 @@ class TorchScriptProgram(RunnableProgram):
                 delattr(graph, name)
                 graph.register_parameter(name, torch.nn.Parameter(value, requires_grad=False))
         for node in graph.graph.nodes:
-            # What `torch.jit.trace` notes for each convolution; ONNX has no counterpart.
+            # `torch.jit.trace` records this operator for each convolution; ONNX has no counterpart.
             if node.target is torch.ops.aten._convolution.default:  # noqa: SLF001  # its name
                 node.target, node.args = torch.ops.aten.convolution.default, node.args[:9]
         graph.recompile()
@@ -122,7 +122,7 @@ class TorchScriptProgram(RunnableProgram):
                 raise _shortened(error) from None
 
     def _run(self, module: Any, inputs: Sequence[Any]) -> Any:
-        try:  # no context manager: this is what is timed
+        try:  # no context manager: this code is timed
             return module(*map(as_tensor, inputs))
         except RuntimeError as error:
             raise _shortened(error) from None
@@ -132,13 +132,13 @@ def create_model(**parameters: Any) -> TorchScriptProgram:
     """Returns the program of an archive.
 
     Raises:
-      BroughtError: it is not whole, or holds code.
+      BroughtError: the archive is incomplete, or holds code.
     """
     return TorchScriptProgram(parameters)
 
 
 class _Hidden(torch.nn.Module):
-    """Calls a TorchScript module that exporters do not see: they refuse its parameters."""
+    """Calls a TorchScript module, hidden from exporters because they reject its parameters."""
 
     def __init__(self, module: Any) -> None:
         super().__init__()
@@ -149,12 +149,12 @@ class _Hidden(torch.nn.Module):
 
 
 def _shortened(error: RuntimeError) -> RuntimeError:
-    """Returns an error of the interpreter, which is a traceback, with its reason alone."""
+    """Returns an interpreter error reduced from a traceback to its reason."""
     return RuntimeError(reason_in(error).removeprefix("RuntimeError: "))
 
 
 def _widen(graph: Any) -> None:
-    """Makes a graph of TorchScript name and hold float64 instead of narrower types, in place."""
+    """Replaces narrower types by float64 in a TorchScript graph and its constants, in place."""
     for node in graph.findAllNodes("prim::Constant", recurse=True):
         kind = node.kindOf("value") if "value" in node.attributeNames() else None
         if kind == "t" and node.t("value").dtype in NARROW:
@@ -167,7 +167,7 @@ def _widen(graph: Any) -> None:
 
 
 def _is_type(user: Any, place: int) -> bool:
-    """Tells whether an argument of an operator is a data type."""
+    """Returns whether an argument of an operator is a data type."""
     text = user.schema()
     if text == "(no schema)":
         return False

@@ -1,4 +1,4 @@
-"""The configuration in a file that Keras saved, read without Keras, and the code in it."""
+"""Reads the configuration in a Keras file, without Keras, and finds code in it."""
 
 import importlib.util
 import json
@@ -19,10 +19,10 @@ _OWN_MODULES = ("keras", "builtins", "tf_keras", "numpy")
 
 
 def check(path: Path, *, allow_code: bool) -> None:
-    """Refuses files that are not whole, hold weights alone, or code; see `_read`.
+    """Rejects files that are incomplete, hold only weights, or hold code; see `_read`.
 
     Raises:
-      BroughtError: the model cannot be made from the file; the message names the layer.
+      BroughtError: the model cannot be built from the file; the message names the layer.
     """
     config = _read(path)
     if config is None:  # only a worker can read it
@@ -45,16 +45,16 @@ def check(path: Path, *, allow_code: bool) -> None:
 
 
 def is_hdf5(path: Path) -> bool:
-    """Tells whether a file is HDF5, by its first bytes."""
+    """Returns whether a file is HDF5, by its first bytes."""
     with path.open("rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """Returns the configuration of the model; None if that takes a package that is not here.
+    """Returns the model's configuration; None if reading it needs a package that is missing.
 
     Raises:
-      BroughtError: the file is not whole, or holds no model.
+      BroughtError: the file is incomplete, or holds no model.
     """
     try:
         if not is_hdf5(path):
@@ -63,7 +63,7 @@ def _read(path: Path) -> dict[str, Any] | None:
             raise BroughtError(f"{path} is HDF5; rename it to end in .h5")
         if importlib.util.find_spec("h5py") is None:
             return None
-        # A crash of the HDF5 library then ends that process only.
+        # In a separate process, so that a crash of the HDF5 library ends only that.
         return _parsed(path, bounded.call(_from_hdf5, path))
     except bounded.TooCostlyError as error:
         raise BroughtError(f"{path} cannot be read: {error}") from error
@@ -120,14 +120,14 @@ def _parsed(path: Path, text: str | bytes) -> dict[str, Any]:
 
 
 def _objects(config: Any) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yields all objects of a configuration, and the name of the layer that each is or is in."""
+    """Yields each object in a configuration with the name of its layer."""
     waiting = [(config, "")]
     while waiting:
         item, name = waiting.pop()
         if isinstance(item, dict):
             inner = item.get("config")
             if isinstance(inner, dict) and isinstance(inner.get("name"), str):
-                # A data type's policy has a name, too.
+                # A data type policy has a name, too.
                 name = name if item.get("class_name") == "DTypePolicy" else inner["name"]
             if isinstance(item.get("class_name"), str):
                 yield item, name

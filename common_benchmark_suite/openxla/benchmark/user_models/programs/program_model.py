@@ -1,4 +1,4 @@
-"""In a worker: what exported programs have in common, whatever runs them."""
+"""In a worker: the common part of exported programs in all frameworks."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,15 +21,15 @@ _DATA_TYPES = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat1
 
 
 class NotWidenedError(Exception):
-    """A program has no float64 run; the message says why."""
+    """The program cannot be run in float64; the message gives the reason."""
 
 
 class ProgramModel(BroughtModel):
-    """An exported program: it is run as it is, on inputs of its own types.
+    """An exported program, run unmodified on inputs of its own types.
 
     Attributes:
-      path: of the file, or the folder.
-      without_float64: why its truth is not a float64 run; None if it is, or was not made yet.
+      path: path of the file or folder.
+      without_float64: why its truth is not a float64 run; None if it is, or if there is none yet.
       truth_check: how its truths were checked by a second implementation; None if they were not.
     """
 
@@ -37,10 +37,10 @@ class ProgramModel(BroughtModel):
     truth_check: TruthCheck | None = None
 
     def __init__(self, parameters: Parameters) -> None:
-        """Checks that the program is the one that the run was planned with.
+        """Checks that the program is the one for which the run was planned.
 
         Raises:
-          BroughtError: it is not, or not whole.
+          BroughtError: the program has changed, or is incomplete.
         """
         self.model_parameters = parameters
         self.example = self.file = None
@@ -50,13 +50,13 @@ class ProgramModel(BroughtModel):
             raise BroughtError(f"{self.path} has changed since this run was planned")
 
     def check_types(self, dtypes: Iterable[Any]) -> None:
-        """Checks that a program computes in the type that the case says.
+        """Checks that a program computes in the type named in the case.
 
         Args:
-          dtypes: of its weights or inputs, as its framework calls them.
+          dtypes: types of its weights or inputs, as its framework names them.
 
         Raises:
-          BroughtError: none is of that type, but some are of another.
+          BroughtError: none has that type, but some have another floating-point type.
         """
         names = (str(getattr(dtype, "__name__", dtype)).rpartition(".")[2] for dtype in dtypes)
         found = {_DATA_TYPES[name] for name in names if name in _DATA_TYPES}
@@ -67,38 +67,38 @@ class ProgramModel(BroughtModel):
             raise BroughtError(f"{self.path.name} computes in {known}, not {due}{hint}")
 
     def signature(self) -> Signature:
-        """Returns what it takes."""
+        """Returns the program's signature."""
         raise NotImplementedError
 
     def generate_default_inputs(self) -> Any:
-        """Returns the inputs that the case names, or those that the program asks for.
+        """Returns the inputs that the case names, or the program's default inputs.
 
         Raises:
-          BroughtError: the program takes others.
+          BroughtError: the program takes other inputs.
         """
         return [spec.array(place) for place, spec in enumerate(self.inputs())]
 
     def inputs(self) -> tuple[InputSpec, ...]:
-        """Returns the inputs that the case names, or those that the program asks for.
+        """Returns the inputs that the case names, or the program's default inputs.
 
         Raises:
-          BroughtError: the program takes others, or it cannot be told how large one is.
+          BroughtError: the program takes other inputs, or the size of an input is unknown.
         """
         written = list(filter(None, str(self.model_parameters.get("inputs", "")).split("; ")))
         sizes = (self.model_parameters.get(key) for key in ("batch_size", "seq_len"))
-        # What is written has numbers for them already.
+        # Recorded inputs have all sizes as numbers.
         batch, seq = (None, None) if written else map(_number, sizes)
         return self.signature().inputs(written, batch, seq)
 
     def preprocess(self, raw_input: Any) -> tuple[Array, ...]:
-        """Returns the arrays as they are: a program is not cast."""
+        """Returns the arrays unchanged: programs are not cast."""
         return tuple(raw_input)
 
     def try_out(self, *inputs: Array) -> None:
         """Checks the inputs, which may be the user's own arrays.
 
         Raises:
-          BroughtError: the program takes others.
+          BroughtError: the program takes other inputs.
         """
         forms = [
             InputSpec(element_type=element_type_of(value.dtype), sizes=value.shape)
@@ -107,23 +107,23 @@ class ProgramModel(BroughtModel):
         self.signature().check(forms)
 
     def note_check(self, check: TruthCheck) -> None:
-        """Keeps how one more truth was checked; one that is in doubt is not a float64 truth."""
+        """Records how a further truth was checked; a truth in doubt does not count as float64."""
         self.truth_check = check.joined(self.truth_check)
         if doubts := self.truth_check.in_doubt:
             self.without_float64 = f"its truth is in doubt: {'; '.join(map(str, doubts[:3]))}"
 
     def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
-        """Returns the outputs in float64, and of a plain run in the program's own type.
+        """Returns the outputs in float64, and those of a plain run in the program's own type.
 
-        Where it cannot be computed in float64, a plain run takes the truth's place, and one on
-        weights that are rounded a little the reference's: it says how far rounding alone goes. What
-        is judged by these agrees, and no more can be said; `without_float64` tells why.
+        If a float64 run is impossible, a plain run serves as truth, and a run on slightly perturbed
+        weights as reference, which shows the effect of rounding. Results can then only be found to
+        agree with the plain run; `without_float64` gives the reason.
         """
         raise NotImplementedError
 
 
 def in_place_of_truth(outputs: Sequence[Array]) -> list[Array]:
-    """Returns the outputs of a plain run as float64, where a truth is due."""
+    """Returns the outputs of a plain run as float64, in the form of a truth."""
     return [
         value.astype(np.float64)
         if value.dtype.kind == "f" or value.dtype.name == "bfloat16"
@@ -135,12 +135,12 @@ def in_place_of_truth(outputs: Sequence[Array]) -> list[Array]:
 def rounded(
     inputs: Sequence[Array], *, spacings: float | None = None, seed: int = SEED
 ) -> list[Array]:
-    """Returns inputs that are put off at random.
+    """Returns randomly perturbed inputs.
 
     Args:
       inputs: arrays of any types.
-      spacings: largest change in spacings of the type; by default `rounding_of` the type.
-      seed: of the random numbers.
+      spacings: largest change, in spacings of the type; by default `rounding_of` the type.
+      seed: seed of the random numbers.
     """
     random = np.random.Generator(np.random.Philox(seed))
     found = []
@@ -155,10 +155,10 @@ def rounded(
 
 
 def rounding_of(dtype: np.dtype[Any]) -> float:
-    """Returns by how much, relative to their size, numbers are put off for an agreement's limit.
+    """Returns the relative perturbation used to derive a limit for agreement.
 
-    Two right kernels that are compared are each off by a spacing of float32: they round coordinates
-    and factors that they derive, too. 16-bit kernels compute in float32 and round once, so that
+    Each of two correct kernels may be off by a spacing of float32, because it also rounds
+    coordinates and factors that it derives. 16-bit kernels compute in float32 and round once, so
     one spacing covers both.
     """
     return _eps(dtype) if dtype.itemsize == 2 else 2 * _eps(dtype)

@@ -1,4 +1,4 @@
-"""Cases of an exported program: a file, or a folder, of which nothing is executed here."""
+"""Cases of exported programs, from a file or a folder; nothing is executed."""
 
 import hashlib
 from collections.abc import Mapping
@@ -27,12 +27,12 @@ _ROOM = "openxla.benchmark.user_models.programs"
 
 @attrs.frozen(kw_only=True)
 class Kind:
-    """One form of exported programs.
+    """A format of exported programs.
 
     Attributes:
-      name: for people.
-      framework: by which backends say that they take it.
-      module: that makes it in a worker.
+      name: name for messages.
+      framework: the framework that backends declare support for.
+      module: module that builds the program in a worker.
     """
 
     name: str
@@ -68,7 +68,7 @@ TORCHSCRIPT = Kind(
 )
 KERAS = Kind(name="Keras", framework=ModelFrameworkType.TF_V2, module=f"{_ROOM}.in_keras")
 TFLITE = Kind(name="TFLite", framework=ModelFrameworkType.TFLITE, module=f"{_ROOM}.in_tflite")
-# By the end of a file's name.
+# Format by file name suffix.
 KINDS: Mapping[str, Kind] = {
     ".onnx": ONNX,
     ".mlir": STABLEHLO,
@@ -82,7 +82,7 @@ KINDS: Mapping[str, Kind] = {
     ".torchscript": TORCHSCRIPT,
 }
 ALL_KINDS = (*KINDS.values(), SAVED_MODEL)
-# Those whose files can hold code.
+# Formats whose files can hold code.
 _WITH_CODE = (TORCH_EXPORT, TORCHSCRIPT, KERAS)
 
 
@@ -91,8 +91,8 @@ class ProgramFile:
     """An exported program.
 
     Attributes:
-      path: absolute; of a folder, the folder.
-      kind: its form.
+      path: absolute path of the file or folder.
+      kind: its format.
     """
 
     path: Path
@@ -101,7 +101,7 @@ class ProgramFile:
 
 @attrs.frozen(kw_only=True)
 class _Outline:
-    """What is known of a program without a framework; signature and type None if nothing is."""
+    """A program as read without a framework; signature and type are None if unknown."""
 
     digest: str
     signature: Signature | NamedInputs | None = None
@@ -109,10 +109,10 @@ class _Outline:
 
 
 def digest_of(path: Path, kind: Kind) -> str:
-    """Returns the sha256 of a program: of all files that it consists of.
+    """Returns the sha256 of all files of a program.
 
     Raises:
-      BroughtError: it is not whole.
+      BroughtError: the program is incomplete.
     """
     if kind is ONNX:
         return onnx_file.digest_of(path, onnx_file.read(path).data_files)
@@ -120,10 +120,10 @@ def digest_of(path: Path, kind: Kind) -> str:
 
 
 def cases(program: ProgramFile, wanted: Wanted, given: UserInputs | None) -> list[BenchmarkCase]:
-    """Returns the cases of a program, for each batch and length.
+    """Returns the cases of a program, one for each batch size and length.
 
     Raises:
-      BroughtError: it is not whole, or takes other inputs.
+      BroughtError: the program is incomplete, or takes other inputs.
     """
     if wanted.task is not None:
         raise BroughtError("--task requires a Hugging Face directory")
@@ -215,7 +215,7 @@ def _case(
 def _inputs(
     signature: Signature | NamedInputs | None, wanted: Wanted, variant: Variant
 ) -> tuple[InputSpec, ...]:
-    """Returns the inputs, all sizes numbers; none where only a worker can tell them."""
+    """Returns the inputs with all sizes as numbers; none if only a worker can determine them."""
     if signature is not None:
         return signature.inputs(wanted.inputs, variant.batch_size, variant.seq_len)
     written = [parse(text) for text in wanted.inputs]

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# Entries that are objects, not tensors.
+# Prefixes of entries that are objects, not tensors.
 _OBJECTS = ("custom_obj_", "opaque_obj_")
 _LONGEST_EXPRESSION = 10_000
-# Functions of sympy and of torch.utils._sympy.functions that sizes are made of.
+# Functions of sympy and torch.utils._sympy.functions that occur in sizes.
 _FUNCTION_NAMES = """
 Symbol Dummy Integer Rational Float Add Mul Pow Mod Min Max Abs floor ceiling sqrt Piecewise
 ExprCondPair Tuple Equality Unequality Eq Ne Lt Le Gt Ge StrictLessThan LessThan StrictGreaterThan
@@ -40,13 +40,13 @@ _NODES = (
     *(ast.FloorDiv, ast.Mod, ast.Pow, ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt),
     ast.GtE,
 )
-# Operators by name: of a registered library, arithmetic of sizes, and mathematics.
+# Names of operators: those of a registered library, arithmetic on sizes, and mathematics.
 _OPERATORS = re.compile(
     r"torch\.ops\.\w+\.\w+(\.\w+)?|torch\._?sym_\w+|math\.\w+|#.*"
     r"|_operator\.(getitem|add|sub|mul|truediv|floordiv|mod|pow|neg|pos|abs|index|eq|ne|lt|le|gt|ge"
     r"|and_|or_|not_|xor|lshift|rshift|invert)"
 )
-# Operators of PyTorch that read, write or load files.
+# PyTorch operators that read, write or load files.
 _OF_FILES = re.compile(r"torch\.ops\.(\w+\.)?(from_file|save|load|load_library|import_module)\b.*")
 
 
@@ -55,10 +55,10 @@ class NotAnArchiveError(ValueError):
 
 
 def code_in(path: Path) -> str | None:
-    """Returns the first thing in an archive that can run code when it is loaded; None without one.
+    """Returns the first entry or operator that could run code when loaded; None without one.
 
     Raises:
-      NotAnArchiveError: it is not a whole archive, or its entries are ambiguous.
+      NotAnArchiveError: the archive is incomplete, or its entries are ambiguous.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -101,7 +101,7 @@ def _objects(document: Any) -> Iterator[dict[str, Any]]:
 
 
 def is_operator(target: Any) -> bool:
-    """Returns whether a node's target is an operator that runs no code of the file."""
+    """Returns whether a node's target is an operator that runs no code from the file."""
     return (
         isinstance(target, str)
         and _OPERATORS.fullmatch(target) is not None
@@ -110,7 +110,7 @@ def is_operator(target: Any) -> bool:
 
 
 def is_expression(text: Any) -> bool:
-    """Returns whether a text is a symbolic expression as `sympy.srepr` or `str` writes it."""
+    """Returns whether a text is a symbolic expression as written by `sympy.srepr` or `str`."""
     if not isinstance(text, str) or len(text) > _LONGEST_EXPRESSION:
         return False
     try:
@@ -132,6 +132,6 @@ def _is_allowed(node: ast.AST) -> bool:
 
 
 def _calls_by_name(tree: ast.AST) -> bool:
-    """Returns whether only known functions are called; a symbol has no value to call."""
+    """Returns whether only known functions are called."""
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     return all(isinstance(call.func, ast.Name) and call.func.id in _FUNCTIONS for call in calls)

@@ -1,4 +1,4 @@
-"""What an exported program takes, by its own word, and the inputs that it is given."""
+"""Signatures of exported programs, and the inputs chosen for them."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import attrs
 from openxla.benchmark.user_models.specs import BATCH, SEQ, InputSpec, check_names, parse
 from openxla.benchmark.user_models.wanted import BroughtError
 
-# How exporters call sizes that may change.
+# Names that exporters give to a dynamic batch size.
 _BATCH_NAMES = ("n", "b", "bs", "bsz")
 _SEQ_NAMES = ("s", "t", "tokens")
 _FEW = 2
@@ -18,10 +18,10 @@ class Argument:
     """One input of a program.
 
     Attributes:
-      name: as the program calls it.
+      name: its name in the program.
       element_type: e.g. `f32`.
-      sizes: numbers; names of sizes that may change, None for one without a name.
-      below: integers in it are to be smaller, as they look up rows of a table; None if not known.
+      sizes: numbers; names of dynamic sizes, None for a dynamic size without a name.
+      below: exclusive limit of integers that index a table; None if unknown.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Signature:
     """The inputs of a program, in order.
 
     Attributes:
-      where: names the program in messages.
+      where: name of the program in messages.
       arguments: its inputs.
     """
 
@@ -49,15 +49,15 @@ class Signature:
     def inputs(
         self, written: Sequence[str], batch: int | None, seq: int | None
     ) -> tuple[InputSpec, ...]:
-        """Returns what the program is run on, all sizes numbers.
+        """Returns the inputs to run the program on, with all sizes as numbers.
 
         Args:
-          written: by the user, one for each argument; empty for what the program says.
-          batch: size of dimensions of that name; None for 1.
-          seq: size of those; None where nobody says.
+          written: the user's inputs, one per argument; empty for the program's defaults.
+          batch: size of batch dimensions; None for 1.
+          seq: size of sequence dimensions; None if unspecified.
 
         Raises:
-          BroughtError: the program takes others, or it cannot be told how large an input is.
+          BroughtError: the program takes other inputs, or the size of an input is unknown.
         """
         if written:
             given = self._in_order([parse(text) for text in written])
@@ -75,7 +75,7 @@ class Signature:
         return filled
 
     def _in_order(self, given: list[InputSpec]) -> list[InputSpec]:
-        """Returns inputs in the order of the arguments; names are not needed any more."""
+        """Returns inputs in the order of the arguments, without names."""
         check_names(given)
         named = {spec.name: attrs.evolve(spec, name="") for spec in given if spec.name}
         if not named:
@@ -90,7 +90,7 @@ class Signature:
         return f"{self.where} takes {', '.join(map(str, self.arguments)) or 'nothing'}"
 
     def check(self, given: Sequence[InputSpec]) -> None:
-        """Raises BroughtError where inputs are not those of the program; names fit any size."""
+        """Raises BroughtError if inputs do not match the program; named sizes match any number."""
         if len(given) != len(self.arguments):
             raise BroughtError(f"{self}; pass --input once for each, got {len(given)}")
         sizes: dict[str, int] = {}
@@ -110,7 +110,7 @@ class Signature:
                     )
 
     def _usual(self, argument: Argument) -> InputSpec:
-        """Returns the input that an argument gets where nobody says more."""
+        """Returns the default input of an argument."""
         sizes = tuple(
             size if isinstance(size, int) else self._role(argument, size, axis)
             for axis, size in enumerate(argument.sizes)
@@ -120,11 +120,11 @@ class Signature:
             return spec
         if "mask" in argument.name.lower():
             return attrs.evolve(spec, value="1")
-        # Without a range 0 and 1: these are rows of any table.
+        # Without a known range, use 0 and 1, which are valid rows of any table.
         return attrs.evolve(spec, below=argument.below or _FEW)
 
     def _role(self, argument: Argument, size: str | None, axis: int) -> str:
-        """Returns which of the sizes that users can set a size is."""
+        """Returns whether a size is the batch size or the length, which users can set."""
         name = (size or "").lower()
         if "batch" in name or name in _BATCH_NAMES:
             return BATCH
@@ -144,11 +144,11 @@ class NamedInputs:
     """The inputs of a program that records only their names.
 
     Attributes:
-      where: names the program in messages.
-      names: its inputs that are tensors, in order.
+      where: name of the program in messages.
+      names: its tensor inputs, in order.
       required: how many of them have no default.
       shape: of the first input, if the program records it.
-      are_inside: whether the program contains arrays as its inputs.
+      are_inside: whether the file contains input arrays.
     """
 
     where: str
@@ -160,7 +160,7 @@ class NamedInputs:
     def inputs(
         self, written: Sequence[str], batch: int | None, seq: int | None
     ) -> tuple[InputSpec, ...]:
-        """Returns the inputs; none if the program runs on the arrays inside it.
+        """Returns the inputs; empty if the program runs on the arrays in its file.
 
         Raises:
           BroughtError: no inputs are given, or too few or too many.
@@ -194,7 +194,7 @@ class NamedInputs:
         return f"{self.where} takes {', '.join(named) or 'nothing'}"
 
     def check(self, given: Sequence[InputSpec]) -> None:
-        """Raises BroughtError where inputs are too few or too many."""
+        """Raises BroughtError if there are too few or too many inputs."""
         if not self.required <= len(given) <= len(self.names):
             example = f"e.g. --input 'f32[{BATCH},3,224,224]'"
             raise BroughtError(
@@ -204,7 +204,7 @@ class NamedInputs:
 
 
 def element_type_or_refuse(name: str, element_type: str | None, where: str) -> str:
-    """Returns the type of an input; raises BroughtError where the suite has no such numbers."""
+    """Returns the type of an input; raises BroughtError if the suite does not support it."""
     if element_type is None:
         raise BroughtError(f"{where}: input {name!r} has an unsupported type")
     return element_type

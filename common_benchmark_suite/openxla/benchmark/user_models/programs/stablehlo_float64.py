@@ -1,4 +1,4 @@
-"""In a worker: StableHLO modules, read, written, and in float64."""
+"""In a worker: reads, writes and widens StableHLO modules."""
 
 import io
 import math
@@ -13,11 +13,11 @@ from jaxlib.mlir.dialects import stablehlo
 from openxla.benchmark.user_models.programs.program_model import NotWidenedError
 
 _RANDOM = "stablehlo.rng"
-# What looks at the bits of a number, or rounds it by intent.
+# Operations that use the bits of a number, or round it intentionally.
 _BY_BITS = ("stablehlo.bitcast_convert", "stablehlo.reduce_precision")
 # Custom calls that XLA computes in any type.
 _ANY_TYPE = ("mhlo.", "stablehlo.", "Sharding", "shape_assertion", "annotate")
-# Operations of StableHLO that its reference interpreter evaluates; others end the process.
+# StableHLO operations that the reference interpreter supports; others end the process.
 _INTERPRETED = frozenset(
     f"stablehlo.{name}"
     for name in (
@@ -31,16 +31,18 @@ _INTERPRETED = frozenset(
         *("sign", "sine", "slice", "sort", "sqrt", "subtract", "tan", "tanh", "transpose", "xor"),
     )
 ) | {"func.func", "func.call", "func.return", "builtin.module"}
-# Steps that the interpreter may take: it takes 2 microseconds for one.
+# Limit on steps of the interpreter, which takes 2 microseconds per step.
 _MOST_STEPS = 2e6
 _MAGIC = b"ML\xefR"
 
 
 def read(content: bytes) -> Any:
-    """Returns the module of a file, which is its context's: text, bytecode or portable artifact.
+    """Returns the module in a file: text, bytecode or portable artifact.
+
+    The module is only valid in its own context.
 
     Raises:
-      ValueError: it is none, or holds another dialect than StableHLO.
+      ValueError: the file is not a module, or uses a dialect other than StableHLO.
     """
     context = mlir.make_ir_context()
     with context, ir.Location.unknown():
@@ -74,10 +76,10 @@ def bytecode(module: Any) -> bytes:
 
 
 def main_of(module: Any) -> Any:
-    """Returns the function that a module is run by: `main`, or its only public one.
+    """Returns a module's entry point: `main`, or its only public function.
 
     Raises:
-      ValueError: it has none, or several.
+      ValueError: there is no such function, or several.
     """
     functions = [op for op in module.body if op.operation.name == "func.func"]
     if not functions:
@@ -107,11 +109,11 @@ def widen(module: Any) -> None:
     """Makes all floating-point numbers of a module float64, in place.
 
     Raises:
-      NotWidenedError: it looks at bits, or calls what has one type.
+      NotWidenedError: the module uses bits of numbers, or calls a function of one fixed type.
     """
     with module.context, ir.Location.unknown():
         operations = list(_operations(module.operation))
-        # All before any: operands have other types afterwards.
+        # Check all before widening any, because that changes the types of operands.
         for operation in operations:
             _check(operation)
         for operation in operations:
@@ -126,13 +128,13 @@ def widen(module: Any) -> None:
 
 
 def interpreted(module: Any, inputs: Sequence[Any]) -> list[Any] | None:
-    """Returns the outputs by StableHLO's reference interpreter.
+    """Returns the outputs of StableHLO's reference interpreter.
 
-    None if it lacks an operation, or would take more than some seconds.
+    Returns None if the interpreter lacks an operation, or would take more than a few seconds.
 
     Args:
-      module: what is run.
-      inputs: arrays of the types that it takes.
+      module: the module to run.
+      inputs: arrays of the module's input types.
     """
     operations = list(_operations(module.operation))
     if not {operation.name for operation in operations} <= _INTERPRETED:
@@ -143,18 +145,18 @@ def interpreted(module: Any, inputs: Sequence[Any]) -> list[Any] | None:
         try:
             given = [ir.DenseElementsAttr.get(np.asarray(value, order="C")) for value in inputs]
             return [np.array(value) for value in stablehlo.eval_module(module, given)]
-        except (ValueError, TypeError, RuntimeError):  # a type that attributes do not hold
+        except (ValueError, TypeError, RuntimeError):  # attributes do not support the type
             return None
 
 
 def _steps(operation: Any) -> float:
-    """Returns how many elements an operation reads and writes, for each element of a sum."""
+    """Returns the elements that an operation reads and writes, times the length of sums."""
     kinds = (value.type for value in (*operation.operands, *operation.results))
     arrays = [kind for kind in kinds if isinstance(kind, ir.RankedTensorType)]
     sizes = [float(math.prod(kind.shape)) for kind in arrays]
     if operation.name in ("stablehlo.dot_general", "stablehlo.convolution"):
         left, right, result = sizes
-        # The sums are as long as the factors are larger than the result.
+        # The length of the sums follows from the sizes of factors and result.
         length = math.sqrt(max(left * right / max(result, 1), 1))
         return float(result * length)
     if operation.name in ("stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.sort"):
@@ -192,7 +194,7 @@ def _widen(operation: Any) -> None:
             for argument in block.arguments:
                 argument.set_type(_wide(argument.type))
     for name in list(operation.attributes):
-        # By name: iterating gives names, or named attributes, by version.
+        # Iterating gives names or named attributes, depending on the version.
         key = name if isinstance(name, str) else name.name
         attribute = operation.attributes[key]
         if isinstance(attribute, ir.TypeAttr) and isinstance(attribute.value, ir.FunctionType):
@@ -204,7 +206,7 @@ def _widen(operation: Any) -> None:
 
 
 def _convert(constant: Any) -> None:
-    """Has a constant, which may be of any type and large, converted behind it."""
+    """Adds a conversion after a constant, which may be large and of any type."""
     narrow = constant.results[0]
     wide = _wide(narrow.type)
     if wide == narrow.type:
@@ -226,7 +228,7 @@ def _wide(kind: Any) -> Any:
 
 
 def _is_float(kind: Any) -> bool:
-    """Tells whether a type is of floating-point numbers that are to be widened."""
+    """Returns whether a type is a floating-point type to be widened."""
     if not isinstance(kind, ir.RankedTensorType):
         return False
     element = kind.element_type

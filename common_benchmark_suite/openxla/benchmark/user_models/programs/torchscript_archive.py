@@ -1,8 +1,8 @@
-"""Reads the inputs of a TorchScript archive, and finds code that does more than compute.
+"""Reads the inputs of a TorchScript archive, and finds code that has side effects.
 
 An archive is a zip: weights, `data.pkl` with the module's attributes, `constants.pkl`, and below
 `code/` the source of TorchScript, whose syntax is a part of Python's. Only that source is parsed
-here. Nothing is executed or unpickled: of pickles only the names are read.
+here. Nothing is executed or unpickled; only names are read from pickles.
 
 A TorchScript interpreter has no `import`, `open` or `exec`. It runs registered operators, and some
 of these read or write files. An archive whose source calls one of them, an operator of another
@@ -23,7 +23,7 @@ from openxla.benchmark.user_models.programs.signature import NamedInputs
 from openxla.benchmark.user_models.wanted import BroughtError
 
 _MOST_SOURCE_BYTES = 2**26
-# Pickled number at the beginning of what PyTorch wrote before it used archives.
+# Pickled number at the start of files from before PyTorch used archives.
 _OLD_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 _MOST_PICKLE_BYTES = 2**26
 BUNDLED = "get_all_bundled_inputs"
@@ -33,10 +33,10 @@ _FILES = frozenset({"from_file", "save", "load", "load_library", "import_module"
 _NAMESPACES = frozenset(
     {"aten", "prim", "prims", "quantized", "torchvision", "mkldnn", "_quantized"}
 )
-# C++ classes that hold packed weights alone.
+# C++ classes that only hold packed weights.
 _CLASSES = re.compile(r"__torch__\.torch\.classes\.(?!(quantized|xnnpack|mkldnn)\.)[\w.]+")
 _DOTS_OF_A_CLASS = 3
-# Names in a pickle of `torch.save` that holds weights alone.
+# Names in a pickle of `torch.save` that only holds weights.
 _PLAIN = re.compile(
     r"torch(\._utils|\.storage|\.nn\.parameter|\.serialization)? \w+|collections (OrderedDict"
     r"|defaultdict)|numpy(\.\w+)* \w+|_codecs encode|builtins (dict|set|list|tuple|bytearray)"
@@ -49,8 +49,8 @@ class TorchScriptFile:
     """The outline of an archive.
 
     Attributes:
-      takes: the inputs of `forward`.
-      code: the first thing that can do more than compute; None without one.
+      takes: inputs of `forward`.
+      code: the first code that can have side effects; None without any.
     """
 
     takes: NamedInputs
@@ -58,13 +58,13 @@ class TorchScriptFile:
 
 
 def is_torchscript(path: Path) -> bool:
-    """Tells whether a file is a TorchScript archive, by the names of its entries."""
+    """Returns whether a file is a TorchScript archive, by the names of its entries."""
     names = {name.partition("/")[2] for name in _names(path)}
     return "constants.pkl" in names and any(name.startswith("code/") for name in names)
 
 
 def refuse_code(where: str, code: str | None, *, allowed: bool) -> None:
-    """Raises BroughtError for an archive whose code can do more than compute, unless allowed."""
+    """Raises BroughtError if an archive's code can have side effects, unless allowed."""
     if code is not None and not allowed:
         raise BroughtError(
             f"{where} contains {code}, which can read or write files; pass --allow-code if you "
@@ -73,7 +73,7 @@ def refuse_code(where: str, code: str | None, *, allowed: bool) -> None:
 
 
 def is_torch_export(path: Path) -> bool:
-    """Tells whether a file is an archive of `torch.export.save`, whatever its name."""
+    """Returns whether a file was written by `torch.export.save`, whatever its name."""
     names = {name.partition("/")[2] or name for name in _names(path)}
     return bool(names & {"archive_format", "serialized_exported_program.json"})
 
@@ -82,7 +82,7 @@ def read(path: Path) -> TorchScriptFile:
     """Returns the outline of an archive.
 
     Raises:
-      BroughtError: it is not whole, or `forward` takes what cannot be given.
+      BroughtError: the archive is incomplete, or `forward` takes unsupported inputs.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -113,7 +113,7 @@ def read(path: Path) -> TorchScriptFile:
 
 
 def pickled_objects(path: Path) -> list[str] | None:
-    """Returns the classes in a file of `torch.save` that are not weights; None for another file.
+    """Returns the classes in a `torch.save` file that are not weights; None for other files.
 
     The pickle's instructions are read, not executed.
     """
@@ -137,7 +137,7 @@ def pickled_objects(path: Path) -> list[str] | None:
 
 
 def _as_python(source: bytes) -> bytes:
-    """Returns source whose types have names that Python accepts: `<string>.Net` is one of them."""
+    """Replaces type names that Python does not accept, e.g. `<string>.Net`."""
     return re.sub(rb"<(\w+)>", rb"_\1_", source)
 
 
@@ -184,7 +184,7 @@ def _globals(content: bytes) -> Iterator[str]:
 
 
 def _shape(archive: zipfile.ZipFile, names: Sequence[str]) -> tuple[int, ...] | None:
-    """Returns the sizes of the input that an exporter recorded, if it did."""
+    """Returns the input sizes that an exporter recorded; empty if none."""
     entry = next((name for name in names if name.endswith("/extra/config.txt")), None)
     if entry is None or archive.getinfo(entry).file_size > _MOST_SOURCE_BYTES:
         return None
@@ -199,7 +199,7 @@ def _shape(archive: zipfile.ZipFile, names: Sequence[str]) -> tuple[int, ...] | 
 def _takes(
     where: str, trees: dict[str, ast.Module], network: str, shape: tuple[int, ...] | None
 ) -> NamedInputs:
-    """Returns the inputs of the class that the archive is a module of."""
+    """Returns the inputs of the module's class."""
     forward: ast.FunctionDef | None = None
     methods: set[str] = set()
     for name, tree in trees.items():
@@ -243,7 +243,7 @@ def _code_in(trees: dict[str, ast.Module], held: dict[str, list[str]]) -> str | 
         for node in ast.walk(tree):
             if code := _code_at(node):
                 return f"{code} ({name})"
-        # A namespace that is given another name could not be followed.
+        # A namespace bound to another name cannot be followed.
         bases = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and node.id in ("torch", "ops") and id(node) not in bases:
@@ -261,7 +261,7 @@ def _code_at(node: ast.AST) -> str | None:
             return "an object of a C++ class"
         if _CLASSES.fullmatch(text) and text.count(".") > _DOTS_OF_A_CLASS:
             return f"an object of the C++ class {text}"
-    # A method of a tensor is an operator, too: `x.save(path)`.
+    # A tensor's method is an operator, too: `x.save(path)`.
     if isinstance(node, ast.Call):
         called = node.func
         if isinstance(called, ast.Attribute) and called.attr in _FILES:

@@ -1,7 +1,7 @@
-"""How a model is called: arguments of any structure as a flat list of arrays, and back.
+"""Call signatures of models: flattens arguments of any structure into arrays, and back.
 
-Backends pass arrays by position. A `CallForm` keeps what else a call consists of: the names of
-keyword arguments, dictionaries, tuples and dataclasses around the arrays, and constants.
+Backends pass arrays by position. A `CallForm` keeps the rest of a call: names of keyword arguments,
+the dictionaries, tuples and dataclasses around the arrays, and constants.
 """
 
 import dataclasses
@@ -16,11 +16,11 @@ import numpy as np
 from openxla.benchmark.user_models.wanted import BroughtError
 
 _CONSTANTS = (bool, int, float, complex, enum.Enum, type(None))
-_NO_NUMBERS = "OSUVmM"  # kinds of NumPy's types
+_NO_NUMBERS = "OSUVmM"  # kinds of NumPy types that are not numbers
 
 
 class _Array:
-    """Stands where an array belongs; a class, since copies of it are itself."""
+    """Placeholder for an array; a class, because copies of a class are identical to it."""
 
 
 class Trees(Protocol):
@@ -32,10 +32,10 @@ class Trees(Protocol):
         """Returns the leaves, each with its path, and the structure."""
 
     def unflatten(self, leaves: list[Any], structure: Any) -> Any:
-        """Returns the tree again."""
+        """Returns the tree built from its leaves and structure."""
 
     def register(self, dataclass: type) -> None:
-        """Makes instances of a dataclass nodes instead of leaves."""
+        """Registers a dataclass, so that its instances are nodes instead of leaves."""
 
 
 @attrs.frozen(kw_only=True)
@@ -43,7 +43,7 @@ class CallForm:
     """The arguments of a call, without its arrays.
 
     Attributes:
-      names: of the arrays, as a person would write them, e.g. `batch.mask` or `input_ids`.
+      names: names of the arrays as in source code, e.g. `batch.mask` or `input_ids`.
     """
 
     names: tuple[str, ...]
@@ -58,7 +58,7 @@ class CallForm:
         return self.names == plain
 
     def call(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
-        """Calls a function with the arrays in their places."""
+        """Calls a function with the arrays in place."""
         left = iter(arrays)
         leaves = [next(left) if leaf is _Array else leaf for leaf in self._leaves]
         args, keywords = self._trees.unflatten(leaves, self._structure)
@@ -76,12 +76,12 @@ def split(
 
     Args:
       example: what `example_inputs()` returns.
-      signature: of what is called; None if it is unknown.
-      trees: of the framework.
+      signature: signature of the callable; None if unknown.
+      trees: the framework's library.
 
     Raises:
-      BroughtError: something in it is not an array of numbers, a number or None; it is named. Or
-        the structure contains itself, or holds no array.
+      BroughtError: a leaf is not an array of numbers, a number or None (the message names it), or
+        the structure contains itself or no array.
     """
     _refuse_cycles(example, ())
     flat, structure = flatten(_arguments(example, signature), trees, _is_numbers)
@@ -107,7 +107,7 @@ def split(
 def flatten(
     tree: Any, trees: Trees, is_leaf: Callable[[Any], bool] = lambda _: False
 ) -> tuple[list[tuple[Sequence[Any], Any]], Any]:
-    """Returns leaves with paths, and the structure; dataclasses are nodes of it."""
+    """Returns leaves with paths, and the structure; dataclasses are nodes."""
     registered: set[type] = set()
     while True:
         flat, structure = trees.flatten(tree, is_leaf)
@@ -132,7 +132,7 @@ def by_keyword(names: Sequence[str], trees: Trees) -> CallForm:
 
 
 def signature_of(function: Any) -> inspect.Signature | None:
-    """Returns a function's signature; None if it hides it."""
+    """Returns a function's signature; None if it is not available."""
     try:
         return inspect.signature(function)
     except (ValueError, TypeError):
@@ -196,7 +196,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _is_numbers(value: Any) -> bool:
-    """Tells whether a value is a list of numbers, or of such lists, that NumPy takes."""
+    """Returns whether a value is a (nested) list of numbers that NumPy accepts."""
     if not isinstance(value, list) or not value:
         return False
     return all(_is_number(item) or _is_numbers(item) for item in value)
@@ -217,7 +217,7 @@ def _refusal(name: str, leaf: Any) -> str:
 
 
 def _name(path: Sequence[Any]) -> str:
-    """Returns a path below (args, keywords) as a person would write it."""
+    """Returns a path below (args, keywords) as in source code."""
     steps = [_step(entry) for entry in path]
     is_keyword, steps = steps[:1] == [1], steps[1:]
     text = "" if is_keyword else "argument "

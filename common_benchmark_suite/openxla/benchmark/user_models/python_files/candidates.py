@@ -1,4 +1,4 @@
-"""Which callable of a Python file makes its model, by its syntax alone."""
+"""Finds the callable in a Python file that makes its model, by syntax alone."""
 
 import ast
 import functools
@@ -9,16 +9,17 @@ import attrs
 
 from openxla.benchmark.user_models.python_files.outline import Outline, is_left_out, top
 
-# The names that are looked for first.
+# Names to look for first.
 USUAL = ("create_model", "model", "make_model", "get_model", "build_model")
 EXAMPLE_INPUTS, EXAMPLE_BATCH = "example_inputs", "example_batch"
-# Parts of scripts and of other interfaces; in JAX, some of the latter are functions of the inputs.
+# Names from scripts and other interfaces; in JAX, some of the latter are functions of the inputs.
 _NEVER = {EXAMPLE_INPUTS, EXAMPLE_BATCH, "loss", "main", "init", "run", "setup"}
 _PARTS = {"apply", "forward"}
 _IS_MODULE = re.compile(
     r"(^|\.)(Module|Model|Layer|Sequential|InferenceModel|\w*LightningModule|\w*PreTrainedModel)$"
 )
-# A class of another base is one if it defines one of these; a function of autograd is not.
+# A class with an unknown base is a model if it defines one of these, unless it is an autograd
+# function.
 _FORWARD = ("forward", "__call__", "call")
 _NO_MODULE = re.compile(r"(Function|Dataset|Transform|Exception|Error|Enum|Optimizer|Callback)$")
 _WORDS_OF_MODELS = {
@@ -32,7 +33,7 @@ _OTHER_WORDS = {
     *("args", "arguments", "parser", "config", "cfg", "device", "logger", "path", "seed"),
     *("trainer", "train", "eval", "evaluate", "test", "plot", "print", "parse", "load", "save"),
 }
-# Functions of libraries that return a model, by their whole names.
+# Full names of library functions that return a model.
 _MAKES_MODEL = re.compile(
     r"(torch\.nn\.(\w+\.)*[A-Z]\w*|torchvision\.models\..+|timm\.create_model"
     r"|torch\.(hub\.load|jit\.(load|script|trace))|(tensorflow\.)?keras\.(Sequential|Model)"
@@ -43,7 +44,7 @@ _MAKES_MODEL = re.compile(
 _NOT_A_MODEL = re.compile(
     r"(Loss|Parameter|ParameterList|Optimizer|Rngs|Tokenizer\w*|Processor|Config)(\.\w+)?$"
 )
-# A model in, the same model out.
+# Functions that return the model they are given.
 _WRAPPERS = ("torch.compile", "torch.nn.DataParallel", "torch.jit.script", "copy.deepcopy")
 _METHODS = {
     *("eval", "train", "to", "cpu", "cuda", "float", "half", "double", "bfloat16"),
@@ -61,13 +62,13 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @attrs.frozen(kw_only=True)
 class Candidate:
-    """A callable that may make the model of a file, or an object that may be it.
+    """A callable that may make a file's model, or an object that may be the model.
 
     Attributes:
-      name: in the file.
-      needs: arguments that it cannot be called without.
+      name: its name in the file.
+      needs: its required arguments.
       is_sure: whether its definition shows that it is a module or returns one.
-      module: class in the file of the model; None if that is elsewhere, or unknown.
+      module: class of the model in the file; None if defined elsewhere or unknown.
       made: the call that makes the model; None for a class.
     """
 
@@ -83,12 +84,12 @@ class Candidate:
 
 @attrs.frozen(kw_only=True)
 class Script:
-    """How a file runs as a script.
+    """The behaviour of a file that runs as a script.
 
     Attributes:
-      trains: first and last line that train a model at the top; None if an import trains nothing.
-      makes: lines that make a model at the top, or in `main()`.
-      place: what an import does not run, and makes the model in; empty at the top.
+      trains: first and last top-level line that trains a model; None if importing trains nothing.
+      makes: lines that make a model at the top level or in `main()`.
+      place: code that importing does not run and that makes the model; empty for the top level.
     """
 
     trains: tuple[int, int] | None
@@ -96,7 +97,7 @@ class Script:
     place: str
 
     def hint(self, name: str) -> str:
-        """Returns a sentence that names what to move; empty if nothing is to be moved."""
+        """Returns a sentence that names the lines to move; empty if there are none."""
         moved = f"move {_lines(self.makes)}" if self.makes else "move the lines that make the model"
         if self.trains:
             return (
@@ -113,7 +114,7 @@ class Script:
 
 
 class Definitions:
-    """The definitions of a file, and what they make."""
+    """The definitions of a file, and the objects that they make."""
 
     def __init__(self, file: Outline, *, functions_are_models: bool) -> None:
         self._file = file
@@ -130,7 +131,7 @@ class Definitions:
         self._values = dict(_assigned(statements))
 
     def candidates(self) -> list[Candidate]:
-        """Returns all that may make the model, in the order of the file."""
+        """Returns all candidates, in the order of the file."""
         return self._candidates
 
     @functools.cached_property
@@ -147,11 +148,11 @@ class Definitions:
         return [candidate for candidate in found.values() if candidate]
 
     def candidate(self, name: str) -> Candidate | None:
-        """Returns the one of that name; None if it may be none, or is defined elsewhere."""
+        """Returns the candidate of that name; None if it is not one, or is defined elsewhere."""
         return next((found for found in self.candidates() if found.name == name), None)
 
     def unused(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Returns the candidates that no other one uses: the others are parts of a model."""
+        """Returns the candidates that no other candidate uses; used ones are parts of a model."""
         names = {candidate.name for candidate in candidates}
         used: set[str] = set()
         for name in names:
@@ -162,11 +163,11 @@ class Definitions:
 
     @property
     def defined(self) -> set[str]:
-        """Names at the top that the file itself defines."""
+        """Top-level names that the file itself defines."""
         return {*self.classes, *self._functions, *self._values}
 
     def of_weights(self) -> str:
-        """Returns a function of weights and inputs, which is half of a model; empty without one."""
+        """Returns a function of weights and inputs, which needs its weights; empty without one."""
         functions = self._functions.values() if self._functions_are_models else ()
         needs = ((node.name, _required(node.args)) for node in functions)
         return next((name for name, args in needs if len(args) > 1 and args[0] in _WEIGHTS), "")
@@ -181,11 +182,11 @@ class Definitions:
         return Script(trains=span, makes=makes, place=place)
 
     def forward(self, module: ast.ClassDef) -> ast.FunctionDef | None:
-        """Returns the method that runs a module, which a base in the file may define."""
+        """Returns the method that runs a module; a base class in the file may define it."""
         return next(filter(None, (self.method(module, name) for name in _FORWARD)), None)
 
     def method(self, module: ast.ClassDef, name: str) -> ast.FunctionDef | None:
-        """Returns a method of a class, or of a base in the file."""
+        """Returns a method of a class, or of a base class in the file."""
         for one in self._lineage(module):
             functions = (n for n in one.body if isinstance(n, ast.FunctionDef))
             if found := next((node for node in functions if node.name == name), None):
@@ -193,7 +194,7 @@ class Definitions:
         return None
 
     def needs(self, module: ast.ClassDef) -> tuple[str, ...]:
-        """Returns the arguments that a class cannot be called without."""
+        """Returns the required arguments of a class."""
         made = self.method(module, "__init__")
         if made is not None:
             return _required(made.args, skip=1)
@@ -218,7 +219,7 @@ class Definitions:
         )
 
     def _lineage(self, module: ast.ClassDef) -> list[ast.ClassDef]:
-        """Returns a class and its bases in the file, the class first."""
+        """Returns a class and its bases in the file, starting with the class."""
         found = [module]
         for one in found:
             bases = map(self.classes.get, self._bases[one.name])
@@ -274,7 +275,7 @@ class Definitions:
     def _made(
         self, value: ast.AST | None, local: Mapping[str, ast.expr], depth: int = 8
     ) -> ast.Call | None:
-        """Returns the call in an expression that makes a model; None if it makes none."""
+        """Returns the call in an expression that makes a model; None without one."""
         if value is None or depth == 0:
             return None
         again = functools.partial(self._made, local=local, depth=depth - 1)
@@ -299,7 +300,7 @@ class Definitions:
         return None
 
     def whole_name(self, node: ast.AST) -> str:
-        """Returns the whole name of what an expression names; empty if it names nothing."""
+        """Returns the full dotted name that an expression refers to; empty if none."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -309,7 +310,7 @@ class Definitions:
         return ".".join([self._imports.get(node.id, node.id), *reversed(parts)])
 
     def integers(self) -> dict[str, int]:
-        """Returns the numbers that names at the top are set to."""
+        """Returns the top-level names that are set to integers, with their values."""
         return {
             name: value.value
             for name, value in self._values.items()
@@ -325,7 +326,7 @@ class Definitions:
         if any(n.attr in _TRAINS for n in methods) or any(map(self._is_trainer, trainers)):
             return True
         if self._made(getattr(node, "value", None), {}):
-            return False  # a factory may fit the model that it returns
+            return False  # a factory may train the model that it returns
         called = _called_names(node) & set(self._functions)
         bodies = (self._functions[name].body for name in called)
         return any(self._trains(inner, depth - 1) for body in bodies for inner in body)
@@ -335,7 +336,7 @@ class Definitions:
         return "Trainer" in (ast.unparse(value) if value is not None else text)
 
     def _lines_in_main(self) -> tuple[str, tuple[int, int] | None]:
-        """Returns the function that a script runs and makes a model in, and the lines."""
+        """Returns the function that a script runs and that makes a model, with the lines."""
         for node in self._file.tree.body:
             if isinstance(node, ast.If) and is_left_out(node):
                 if lines := self._makes_lines(node.body, {}):
@@ -383,7 +384,7 @@ def _assigned(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yields the nodes of a function, and not of the functions inside it."""
+    """Yields the nodes of a function, without those of nested functions."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, Function | ast.Lambda | ast.ClassDef):

@@ -1,4 +1,4 @@
-"""Which inputs a model in a Python file takes, as far as its syntax shows them."""
+"""Derives the inputs of a model in a Python file from its syntax."""
 
 import ast
 import re
@@ -23,7 +23,7 @@ class Spec:
 
     Attributes:
       data_type: e.g. `f32`.
-      sizes: numbers, `batch`, and names in capitals of sizes that the user chooses.
+      sizes: numbers, `batch`, and upper-case names of sizes that the user chooses.
       below: limit of the values; None for no limit.
     """
 
@@ -57,8 +57,8 @@ class Expected:
     """The arguments of a model.
 
     Attributes:
-      signature: as its definition has it, e.g. `x, mask=None`.
-      inputs: the arguments that are required; they have names if one must be given by name.
+      signature: as in its definition, e.g. `x, mask=None`.
+      inputs: the arguments that are required; all have names if one is keyword-only.
     """
 
     signature: str
@@ -66,7 +66,7 @@ class Expected:
 
 
 def expected(definitions: Definitions, candidate: Candidate) -> Expected | None:
-    """Returns what a candidate takes; None if its definition is not in the file."""
+    """Returns the inputs of a candidate; None if its definition is not in the file."""
     if candidate.module is None:
         if candidate.made is None:
             return None
@@ -77,7 +77,7 @@ def expected(definitions: Definitions, candidate: Candidate) -> Expected | None:
         return None
     numbers = _numbers(definitions, candidate.module, candidate.made, definitions.integers())
     inputs = _of_class(definitions, candidate.module, numbers, _DEPTH)
-    # Arguments that are passed by name alone make all inputs need one.
+    # If one argument is keyword-only, all inputs need a name.
     is_named = any(default is None for default in forward.args.kw_defaults)
     arguments = (Argument(name if is_named else None, spec) for name, spec in inputs.items())
     return Expected(signature=_signature(forward), inputs=tuple(arguments))
@@ -153,13 +153,13 @@ def _numbers(
     call: ast.Call | None,
     outside: Mapping[str, int],
 ) -> dict[str, int]:
-    """Returns the numbers that names in a module's methods stand for.
+    """Returns the numbers assigned to names in a module's methods.
 
     Args:
-      definitions: of the file.
-      module: whose methods are meant.
-      call: that makes it; None without arguments.
-      outside: what names stand for where it is called.
+      definitions: definitions of the file.
+      module: class whose methods are read.
+      call: call that makes the module; None without arguments.
+      outside: values of names at the call.
     """
     found = definitions.integers()
     made = definitions.method(module, "__init__")
@@ -223,7 +223,7 @@ def _layers(definitions: Definitions, module: ast.ClassDef) -> Iterator[tuple[st
 
 
 def _first_use(forward: ast.FunctionDef, argument: str) -> str | None:
-    """Returns the layer that an argument goes into first; None if something else is done first."""
+    """Returns the first layer applied to an argument; None if something else comes first."""
     uses = [n for n in ast.walk(forward) if isinstance(n, ast.Name) and n.id == argument]
     loads = [n for n in uses if isinstance(n.ctx, ast.Load)]
     if not loads:

@@ -1,7 +1,7 @@
-"""In a worker: a model of JAX that was brought.
+"""In a worker: a user's JAX model.
 
-What the callable returns may be a `flax.nnx` module; a pair of a pure function `f(params, *inputs)`
-(or a `flax.linen` module) and its parameters; or a function of the inputs alone.
+The callable may return a `flax.nnx` module; a pair of a pure function `f(params, *inputs)` (or a
+`flax.linen` module) and its parameters; or a function of the inputs alone.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +47,7 @@ class JaxTrees:
 
 
 class JaxModel(BroughtModel):
-    """A pure function and its weights; outputs are the arrays in what it returns.
+    """A pure function and its weights; its outputs are the arrays in the return value.
 
     Attributes:
       params: a tree of arrays, in the model's type.
@@ -55,8 +55,8 @@ class JaxModel(BroughtModel):
     Args:
       function: takes the weights, then the user's arguments.
       params: the weights.
-      parameters: of the case.
-      called: has the signature of the user's arguments.
+      parameters: parameters of the case.
+      called: callable with the signature of the user's arguments.
     """
 
     trees = JaxTrees()
@@ -86,18 +86,18 @@ class JaxModel(BroughtModel):
         return self.apply(self.params, *map(jnp.asarray, inputs))
 
     def called(self) -> Any:
-        """Returns what takes the user's arguments."""
+        """Returns the callable that takes the user's arguments."""
         return self._called
 
     def outputs_of(self, inputs: Sequence[Array], *, seed: int) -> list[Array]:
-        """Returns the outputs of a run; JAX draws by keys that the model holds, not by a seed."""
+        """Returns the outputs of a run; JAX uses keys held by the model instead of a seed."""
         return [np.asarray(leaf) for leaf in as_tuple(self.forward(*inputs))]
 
 
 class JaxTrainingModel(OwnTrainingModel, TrainableModel):
-    """A model whose parameters are trained by the loss of its file.
+    """A model trained with the loss in its file.
 
-    `params` are all its arrays by name. The loss gets an nnx module, or a function of the inputs.
+    `params` holds all its arrays by name. The loss gets an nnx module, or a function of the inputs.
     """
 
     trees = JaxTrees()
@@ -136,7 +136,7 @@ def create_model(**parameters: Any) -> Any:
     """Returns the model of a file.
 
     Raises:
-      BroughtError: it cannot be made, or is nothing that can be run in JAX.
+      BroughtError: the model cannot be made, or JAX cannot run it.
     """
     brought = Brought(parameters, lambda _: None)
     made = brought.make(of_inputs=True)
@@ -161,8 +161,8 @@ def _split(made: Any, brought: Brought) -> tuple[Callable[..., Any], Any, Callab
         if callable(function):
             return function, params, partial(function, params)
     elif nnx := _nnx_of(made):
-        made.eval()  # dropout and batch norms as in inference
-        # The state of its generators is not a weight, and inference draws nothing.
+        made.eval()  # inference mode of dropout and batch norm
+        # The state of random generators is not a weight, and inference draws no numbers.
         graph, keys, state = nnx.split(made, nnx.RngState, ...)
         return (
             lambda weights, *args, **keywords: nnx.merge(graph, keys, weights)(*args, **keywords),
@@ -178,7 +178,7 @@ def _split(made: Any, brought: Brought) -> tuple[Callable[..., Any], Any, Callab
 
 
 def _trainable(made: Any, brought: Brought) -> tuple[Any, Any, Callable[[Any, Any], Any]]:
-    """Returns parameters, other arrays, and a function that makes the model of both."""
+    """Returns parameters, other arrays, and a function that rebuilds the model from both."""
     if nnx := _nnx_of(made):
         made.eval()
         graph, keys, params, rest = nnx.split(made, nnx.RngState, nnx.Param, ...)
@@ -188,7 +188,7 @@ def _trainable(made: Any, brought: Brought) -> tuple[Any, Any, Callable[[Any, An
 
 
 def _nnx_of(made: Any) -> Any:
-    """Returns flax.nnx where a model is one of its modules; else None."""
+    """Returns flax.nnx if the model is one of its modules, else None."""
     try:
         from flax import nnx
     except ModuleNotFoundError:
@@ -197,6 +197,6 @@ def _nnx_of(made: Any) -> Any:
 
 
 def _in_type(leaf: Any, dtype: np.dtype[Any]) -> Any:
-    """Returns an array in the model's type if it is of float32; others are as they are."""
+    """Converts a float32 array to the model's type; returns others unchanged."""
     array = leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf)
     return array.astype(dtype) if array.dtype == jnp.float32 else array

@@ -1,4 +1,4 @@
-"""In a worker: a model of Keras or TensorFlow that was brought."""
+"""In a worker: a user's Keras or TensorFlow model."""
 
 import copy
 import dataclasses
@@ -53,12 +53,12 @@ class TensorFlowTrees:
 
 
 class TensorFlowModel(BroughtModel):
-    """A Keras model, or another callable of TensorFlow; outputs are the arrays in what it returns.
+    """A Keras model, or another TensorFlow callable; outputs are the arrays in the return value.
 
     Args:
-      made: what the file's callable returned.
-      parameters: of the case.
-      again: makes the same under a policy of Keras, for the float64 run; None where it cannot.
+      made: the object that the file's callable returned.
+      parameters: parameters of the case.
+      again: rebuilds the model under a Keras policy, for the float64 run; None if impossible.
     """
 
     trees = TensorFlowTrees()
@@ -80,7 +80,7 @@ class TensorFlowModel(BroughtModel):
         return arrays[0] if len(arrays) == 1 else arrays
 
     def called(self) -> Any:
-        """Returns what takes the user's arguments, for its signature."""
+        """Returns the callable that takes the user's arguments, for its signature."""
         return self.model.call if isinstance(self.model, keras.Layer) else self.model
 
     def split(self, example: Any) -> tuple[CallForm, list[Any]]:
@@ -109,13 +109,13 @@ class TensorFlowModel(BroughtModel):
         return [np.asarray(value) for value in as_tuple(self.forward(*inputs))]
 
     def as_float64(self) -> "TensorFlowModel":
-        """Returns a copy that computes in float64, on the weights as this model holds them.
+        """Returns a copy that computes in float64, with the weights of this model.
 
-        The file makes it anew under Keras's float64 policy; Keras makes variables when a model is
-        first run.
+        The file builds the copy under Keras's float64 policy. Keras creates variables when a model
+        is first run.
 
         Raises:
-          BroughtError: it has variables that do not follow the policy.
+          BroughtError: a variable does not follow the policy.
         """
         if hasattr(self.model, "as_float64"):
             return self._like(self.model.as_float64())
@@ -134,7 +134,7 @@ class TensorFlowModel(BroughtModel):
         return wide
 
     def _like(self, model: Any) -> "TensorFlowModel":
-        """Returns another model, called as this one."""
+        """Returns another model, wrapped and called like this one."""
         like = TensorFlowModel(model, self.model_parameters, None)
         like.form = self.form
         return like
@@ -145,10 +145,10 @@ def _is_functional(model: Any) -> bool:
 
 
 def _copy_variables(ours: Sequence[Any], theirs: Sequence[Any]) -> None:
-    """Assigns the variables of a model to those of the same model in float64.
+    """Assigns the variables of a model to those of its float64 copy.
 
     Raises:
-      TypeError: some are not in float64.
+      TypeError: a variable is not float64.
     """
     if len(theirs) != len(ours) or any(map(_is_narrow, theirs)):
         raise TypeError("variables do not follow Keras's policy")
@@ -162,13 +162,13 @@ def _is_narrow(variable: Any) -> bool:
 
 
 class TensorFlowTrainingModel(OwnTrainingModel, TrainableModel):
-    """A Keras model, or a module with trainable variables, trained by the loss of its file.
+    """A Keras model, or a module with trainable variables, trained with the loss in its file.
 
     Args:
-      made: what the file's callable returned.
+      made: the object that the file's callable returned.
       brought: the file.
-      parameters: of the case.
-      again: makes the same under a policy of Keras.
+      parameters: parameters of the case.
+      again: rebuilds the model under a Keras policy.
     """
 
     trees = TensorFlowTrees()
@@ -189,7 +189,7 @@ class TensorFlowTrainingModel(OwnTrainingModel, TrainableModel):
 
     @property
     def variables(self) -> Any:
-        """The model's variables, where a backend looks for them."""
+        """The model's variables, under the name that backends look for."""
         return self.network.variables
 
     def named_variables(self, network: Any) -> Mapping[str, tf.Variable]:
@@ -223,7 +223,7 @@ class TensorFlowTrainingModel(OwnTrainingModel, TrainableModel):
         return wide
 
     def run_once(self, dtype: Any = tf.float32) -> None:
-        """Has Keras make the variables, which it does in the first run."""
+        """Runs the model once, which makes Keras create the variables."""
         assert self.example is not None
         tensors = [tf.convert_to_tensor(value[0]) for value in self.example]
         self.loss(*(tf.cast(x, dtype) if x.dtype.is_floating else x for x in tensors))
@@ -238,7 +238,7 @@ def create_model(**parameters: Any) -> Any:
     """Returns the model of a file.
 
     Raises:
-      BroughtError: it cannot be made, or is nothing that can be called.
+      BroughtError: the model cannot be made, or is not callable.
     """
     brought = Brought(parameters, keras.utils.set_random_seed)
 

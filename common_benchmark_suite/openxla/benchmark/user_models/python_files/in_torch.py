@@ -1,4 +1,4 @@
-"""In a worker: a module of PyTorch that was brought."""
+"""In a worker: a user's PyTorch module."""
 
 import contextlib
 import dataclasses
@@ -37,7 +37,7 @@ class TorchTrees:
 
     def register(self, dataclass: type) -> None:
         """See `Trees`."""
-        # Fields that __init__ does not take are made by it.
+        # `__init__` sets fields that it does not take as arguments.
         fields: Any = dataclasses.fields(dataclass)
         pytree.register_dataclass(
             dataclass,
@@ -47,7 +47,7 @@ class TorchTrees:
 
 
 class TorchModel(torch.nn.Module, BroughtModel):
-    """A module on the user's arguments; its outputs are the tensors in what it returns."""
+    """A module on the user's arguments; its outputs are the tensors in the return value."""
 
     trees = TorchTrees()
 
@@ -88,7 +88,7 @@ def as_array(value: torch.Tensor) -> Array:
 
 
 def plain(output: Any) -> Any:
-    """Returns the tensors in what a module returns: one, or a tuple in order."""
+    """Returns the tensors in a module's return value: one, or a tuple in order."""
     if isinstance(output, torch.Tensor):
         return output
     tensors = tuple(leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor))
@@ -96,7 +96,7 @@ def plain(output: Any) -> Any:
 
 
 class TorchTrainingModel(OwnTrainingModel, TrainableModel):
-    """A module, trained by the loss of its file."""
+    """A module, trained with the loss in its file."""
 
     trees = TorchTrees()
 
@@ -111,7 +111,7 @@ class TorchTrainingModel(OwnTrainingModel, TrainableModel):
             raise BroughtError(f"{brought.place} has no parameters that require gradients")
 
     def loss_module(self) -> torch.nn.Module:
-        """See `TrainableModel`, as for the others."""
+        """See `TrainableModel`."""
         return _FileLoss(self)
 
     def module_of(self, network: Any) -> torch.nn.Module:
@@ -144,10 +144,10 @@ class _FileLoss(torch.nn.Module):
 
 
 def create_model(**parameters: Any) -> Any:
-    """Returns the model of a file; its code runs with gradients, as in a script.
+    """Returns the model of a file; its code runs with gradients enabled, as in a script.
 
     Raises:
-      BroughtError: it cannot be made, is no module, or holds weights of another type.
+      BroughtError: the model cannot be made, is not a module, or has weights of another type.
     """
     with torch.inference_mode(mode=False), torch.enable_grad():
         return _create_model(parameters)
@@ -174,7 +174,7 @@ def _create_model(parameters: Parameters) -> Any:
 
 
 def _register_dataclasses(modules: Iterable[ModuleType]) -> None:
-    """Makes dataclasses of the user nodes of trees before Dynamo, which cannot, traces them."""
+    """Registers the user's dataclasses as tree nodes before tracing, because Dynamo cannot."""
     for module in modules:
         for value in vars(module).values():
             if isinstance(value, type) and dataclasses.is_dataclass(value):
@@ -183,10 +183,10 @@ def _register_dataclasses(modules: Iterable[ModuleType]) -> None:
 
 
 def in_type(module: torch.nn.Module, data_type: str) -> torch.nn.Module:
-    """Returns a module whose weights are of a type: those of float32 are rounded to it.
+    """Returns a module with float32 weights rounded to a type.
 
     Raises:
-      BroughtError: some are of yet another type, or on no device.
+      BroughtError: some weights have yet another type, or are on no device.
     """
     due = TORCH_DTYPES[data_type]
     found = {tensor.dtype for tensor in _tensors(module) if tensor.is_floating_point()}

@@ -1,4 +1,4 @@
-"""In a worker: a file that was brought is imported, and what it offers is made."""
+"""In a worker: imports a user's file and makes its model."""
 
 import functools
 import importlib
@@ -28,11 +28,11 @@ from openxla.benchmark.user_models.python_files.candidates import (
 from openxla.benchmark.user_models.python_files.outline import outline, own_files, source_digest
 from openxla.benchmark.user_models.wanted import BroughtError
 
-# Weights that a module draws are the same in every process.
+# Makes a module draw the same weights in every process.
 SEED = 0
 _SCRIPT = "__main__"
 _MOST_HEARD = 20_000
-# The beginning of the line in which a parser of command lines names the mistake.
+# The start of the line in which a command-line parser reports the mistake.
 _COMPLAINT = re.compile(r"^(?:\S+: )?(?:fatal )?(?:error:|flags parsing error:)\s*", re.IGNORECASE)
 _MOVE = f'move what runs it as a script below `if __name__ == "{_SCRIPT}":`'
 
@@ -57,13 +57,13 @@ class Brought:
         self._module = self._imported()
 
     def make(self, *, of_inputs: bool = False) -> Any:
-        """Returns the model: what the callable returns, or the object of that name.
+        """Returns the model: the callable's return value, or the object of that name.
 
         Args:
           of_inputs: whether a function that needs arguments is itself the model.
 
         Raises:
-          BroughtError: the callable raises, returns nothing, or needs arguments.
+          BroughtError: the callable raises, returns None, or needs arguments.
         """
         with self._told(f"{self.place}"):
             value: Any = self._module
@@ -84,7 +84,7 @@ class Brought:
         return made
 
     def example_inputs(self) -> Any:
-        """Returns what the file's `example_inputs()` gives; None where it has none."""
+        """Returns the result of the file's `example_inputs()`; None if it has no such function."""
         function = getattr(self._module, EXAMPLE_INPUTS, None)
         if not callable(function):
             return function
@@ -93,11 +93,11 @@ class Brought:
             return function()
 
     def function(self, name: str) -> Any:
-        """Returns what the file calls so; None if it has no such name."""
+        """Returns the file's function of that name; None without one."""
         return getattr(self._module, name, None)
 
     def example_batches(self, count: int) -> list[Any]:
-        """Returns what `example_batch()`, or `example_inputs()` without it, gives in each call."""
+        """Returns `count` results of `example_batch()`, by default those of `example_inputs()`."""
         name = EXAMPLE_BATCH if self.function(EXAMPLE_BATCH) else EXAMPLE_INPUTS
         function = self.function(name)
         if function is None:
@@ -107,7 +107,7 @@ class Brought:
             return [function() if callable(function) else function for _ in range(count)]
 
     def modules(self) -> list[ModuleType]:
-        """Returns the file's module and its neighbours that define what it imports."""
+        """Returns the file's module and the modules next to it that it imports."""
         found = {self._module.__name__: self._module}
         for value in vars(self._module).values():
             module = sys.modules.get(getattr(value, "__module__", None) or "")
@@ -144,10 +144,10 @@ class Brought:
         self._seed(SEED)
 
     def _find_own_modules(self) -> None:
-        """Has the file's imports find the modules next to it, as a script would.
+        """Makes imports find the modules next to the file, as in a script.
 
-        Libraries import more modules later, also in further processes. For them the folder comes
-        last, so that they find no file of the user that has the name of another library.
+        Libraries import more modules later, also in child processes. For those, the folder comes
+        last in the search path, so that a user's file cannot shadow a library.
         """
         root = str(self.place.root)
         if self.place.module:
@@ -163,9 +163,9 @@ class Brought:
         sys.meta_path.insert(paths[0] if paths else len(sys.meta_path), _OwnModules(root, names))
 
     def _name(self) -> str:
-        """Returns the name that a script is imported by: its own, unless a library has it.
+        """Returns the name under which a script is imported: its own, unless a library has it.
 
-        Pickles, and modules next to the file, look for it by its own name.
+        Pickles and neighbouring modules look it up by its own name.
         """
         name = re.sub(r"\W", "_", self.place.file.stem)
         if name != self.place.file.stem or not name.isidentifier():
@@ -180,7 +180,7 @@ class Brought:
     def _needs_arguments(self, value: Any) -> str | None:
         try:
             signature = inspect.signature(value)
-        except (ValueError, TypeError):  # some callables hide theirs
+        except (ValueError, TypeError):  # some callables have no signature
             return None
         try:
             signature.bind()
@@ -193,7 +193,7 @@ class Brought:
 
     @contextmanager
     def _told(self, what: str, *, importing: bool = False) -> Iterator[None]:
-        """Says where in the user's file something was raised."""
+        """Turns exceptions from the user's code into errors that name the place in the file."""
         try:
             with _as_script(self.place.file) as heard:
                 yield
@@ -238,14 +238,14 @@ class _OwnModules:
     def find_spec(
         self, name: str, path: object = None, target: object = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Returns where a module is; None if it is not one of the user's."""
+        """Returns the spec of a module; None if it is not one of the user's."""
         if path is not None or name not in self._names:
             return None
         return importlib.machinery.PathFinder.find_spec(name, [self._root])
 
 
 class _Heard:
-    """A stream that also keeps the end of what is written to it."""
+    """A stream that also keeps the end of its output."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self.text = stream, ""
@@ -259,7 +259,7 @@ class _Heard:
 
 
 class _Script(ModuleType):
-    """Stands for `__main__` while a file is loaded: pickles of its classes may name that."""
+    """Replaces `__main__` while a file is loaded, because pickles may refer to it."""
 
     def __init__(self, file: Path, before: ModuleType) -> None:
         super().__init__(_SCRIPT)
@@ -275,9 +275,9 @@ class _Script(ModuleType):
 
 @contextmanager
 def _as_script(file: Path) -> Iterator[_Heard]:
-    """Gives a context in which code runs as in a script without arguments.
+    """Runs code like a script without arguments.
 
-    Yields the messages that it writes to standard error.
+    Yields a stream that holds the end of its standard error.
     """
     arguments, errors, main = sys.argv, sys.stderr, sys.modules[_SCRIPT]
     heard = _Heard(errors)
@@ -290,7 +290,7 @@ def _as_script(file: Path) -> Iterator[_Heard]:
 
 
 def _last_words(error: SystemExit, heard: str) -> str:
-    """Returns why a program ended: its own sentence, or its exit code."""
+    """Returns why a program ended: its message, or its exit code."""
     if isinstance(error.code, str) and error.code.strip():
         return " ".join(error.code.split())[:300]
     lines = [line.strip() for line in heard.splitlines() if line.strip()]
@@ -306,7 +306,7 @@ def _holds(folder: Path, name: str) -> bool:
 
 
 def _line(error: BaseException, file: Path | None) -> int | None:
-    """Returns the last line of the user's file that an error came through."""
+    """Returns the last line of the user's file in an error's traceback."""
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)
@@ -316,7 +316,7 @@ def _line(error: BaseException, file: Path | None) -> int | None:
 
 
 def told(error: BaseException, file: Path | None = None) -> str:
-    """Returns an error in a line, with the last line of the user's file that it came through."""
+    """Returns an error as one line, with the last line of the user's file in its traceback."""
     line = _line(error, file)
     where = f" (line {line})" if line else ""
     text = " ".join(str(error).split())

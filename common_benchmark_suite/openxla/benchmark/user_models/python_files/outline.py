@@ -1,4 +1,4 @@
-"""What a Python file offers, by its syntax alone: nothing of it is executed."""
+"""Outline of a Python file from its syntax alone; nothing is executed."""
 
 import ast
 import hashlib
@@ -19,14 +19,14 @@ class Outline:
     """The outline of a file.
 
     Attributes:
-      tree: its syntax.
-      names: what it binds at the top, in order.
-      modules: packages and modules among them, each with its full name.
-      is_open: whether it also binds names that are not seen here (`from x import *`).
+      tree: its syntax tree.
+      names: names bound at the top level, in order.
+      modules: packages and modules among them, with full names.
+      is_open: whether it also binds unknown names (`from x import *`).
       imports: top-level packages that it imports, anywhere.
-      constants: texts that names at the top are set to.
+      constants: top-level names set to strings.
       has_loss: whether it compiles a Keras model with a loss.
-      has_interface: whether something in it makes its own inputs, as an `InferenceModel` does.
+      has_interface: whether an object in it makes its own inputs, like an `InferenceModel`.
     """
 
     tree: ast.Module = attrs.field(repr=False)
@@ -93,10 +93,10 @@ def _compiles_loss(node: ast.AST) -> bool:
 
 
 def dotted_name(file: Path) -> str:
-    """Returns the name that a file has in its package; empty for a file that runs as a script.
+    """Returns the name of a file within its package; empty for a file that runs as a script.
 
     A file is part of a package if it has relative imports, or imports its own package by name.
-    Folders without `__init__.py` count as packages as far up as the relative imports reach.
+    Folders without `__init__.py` count as packages up to the level that relative imports reach.
 
     Raises:
       BroughtError: the file cannot be read, or one of its folders cannot be a package.
@@ -122,15 +122,15 @@ def dotted_name(file: Path) -> str:
 
 
 def source_digest(file: Path, root: Path, package: str) -> str:
-    """Returns the sha256 of a file and of all that it imports beside it, directly or not.
+    """Returns the sha256 of a file and of the neighbouring modules that it imports, transitively.
 
-    A change of a layer that stands in a file of its own must not pass for the same model.
+    This way, a changed layer in a separate module gives another model.
 
     Args:
-      file: that is brought.
-      root: the folder that its own modules are found in.
-      package: top-level package that it is in; empty for a file of no package, whose own modules
-        are all that lie in the folder.
+      file: the user's file.
+      root: the folder in which its own modules are found.
+      package: top-level package of the file; empty for a file without a package, for which all
+        modules in the folder are its own.
     """
     files = own_files(file, root, package)
     digests = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
@@ -139,7 +139,7 @@ def source_digest(file: Path, root: Path, package: str) -> str:
 
 
 def own_files(file: Path, root: Path, package: str) -> Sequence[Path]:
-    """Returns a file and all modules in its folder that it imports, see `source_digest`."""
+    """Returns a file and the modules in its folder that it imports, see `source_digest`."""
     seen: dict[Path, None] = {}
     left = [file]
     while left and len(seen) < _MOST_FILES:
@@ -154,7 +154,7 @@ def _own_imports(path: Path, root: Path, package: str) -> Iterator[Path]:
     try:
         tree = _tree(path)
     except BroughtError:
-        return  # what cannot be parsed is told when it is imported
+        return  # syntax errors are reported when the file is imported
     inside = path.parent.relative_to(root).parts
     for name in _imported(tree, inside):
         parts = name.split(".")
@@ -168,7 +168,7 @@ def _own_imports(path: Path, root: Path, package: str) -> Iterator[Path]:
 
 
 def _imported(tree: ast.AST, inside: Sequence[str] = ()) -> Iterator[str]:
-    """Yields dotted names that are imported; relative ones as seen from the root."""
+    """Yields the dotted names of imported modules; relative ones are resolved from the root."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -182,7 +182,7 @@ def _imported(tree: ast.AST, inside: Sequence[str] = ()) -> Iterator[str]:
 
 
 def top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yields the statements that an import runs: at the top, and in its branches."""
+    """Yields the statements that an import runs, at the top level and in its branches."""
     for node in body:
         if isinstance(node, ast.If) and is_left_out(node):
             yield from top(node.orelse)
@@ -196,7 +196,7 @@ def top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def is_left_out(node: ast.If) -> bool:
-    """Tells whether an import skips the branch, e.g. `if __name__ == "__main__":`."""
+    """Returns whether an import skips the branch, e.g. `if __name__ == "__main__":`."""
     names = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}
     attributes = {n.attr for n in ast.walk(node.test) if isinstance(n, ast.Attribute)}
     texts = {n.value for n in ast.walk(node.test) if isinstance(n, ast.Constant)}

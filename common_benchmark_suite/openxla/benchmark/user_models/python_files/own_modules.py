@@ -51,9 +51,9 @@ _IMPORTS = {
     **dict.fromkeys(("jax", "flax", "equinox"), ModelFrameworkType.JAX),
     **dict.fromkeys(("tensorflow", "keras"), ModelFrameworkType.TF_V2),
 }
-# Classes with these bases were the only ones that earlier versions chose.
+# Earlier versions only chose classes with these bases.
 _IS_MODEL = re.compile(r"(^|\.)(Module|Model|Layer|Sequential|InferenceModel)$")
-# Names that people give to a function like `example_inputs`.
+# Common names of functions like `example_inputs`.
 _SIMILAR = re.compile(r"(example|sample|dummy|get)_?inputs?$")
 
 
@@ -61,8 +61,7 @@ def found(place: OwnModule, wanted: Wanted, given: UserInputs | None) -> Found:
     """Returns the cases of a file's model.
 
     Raises:
-      BroughtError: the file has no such callable, or it cannot be told which framework or which
-        inputs it takes.
+      BroughtError: the file has no such callable, or its framework or inputs are unknown.
     """
     if wanted.task is not None:
         raise BroughtError("--task requires a Hugging Face directory")
@@ -101,7 +100,7 @@ def found(place: OwnModule, wanted: Wanted, given: UserInputs | None) -> Found:
 
 
 def model_name_of(place: OwnModule, name: str) -> str:
-    """Returns what an implementation is called, e.g. `my_net.make_small`."""
+    """Returns the name of an implementation, e.g. `my_net.make_small`."""
     stem = place.module or place.file.stem
     return re.sub(r"[^A-Za-z0-9.]+", "_", f"{stem}.{name}").strip("_.") or "model"
 
@@ -152,7 +151,7 @@ class _Search:
     """Looks for the callable of a file that makes its model.
 
     Attributes:
-      remarks: on what it found.
+      remarks: remarks for the user.
     """
 
     def __init__(self, place: OwnModule, file: Outline, wanted: Wanted) -> None:
@@ -166,10 +165,10 @@ class _Search:
         self._script = self._definitions.script()
 
     def callable(self) -> str:
-        """Returns the name of what makes the model.
+        """Returns the name of the callable or object.
 
         Raises:
-          BroughtError: the file has no such name, or several that may be meant.
+          BroughtError: the file has no such name, or several candidates.
         """
         name = self._place.callable or self._usual()
         if self._place.callable:
@@ -182,7 +181,7 @@ class _Search:
         return name
 
     def check_has_inputs(self, name: str) -> None:
-        """Raises BroughtError with what to type if neither the file nor the user gives inputs."""
+        """Raises BroughtError with a remedy if neither the file nor the user gives inputs."""
         if self._has_inputs:
             return
         candidate = self._definitions.candidate(name)
@@ -223,7 +222,7 @@ class _Search:
         return next((n for n in USUAL if n in self._file.names and n not in modules), "")
 
     def _only(self) -> str:
-        """Returns the only name that can be meant."""
+        """Returns the only candidate's name."""
         every = self._definitions.candidates()
         direct = [
             c
@@ -317,7 +316,7 @@ def _optimizer(
     """Returns the name of the optimizer that trains the model.
 
     Raises:
-      BroughtError: the file lacks what a training step needs, or options do not go with one.
+      BroughtError: the file lacks a part of a training step, or options conflict with training.
     """
     if wanted.inputs or given is not None:
         raise BroughtError(

@@ -1,4 +1,4 @@
-"""In a worker: a model that was brought, trained by the loss of its file."""
+"""In a worker: a user's model, trained with the loss in its file."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ from openxla.benchmark.user_models.python_files.call_form import CallForm
 from openxla.benchmark.user_models.python_files.loading import Brought
 from openxla.benchmark.user_models.wanted import BroughtError
 
-# A gradient that is 0 but for rounding changes a weight by less than this share of the learning
-# rate. AdamW divides by the size of the gradient, so rounding makes longer steps there.
+# A gradient that is zero except for rounding changes a weight by less than this share of the
+# learning rate. AdamW divides by the size of the gradient, so rounding has a larger effect.
 _ROUNDING = {"adamw": 1e-3, "sgd": 1e-7}
 
 
@@ -31,7 +31,7 @@ class FileLoss:
         """Returns the loss of a batch.
 
         Raises:
-          BroughtError: it is not one number.
+          BroughtError: the result is not one number.
         """
         called = functools.partial(self.function, model)
         value = called(*batch) if self.form is None else self.form.call(called, batch)
@@ -46,8 +46,8 @@ class OwnTrainingModel(BroughtModel, TrainableModel):
     """Takes training steps with `loss(model, *inputs)` of the user's file.
 
     Inputs: those of `example_batch()`, each with a leading axis of `STEPS` batches. Outputs: see
-    `TrainingArchitecture`. Dropout is off and statistics of batches are frozen, as in the suite's
-    own training cases.
+    `TrainingArchitecture`. Dropout is off and batch statistics are frozen, as in the suite's own
+    training cases.
     """
 
     file_loss: FileLoss
@@ -57,11 +57,11 @@ class OwnTrainingModel(BroughtModel, TrainableModel):
 
         Args:
           brought: the file.
-          parameters: of the case.
-          loss: to use if the file has none.
+          parameters: parameters of the case.
+          loss: used if the file has none.
 
         Raises:
-          BroughtError: there is none, or the batches have different forms.
+          BroughtError: there is no loss, or the batches have different forms.
         """
         self.model_parameters = parameters
         self.file = brought.place.file

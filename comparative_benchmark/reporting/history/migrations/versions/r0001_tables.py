@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Makes the tables; spelled out, since a later version's tables are not these."""
+    """Creates the tables; spelled out, because a later version's tables differ."""
     op.create_table(
         "cbs_series",
         sa.Column("id", sa.Integer, primary_key=True),

@@ -23,7 +23,7 @@ JOIN cbs_version_sets v ON v.id = r.version_set
 
 
 def upgrade() -> None:
-    """Makes the view `cbs_history`: a row a result, with nothing to join."""
+    """Creates the view `cbs_history`: one row per result, without joins."""
     time = _TIMES[op.get_bind().dialect.name]
-    # As text, the colons of the format would be taken for parameters.
+    # In `sa.text`, colons in the format would start parameters.
     op.get_bind().exec_driver_sql(_VIEW.format(time=time))

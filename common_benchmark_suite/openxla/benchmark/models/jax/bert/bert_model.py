@@ -1,4 +1,4 @@
-"""BERT in JAX: flax.nnx modules of our own on the shared checkpoint."""
+"""BERT in JAX: our own flax.nnx modules on the shared checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -45,8 +45,8 @@ class Bert(nnx.Module):
     def __call__(self, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
         """input_ids and attention_mask i32[batch, seq] -> [batch, seq, hidden]."""
         seq = input_ids.shape[1]
-        # Rows are taken from the tables directly: `nnx.Embed` would compute in the type that it was
-        # built with, not in that of the weights. All tokens are of type 0, position i is row i.
+        # Index the tables directly, because `nnx.Embed` computes in the type it was built with, not
+        # in that of the weights. All tokens have type 0, and position i is row i.
         tables = (part.embedding[...] for part in (self.words, self.types, self.positions))
         words, types, positions = tables
         x = self.norm(words[input_ids] + types[0] + positions[:seq])

@@ -1,4 +1,4 @@
-"""EfficientNet in JAX: flax.nnx modules of our own on the shared checkpoint.
+"""EfficientNet in JAX: our own flax.nnx modules on the shared checkpoint.
 
 Convolutions run channels-last, the layout that XLA's CPU and GPU libraries prefer; the input
 arrives channels-first, as the workload declares it, and is transposed once.
@@ -52,7 +52,7 @@ class ConvNorm(nnx.Module):
 
 
 class SqueezeExcite(nnx.Module):
-    """Scales each channel by a gate that all channels' means decide (arXiv:1709.01507)."""
+    """Scales each channel by a gate computed from all channel means (arXiv:1709.01507)."""
 
     def __init__(self, channels: int, squeezed: int, rngs: nnx.Rngs) -> None:
         self.reduce = Conv(channels, squeezed, (1, 1), rngs=rngs)
@@ -101,7 +101,7 @@ class EfficientNet(nnx.Module):
         epsilon = config["batch_norm_eps"]
         blocks = list(efficientnet.blocks(config))
         channels = efficientnet.rounded_width(config, 32)
-        # Zeros after, none before, whatever the size: as in transformers.
+        # Pads only at the end, at any size, as in transformers.
         self.stem = ConvNorm(
             config["num_channels"], channels, 3, epsilon, rngs, stride=2, padding=(0, 1)
         )

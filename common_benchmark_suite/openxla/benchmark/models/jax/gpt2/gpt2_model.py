@@ -1,4 +1,4 @@
-"""GPT-2 in JAX: flax.nnx modules of our own on the shared checkpoint."""
+"""GPT-2 in JAX: our own flax.nnx modules on the shared checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -42,7 +42,7 @@ class Layer(nnx.Module):
 
 
 class Gpt2(causal_lm.Decoder):
-    """Embeddings, layers, and a head that is the table of tokens."""
+    """Embeddings, layers, and a head that shares the token embeddings."""
 
     def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
         self.words = nnx.Embed(config["vocab_size"], config["n_embd"], rngs=rngs)
@@ -54,8 +54,8 @@ class Gpt2(causal_lm.Decoder):
         self, tokens: jax.Array, position: jax.Array | int = 0, cache: Cache | None = None
     ) -> tuple[jax.Array, Cache]:
         """See `Decoder.hidden`."""
-        # Rows are taken from the tables directly: `nnx.Embed` would compute in the type that it was
-        # built with, not in that of the weights.
+        # Index the tables directly, because `nnx.Embed` computes in the type it was built with, not
+        # in that of the weights.
         words, positions = self.words.embedding[...], self.positions.embedding[...]
         rows = jax.lax.dynamic_slice_in_dim(positions, position, tokens.shape[1])
         x = words[tokens] + rows

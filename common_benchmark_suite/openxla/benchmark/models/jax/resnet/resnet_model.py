@@ -1,4 +1,4 @@
-"""ResNet in JAX: flax.nnx modules of our own on the shared checkpoint.
+"""ResNet in JAX: our own flax.nnx modules on the shared checkpoint.
 
 Convolutions run channels-last, the layout that XLA's CPU and GPU libraries prefer; the input
 arrives channels-first, as the workload declares it, and is transposed once.

@@ -1,4 +1,4 @@
-"""The text encoder of Stable Diffusion in JAX: flax.nnx modules of our own."""
+"""The text encoder of Stable Diffusion in JAX: our own flax.nnx modules."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -45,8 +45,8 @@ class SdClip(nnx.Module):
 
     def __call__(self, input_ids: jax.Array) -> jax.Array:
         """input_ids i32[batch, seq] -> [batch, seq, hidden]."""
-        # Rows are taken from the tables directly: `nnx.Embed` would compute in the type that it was
-        # built with, not in that of the weights. Position i is row i.
+        # Index the tables directly, because `nnx.Embed` computes in the type it was built with, not
+        # in that of the weights. Position i is row i.
         words, positions = self.words.embedding[...], self.positions.embedding[...]
         x = words[input_ids] + positions[: input_ids.shape[1]]
         for layer in self.layers:

@@ -1,4 +1,4 @@
-"""Stable Diffusion in JAX, from a text to a picture: one program with a loop in it."""
+"""Stable Diffusion in JAX, from text to picture: one program with a loop."""
 
 from collections.abc import Mapping
 from typing import Any

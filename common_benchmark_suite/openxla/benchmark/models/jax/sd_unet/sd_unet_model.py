@@ -1,4 +1,4 @@
-"""The denoiser of Stable Diffusion in JAX: flax.nnx modules of our own, channels-last."""
+"""The denoiser of Stable Diffusion in JAX: our own flax.nnx modules, channels-last."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from openxla.benchmark.models.jax.sd_unet.unet_layers import UnetStage
 
 
 class SdUnet(nnx.Module):
-    """The way down, the middle, the way up with the outputs of the way down."""
+    """Downsampling path, middle, and upsampling path with skip connections."""
 
     def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
         first, time_width = config["block_out_channels"][0], sd_unet.time_embedding_width(config)

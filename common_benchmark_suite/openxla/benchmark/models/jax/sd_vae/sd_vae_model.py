@@ -1,4 +1,4 @@
-"""The picture decoder of Stable Diffusion in JAX: flax.nnx modules of our own, channels-last."""
+"""The picture decoder of Stable Diffusion in JAX: our own flax.nnx modules, channels-last."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ from openxla.benchmark.models.jax.diffusion_layers import (
     upsample,
 )
 
-_EPSILON = 1e-6  # of the group norms; diffusers has it in its source, not in the configuration
+_EPSILON = 1e-6  # of the group norms; hard-coded in diffusers
 
 
 class PixelAttention(MultiHeadAttention):
@@ -36,7 +36,7 @@ class PixelAttention(MultiHeadAttention):
 
 
 class Up(nnx.Module):
-    """Residual blocks at one resolution, and the step to the next."""
+    """Residual blocks at one resolution, and the change to the next."""
 
     def __init__(self, stage: Stage, groups: int, rngs: nnx.Rngs) -> None:
         self.blocks = nnx.List(

@@ -1,4 +1,4 @@
-"""T5 in JAX: flax.nnx modules of our own on the shared checkpoint."""
+"""T5 in JAX: our own flax.nnx modules on the shared checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +33,7 @@ class RmsNorm(nnx.Module):
 
 
 class Attention(nnx.Module):
-    """Multi-head attention; its scores are not scaled, and at least float32."""
+    """Multi-head attention; scores are unscaled, and at least float32."""
 
     def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
         hidden, self.head_size = config["d_model"], config["d_kv"]
@@ -88,11 +88,11 @@ class Layer(nnx.Module):
 
         Args:
           x: hidden states.
-          bias: of the scores of self-attention.
+          bias: added to the scores of self-attention.
           prompt: keys and values of the encoder's output; None in the encoder.
-          prompt_bias: of the scores of cross-attention.
-          position: of the first token in the cache.
-          cache: earlier keys and values, with room for these.
+          prompt_bias: added to the scores of cross-attention.
+          position: position of the first token in the cache.
+          cache: earlier keys and values, with room for the new ones.
         """
         normed = self.attention_norm(x)
         keys_values = self.attention.keys_values(normed)
@@ -109,7 +109,7 @@ class Layer(nnx.Module):
 
 
 class Stack(nnx.Module):
-    """Encoder or decoder: layers, a norm after them, and the table of biases by distance."""
+    """Encoder or decoder: layers, a final norm, and the table of biases by distance."""
 
     def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs, *, decoder: bool) -> None:
         self.decoder = decoder
@@ -132,7 +132,7 @@ class Stack(nnx.Module):
 
 
 class T5(nnx.Module):
-    """Encoder and decoder with one table of tokens."""
+    """Encoder and decoder with shared token embeddings."""
 
     def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
         self.words = nnx.Embed(config["vocab_size"], config["d_model"], rngs=rngs)
@@ -141,8 +141,8 @@ class T5(nnx.Module):
 
     def embed(self, tokens: jax.Array) -> jax.Array:
         """i32[batch, seq] -> [batch, seq, d_model]."""
-        # Rows are taken from the table directly: `nnx.Embed` would compute in the type that it was
-        # built with, not in that of the weights.
+        # Index the table directly, because `nnx.Embed` computes in the type it was built with, not
+        # in that of the weights.
         return self.words.embedding[...][tokens]
 
     def encode(self, input_ids: jax.Array, mask: jax.Array | None = None) -> jax.Array:

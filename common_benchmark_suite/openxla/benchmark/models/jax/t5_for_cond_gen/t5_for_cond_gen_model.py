@@ -1,4 +1,4 @@
-"""T5 that generates, in JAX, with a static cache; `apply` and `generate` are one function."""
+"""Generation with T5 in JAX, with a static cache; `apply` and `generate` are one function."""
 
 from typing import Any, NamedTuple
 
@@ -16,14 +16,14 @@ from openxla.benchmark.models.jax.t5.t5_model import T5, KeysValues
 
 
 class Cache(NamedTuple):
-    """What a step needs beside the token; all but `tokens` stays the same from step to step.
+    """State of a step other than the token; only `tokens` changes between steps.
 
     Attributes:
-      tokens: keys and values of the decoder's tokens, with places for all of them, by layer.
-      prompt: those of the encoder's output, for cross-attention.
+      tokens: keys and values of all decoder positions, by layer.
+      prompt: keys and values of the encoder's output, for cross-attention.
       prompt_bias: hides the padding of the prompt, [batch, 1, 1, seq].
-      bias: of self-attention, [heads, 2 * places - 1]: by distance, the longest first, then the
-        bias that hides places not yet written. Each step's bias is a slice of it.
+      bias: bias of self-attention, [heads, 2 * positions - 1]: by distance, the longest first, then
+        the bias that hides unwritten positions. Each step's bias is a slice of it.
     """
 
     tokens: tuple[KeysValues, ...]
@@ -81,7 +81,7 @@ class T5ForCondGen(GreedyModel):
         return at_least_float32(logits), cache._replace(tokens=tuple(tokens))
 
     def first_position(self, *inputs: Any) -> int:
-        """Behind the start token."""
+        """Returns the position after the start token."""
         return 1
 
 

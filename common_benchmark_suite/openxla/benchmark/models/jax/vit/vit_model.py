@@ -1,4 +1,4 @@
-"""ViT in JAX: flax.nnx modules of our own on the shared checkpoint."""
+"""ViT in JAX: our own flax.nnx modules on the shared checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whisper in JAX: flax.nnx modules of our own on the shared checkpoint."""
+"""Whisper in JAX: our own flax.nnx modules on the shared checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from openxla.benchmark.models.jax import flax_model
 from openxla.benchmark.models.jax.attention import MultiHeadAttention, layer_norm
 from openxla.benchmark.models.jax.layers import Conv, Linear, product
 
-_EPSILON = 1e-5  # of the norms; transformers has it in its source, not in the configuration
+_EPSILON = 1e-5  # of the norms; hard-coded in transformers
 _BIASES = ("query", "value")  # keys have none
 
 
@@ -80,8 +80,8 @@ class Whisper(nnx.Module):
     def __call__(self, input_features: jax.Array, decoder_input_ids: jax.Array) -> jax.Array:
         """[batch, bands, frames] and i32[batch, seq] -> logits [batch, seq, vocab]."""
         context = self.encoder(input_features)
-        # Rows are taken from the tables directly: `nnx.Embed` would compute in the type that it was
-        # built with, not in that of the weights. Position i is row i.
+        # Index the tables directly, because `nnx.Embed` computes in the type it was built with, not
+        # in that of the weights. Position i is row i.
         tokens, positions = self.tokens.embedding[...], self.positions.embedding[...]
         x = tokens[decoder_input_ids] + positions[: decoder_input_ids.shape[1]]
         for layer in self.layers:

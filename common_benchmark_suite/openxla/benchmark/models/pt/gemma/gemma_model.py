@@ -14,7 +14,7 @@ from openxla.benchmark.models.pt import causal_lm
 
 def _follow_float64(decoder: Any, config: Mapping[str, Any]) -> None:
     causal_lm.replace_float32_parts(decoder, config, around_one=True)
-    # transformers rounds the scale to the type that it loads in; it is cast where it is used.
+    # transformers rounds the scale to the type it loads in; here it is cast when used.
     scale = torch.tensor(math.sqrt(config["hidden_size"]), dtype=torch.float64)
     decoder.embed_tokens.embed_scale = scale
 

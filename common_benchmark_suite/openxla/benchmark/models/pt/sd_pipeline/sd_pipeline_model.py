@@ -1,7 +1,7 @@
-"""Stable Diffusion in PyTorch, from a text to a picture: networks of transformers and diffusers.
+"""Stable Diffusion in PyTorch, from text to picture: networks of transformers and diffusers.
 
 The loop over the steps is ours: diffusers' pipeline also tokenizes, checks for unsafe content and
-draws a progress bar, and its schedulers keep their tables in float32.
+shows a progress bar, and its schedulers keep their tables in float32.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class SdPipelineModel(torch.nn.Module, shared_model.ArchitectureModel):
         self.text_encoder, self.unet, self.vae = _networks(config)
         tensors = checkpoints.load_tensors(self.architecture, self.checkpoint)
         load_weights(self, tensors, str(parameters["data_type"]))
-        # Neither weights nor of the model's type: computed with as they are, in float64.
+        # Not weights, so not of the model's type: they stay float64.
         self.text_encoder.embeddings.position_ids = torch.nn.Buffer(
             torch.arange(config["text_encoder"]["max_position_embeddings"])[None], persistent=False
         )
@@ -56,7 +56,7 @@ class SdPipelineModel(torch.nn.Module, shared_model.ArchitectureModel):
         Args:
           latents: [batch, 4, size, size].
           step: timestep, factor of the latents, factor of the noise: float64[3].
-          text: [2 batch, seq, hidden], what to avoid before what to show.
+          text: [2 batch, seq, hidden], negative prompt first.
 
         Returns:
           The next latents; guidance and sum are at least float32.
@@ -80,7 +80,7 @@ class SdPipelineModel(torch.nn.Module, shared_model.ArchitectureModel):
         return pixels
 
     # A loop over dozens of steps must not be unrolled into one program: `torch.compile` skips this
-    # frame, compiles `encode`, `denoise` and `decode`, and runs the second again and again.
+    # frame, and compiles `encode`, `denoise` and `decode` once.
     @torch.compiler.disable(recursive=False)  # type: ignore[untyped-decorator]  # torch's own
     def generate(
         self, input_ids: torch.Tensor, negative_ids: torch.Tensor, latents: torch.Tensor
@@ -98,14 +98,14 @@ class SdPipelineModel(torch.nn.Module, shared_model.ArchitectureModel):
 
 def _networks(config: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     """Returns the text encoder, the denoiser and the picture decoder, without weights."""
-    # Shapes only: random weights that are overwritten at once would cost time and memory.
+    # Shapes only, because random weights would be overwritten at once.
     with torch.device("meta"):
         text_encoder = transformers.CLIPTextModel(
             transformers.CLIPTextConfig(**config["text_encoder"])
         )
         unet = diffusers.UNet2DConditionModel.from_config(config["unet"])
         vae = diffusers.AutoencoderKL.from_config(config["vae"])
-    # The encoder of pictures takes no part: it would cost load time and memory.
+    # The picture encoder is unused, and would cost load time and memory.
     del vae.encoder, vae.quant_conv
     return text_encoder, unet, vae
 

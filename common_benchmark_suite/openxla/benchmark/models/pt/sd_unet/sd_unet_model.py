@@ -14,14 +14,14 @@ from openxla.benchmark.models.pt.tensors import as_tensor
 
 
 class TimestepEmbedding(torch.nn.Module):
-    """Cosines and sines of the timestep, in the type in which it comes.
+    """Cosines and sines of the timestep, in the type of the timestep.
 
-    diffusers' own computes in float32 even where the model is float64.
+    diffusers' own embedding computes in float32 even in a float64 model.
     """
 
     def __init__(self, frequencies: Sequence[float]) -> None:
         super().__init__()
-        # Kept in float64, and rounded where it is used: it is not a weight of the model.
+        # Kept in float64 and rounded when used, because it is not a weight of the model.
         exact = torch.tensor(frequencies, dtype=torch.float64)
         self.frequencies = torch.nn.Buffer(exact, persistent=False)
 

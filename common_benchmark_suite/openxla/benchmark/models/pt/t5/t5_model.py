@@ -20,8 +20,8 @@ class T5Model(hugging_face.HuggingFaceModel):
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
-        # transformers keeps the last matrix of each feed-forward layer in float32 where the rest is
-        # float16, for pretrained models that overflow; no other framework does.
+        # In float16 models, transformers keeps the last matrix of each feed-forward layer in
+        # float32, because pretrained models overflow; no other framework does.
         self.model = self.model.to(TORCH_DTYPES[str(parameters["data_type"])])
         for stack in (self.model.encoder, self.model.decoder):
             _replace_norms(stack)
@@ -38,7 +38,7 @@ class T5Model(hugging_face.HuggingFaceModel):
 
 
 def _replace_norms(stack: Any) -> None:
-    """Has the norms of encoder or decoder follow a float64 model."""
+    """Makes the norms of encoder or decoder support float64."""
 
     def norm(theirs: Any) -> torch.nn.Module:
         return float64.RmsNorm(theirs.weight, theirs.variance_epsilon, around_one=False)

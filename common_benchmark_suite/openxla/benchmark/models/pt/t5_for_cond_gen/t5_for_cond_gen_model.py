@@ -1,6 +1,6 @@
-"""T5 that generates, in PyTorch: transformers' model with a static cache of our own.
+"""Generation with T5 in PyTorch: transformers' model with our own static cache.
 
-Masks are ours, too: transformers' would be built anew for each token.
+Masks are ours, too, because transformers would rebuild them for each token.
 """
 
 from typing import Any
@@ -21,13 +21,13 @@ from openxla.benchmark.models.pt.tensors import as_tensor
 
 @attrs.define(eq=False)
 class Cache:
-    """What a step needs beside the token.
+    """State of a step other than the token.
 
     Attributes:
-      tokens: keys and values of the decoder's tokens, with places for all of them.
-      prompt: those of the encoder's output, for cross-attention.
-      visible: the places of the prompt that are no padding, bool[batch, 1, 1, seq].
-      encoded: the encoder's output, [batch, seq, d_model]; transformers asks for it.
+      tokens: keys and values of all decoder positions.
+      prompt: keys and values of the encoder's output, for cross-attention.
+      visible: positions of the prompt that are not padding, bool[batch, 1, 1, seq].
+      encoded: the encoder's output, [batch, seq, d_model]; required by transformers.
     """
 
     tokens: KeysValues
@@ -37,7 +37,7 @@ class Cache:
 
 
 class _Insert(StaticCache):
-    """That of self-attention, whose length is the position."""
+    """Self-attention cache, whose length is the position."""
 
     def get_seq_length(self, *_: Any) -> torch.Tensor:
         return self.position
@@ -52,17 +52,17 @@ class _Layer:
 
 
 class _Prompt:
-    """Takes the part of transformers' cross-attention cache."""
+    """Replaces transformers' cross-attention cache."""
 
     def __init__(self, layers: KeysValues) -> None:
         self.layers = [_Layer(keys, values) for keys, values in layers]
 
 
 class _OneToken(transformers.EncoderDecoderCache):
-    """Both caches of transformers' decoder; that of the prompt is complete."""
+    """Both caches of transformers' decoder; the prompt's is complete."""
 
     def __init__(self, cache: Cache, position: torch.Tensor) -> None:
-        # Not the parent's: it wants caches of transformers' own.
+        # Skips the parent's constructor, which requires transformers' own caches.
         self.is_updated = dict.fromkeys(range(len(cache.prompt)), True)
         self.self_attention_cache: Any = _Insert(cache.tokens, position)
         self.cross_attention_cache: Any = _Prompt(cache.prompt)
@@ -122,7 +122,7 @@ class T5ForCondGenModel(T5Model, GreedyModel):
         return logits.to(float64.at_least_float32(logits.dtype)), cache
 
     def first_position(self, *inputs: Any) -> int:
-        """Behind the start token."""
+        """Returns the position after the start token."""
         return 1
 
     def forward(self, input_ids: Any, attention_mask: Any, forced_tokens: Any = None) -> Any:

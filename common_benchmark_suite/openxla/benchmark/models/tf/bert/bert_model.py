@@ -1,4 +1,4 @@
-"""BERT in TensorFlow: Keras layers of our own on the shared checkpoint."""
+"""BERT in TensorFlow: our own Keras layers on the shared checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -51,7 +51,7 @@ class Bert(Layer):
     def call(self, input_ids: tf.Tensor, attention_mask: tf.Tensor) -> tf.Tensor:
         """input_ids and attention_mask i32[batch, seq] -> [batch, seq, hidden]."""
         seq = input_ids.shape[1]
-        # All tokens are of type 0, position i is row i.
+        # All tokens have type 0, and position i is row i.
         x = tf.gather(self.words, input_ids) + self.types[0] + self.positions[:seq]
         x = self.norm(x)
         wide = at_least_float32(x.dtype)

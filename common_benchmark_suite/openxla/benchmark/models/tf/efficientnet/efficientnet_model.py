@@ -1,4 +1,4 @@
-"""EfficientNet in TensorFlow: Keras layers of our own on the shared checkpoint.
+"""EfficientNet in TensorFlow: our own Keras layers on the shared checkpoint.
 
 Convolutions run channels-last, the only layout that TensorFlow's CPU kernels have; the input
 arrives channels-first, as the workload declares it, and is transposed once.
@@ -17,7 +17,7 @@ from openxla.benchmark.models.tf.layers import Conv, ConvNorm, Layer, Linear, me
 
 
 class SqueezeExcite(Layer):
-    """Scales each channel by a gate that all channels' means decide (arXiv:1709.01507)."""
+    """Scales each channel by a gate computed from all channel means (arXiv:1709.01507)."""
 
     def __init__(self, channels: int, squeezed: int) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class EfficientNet(Layer):
         epsilon = config["batch_norm_eps"]
         blocks = list(efficientnet.blocks(config))
         channels = efficientnet.rounded_width(config, 32)
-        # Zeros after, none before, whatever the size: as in transformers.
+        # Pads only at the end, at any size, as in transformers.
         self.stem = ConvNorm(config["num_channels"], channels, 3, epsilon, stride=2, padding=(0, 1))
         self.blocks = [InvertedBottleneck(block, epsilon) for block in blocks]
         self.top = ConvNorm(blocks[-1].outputs, config["hidden_dim"], 1, epsilon)

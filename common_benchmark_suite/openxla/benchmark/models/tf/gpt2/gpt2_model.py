@@ -1,4 +1,4 @@
-"""GPT-2 in TensorFlow: Keras layers of our own on the shared checkpoint."""
+"""GPT-2 in TensorFlow: our own Keras layers on the shared checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -42,7 +42,7 @@ class DecoderLayer(Layer):
 
 
 class Gpt2(causal_lm.Decoder):
-    """Embeddings, layers, and a head that is the table of tokens."""
+    """Embeddings, layers, and a head that shares the token embeddings."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""ResNet in TensorFlow: Keras layers of our own on the shared checkpoint.
+"""ResNet in TensorFlow: our own Keras layers on the shared checkpoint.
 
 Convolutions run channels-last, the only layout that TensorFlow's CPU kernels have; the input
 arrives channels-first, as the workload declares it, and is transposed once.
@@ -75,7 +75,7 @@ class ResNet(Layer):
     def call(self, pixel_values: tf.Tensor) -> tf.Tensor:
         """Pixels [batch, 3, height, width] -> logits [batch, labels]."""
         x = tf.nn.relu(self.stem(tf.transpose(pixel_values, (0, 2, 3, 1))))
-        # Padded apart: XLA takes no explicit padding for this operation, but merges the two.
+        # Padded separately: XLA has no explicit padding for this operation, but merges the two.
         x = tf.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=float("-inf"))
         x = tf.nn.max_pool2d(x, 3, 2, "VALID")
         for block in self.blocks:

@@ -1,4 +1,4 @@
-"""The text encoder of Stable Diffusion in TensorFlow: Keras layers of our own."""
+"""The text encoder of Stable Diffusion in TensorFlow: our own Keras layers."""
 
 from collections.abc import Mapping
 from typing import Any

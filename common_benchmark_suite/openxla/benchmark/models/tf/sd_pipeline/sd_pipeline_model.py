@@ -1,4 +1,4 @@
-"""Stable Diffusion in TensorFlow, from a text to a picture: one program with a loop in it."""
+"""Stable Diffusion in TensorFlow, from text to picture: one program with a loop."""
 
 from collections.abc import Mapping
 from typing import Any

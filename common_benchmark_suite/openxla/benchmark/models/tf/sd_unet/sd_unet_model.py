@@ -1,4 +1,4 @@
-"""The denoiser of Stable Diffusion in TensorFlow: Keras layers of our own, channels-last."""
+"""The denoiser of Stable Diffusion in TensorFlow: our own Keras layers, channels-last."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ from openxla.benchmark.models.tf.sd_unet.unet_layers import UnetStage
 
 
 class SdUnet(Layer):
-    """The way down, the middle, the way up with the outputs of the way down."""
+    """Downsampling path, middle, and upsampling path with skip connections."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()

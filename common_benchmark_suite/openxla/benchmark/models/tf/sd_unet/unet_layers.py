@@ -17,7 +17,7 @@ from openxla.benchmark.models.tf.diffusion_layers import (
 )
 from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear
 
-# For the transformer's norms; diffusers has it in its source, not in the configuration.
+# Epsilons of the transformer's norms, hard-coded in diffusers.
 _GROUP_EPSILON, _LAYER_EPSILON = 1e-6, 1e-5
 
 
@@ -54,7 +54,7 @@ class Transformer(Layer):
 
 
 class UnetStage(Layer):
-    """Residual blocks and transformers at one resolution, and the step to the next."""
+    """Residual blocks and transformers at one resolution, and the change to the next."""
 
     def __init__(self, stage: Stage, config: Mapping[str, Any]) -> None:
         super().__init__()

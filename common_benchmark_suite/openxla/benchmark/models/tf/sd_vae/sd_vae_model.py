@@ -1,4 +1,4 @@
-"""The picture decoder of Stable Diffusion in TensorFlow: Keras layers of our own, channels-last."""
+"""The picture decoder of Stable Diffusion in TensorFlow: our own Keras layers, channels-last."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ from openxla.benchmark.models.tf.diffusion_layers import (
 )
 from openxla.benchmark.models.tf.layers import Layer
 
-_EPSILON = 1e-6  # of the group norms; diffusers has it in its source, not in the configuration
+_EPSILON = 1e-6  # of the group norms; hard-coded in diffusers
 
 
 class PixelAttention(MultiHeadAttention):
@@ -38,7 +38,7 @@ class PixelAttention(MultiHeadAttention):
 
 
 class Up(Layer):
-    """Residual blocks at one resolution, and the step to the next."""
+    """Residual blocks at one resolution, and the change to the next."""
 
     def __init__(self, stage: Stage, groups: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""T5 in TensorFlow: Keras layers of our own on the shared checkpoint."""
+"""T5 in TensorFlow: our own Keras layers on the shared checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ from openxla.benchmark.models.tf.rotary_decoder import RmsNorm
 
 
 class Attention(Layer):
-    """Multi-head attention; its scores are not scaled, its softmax is at least float32."""
+    """Multi-head attention; scores are unscaled, and the softmax is at least float32."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
@@ -75,11 +75,11 @@ class StackLayer(Layer):
 
         Args:
           x: hidden states.
-          bias: of the scores of self-attention.
+          bias: added to the scores of self-attention.
           prompt: keys and values of the encoder's output; None in the encoder.
-          prompt_bias: of the scores of cross-attention.
-          position: of the first token in the cache.
-          cache: earlier keys and values, with room for these.
+          prompt_bias: added to the scores of cross-attention.
+          position: position of the first token in the cache.
+          cache: earlier keys and values, with room for the new ones.
         """
         normed = self.attention_norm(x)
         keys_values = self.attention.keys_values(normed)
@@ -92,7 +92,7 @@ class StackLayer(Layer):
 
 
 class Stack(Layer):
-    """Encoder or decoder: layers, a norm after them, and the table of biases by distance."""
+    """Encoder or decoder: layers, a final norm, and the table of biases by distance."""
 
     def __init__(self, config: Mapping[str, Any], *, decoder: bool) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class Stack(Layer):
 
 
 class T5(Layer):
-    """Encoder and decoder with one table of tokens."""
+    """Encoder and decoder with shared token embeddings."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""T5 that generates, in TensorFlow, with a static cache; `forward` and `generate` are one."""
+"""Generation with T5 in TensorFlow, with a static cache; `forward` and `generate` are one."""
 
 from typing import Any, NamedTuple
 
@@ -18,14 +18,14 @@ from openxla.benchmark.models.tf.t5.t5_model import T5
 
 
 class Cache(NamedTuple):
-    """What a step needs beside the token; all but `tokens` stays the same from step to step.
+    """State of a step other than the token; only `tokens` changes between steps.
 
     Attributes:
-      tokens: keys and values of the decoder's tokens, with places for all of them, by layer.
-      prompt: those of the encoder's output, for cross-attention.
+      tokens: keys and values of all decoder positions, by layer.
+      prompt: keys and values of the encoder's output, for cross-attention.
       prompt_bias: hides the padding of the prompt, [batch, 1, 1, seq].
-      bias: of self-attention, [heads, 2 * places - 1]: by distance, the longest first, then the
-        bias that hides places not yet written. Each step's bias is a slice of it.
+      bias: bias of self-attention, [heads, 2 * positions - 1]: by distance, the longest first, then
+        the bias that hides unwritten positions. Each step's bias is a slice of it.
     """
 
     tokens: tuple[LayerCache, ...]
@@ -91,7 +91,7 @@ class T5ForCondGen(KerasModel, GenerationModel):
         return widened(logits), cache._replace(tokens=tuple(tokens))
 
     def first_position(self, *inputs: Any) -> int:
-        """Behind the start token."""
+        """Returns the position after the start token."""
         return 1
 
     def generate(
@@ -100,7 +100,7 @@ class T5ForCondGen(KerasModel, GenerationModel):
         attention_mask: tf.Tensor,
         forced_tokens: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `GenerationModel.generate`; one program with a loop in it."""
+        """See `GenerationModel.generate`; one program with a loop."""
         return continue_greedily(
             self.decode,
             self.prefill(input_ids, attention_mask),

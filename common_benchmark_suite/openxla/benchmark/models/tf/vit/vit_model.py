@@ -1,4 +1,4 @@
-"""ViT in TensorFlow: Keras layers of our own on the shared checkpoint."""
+"""ViT in TensorFlow: our own Keras layers on the shared checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any

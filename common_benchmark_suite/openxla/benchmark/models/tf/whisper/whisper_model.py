@@ -1,4 +1,4 @@
-"""Whisper in TensorFlow: Keras layers of our own on the shared checkpoint."""
+"""Whisper in TensorFlow: our own Keras layers on the shared checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from openxla.benchmark.models.tf.causal_lm import tied_head
 from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear
 from openxla.benchmark.models.tf.products import conv2d
 
-_EPSILON = 1e-5  # of the norms; transformers has it in its source, not in the configuration
+_EPSILON = 1e-5  # of the norms; hard-coded in transformers
 _BIASES = ("query", "value")  # keys have none
 
 
@@ -30,7 +30,8 @@ class Conv1d(Layer):
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """[batch, frames, inputs] -> [batch, frames / stride, outputs]."""
         # Explicit symmetric padding: "SAME" would shift strided windows by one frame. Only the
-        # convolution of pictures takes it, so time becomes the width of a picture of height one.
+        # two-dimensional convolution supports it, so time becomes the width of a picture of height
+        # one.
         rows, kernel = x[:, tf.newaxis], tf.convert_to_tensor(self.kernel)[tf.newaxis]
         y = conv2d(rows, kernel, (1, self.stride), ((0, 0), (1, 1)))
         return tf.squeeze(tf.nn.bias_add(y, self.bias), 1)

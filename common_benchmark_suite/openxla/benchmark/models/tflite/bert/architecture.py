@@ -1,11 +1,11 @@
-"""BERT out of a TFLite file."""
+"""BERT in a TFLite file."""
 
 from openxla.benchmark.models.architectures.bert import Bert
 from openxla.benchmark.models.tflite.file_architecture import FileArchitecture
 
 
 class TfLiteBert(FileArchitecture, Bert):
-    """BERT whose parameters the address of a file says."""
+    """BERT with parameters from a file's address."""
 
     sources = (
         (

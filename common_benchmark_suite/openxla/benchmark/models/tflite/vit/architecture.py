@@ -1,11 +1,11 @@
-"""ViT out of a TFLite file."""
+"""ViT in a TFLite file."""
 
 from openxla.benchmark.models.architectures.vit import ViT
 from openxla.benchmark.models.tflite.file_architecture import FileArchitecture
 
 
 class TfLiteViT(FileArchitecture, ViT):
-    """ViT whose parameters the address of a file says."""
+    """ViT with parameters from a file's address."""
 
     sources = (
         (

@@ -1,4 +1,4 @@
-"""ViT in TFLite: a file like the one that its address names, on the shared checkpoint."""
+"""ViT in TFLite: a file like the one at its address, on the shared checkpoint."""
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.tflite import tflite_model
