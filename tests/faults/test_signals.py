@@ -37,8 +37,15 @@ def start(tmp_path, environment):
     started = []
 
     def start(*more, before=(), stderr=subprocess.PIPE):
+        # A shell or nohup may have had signals ignored, which processes inherit.
         process = subprocess.Popen(
-            [*before, *cbs_command(*ARGUMENTS, output=tmp_path / "results.json"), *more],
+            [
+                "env",
+                "--default-signal",
+                *before,
+                *cbs_command(*ARGUMENTS, output=tmp_path / "results.json"),
+                *more,
+            ],
             env=variables,
             cwd=tmp_path,
             stdout=subprocess.DEVNULL,
