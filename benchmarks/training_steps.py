@@ -134,9 +134,8 @@ def _plain_torch(model: Any, inputs: Sequence[Any], compiler: str) -> Step:
     import torch
 
     from openxla.benchmark.models.pt.tensors import as_tensor
-    from openxla.benchmark.training.in_torch import Loss
 
-    loss_of: Any = Loss(model)
+    loss_of: Any = model.loss_module()
     weights = [
         weight.requires_grad_()
         for name, weight in model.network.model.named_parameters()

@@ -53,6 +53,10 @@ class CompiledCalls:
 
         return call
 
+    def has_left_code(self) -> bool:
+        """Returns whether the compiler may have left code to Python."""
+        return True
+
     def fallback_reason(self) -> str:
         """Returns why the compiler left code to eager execution, or that the reason is unknown."""
         return f"{self.compiler} gives no reason"

@@ -42,6 +42,10 @@ class DynamoCalls(CompiledCalls):
             return "the function passed to torch.compile is not called"
         return CompiledCalls.fallback_reason(self)
 
+    def has_left_code(self) -> bool:
+        """See `CompiledCalls.has_left_code`: Dynamo broke a graph, or gave up on a frame."""
+        return bool(counters["unimplemented"] or counters["graph_break"])
+
     def recompile_reason(self) -> str:
         """Returns the guard that failed last."""
         for metrics in reversed(get_compilation_metrics()):
@@ -57,9 +61,9 @@ def measure_shares(
     """Returns the shares of `Backend.compiled_shares`.
 
     Dynamo's own work counts as compiled code: a model of a few microseconds has much of it without
-    any eager code. Everything else is eager: operators, all of which are seen, and Python. A few
-    iterations are profiled, and the largest share counts, because disturbances only make it
-    smaller.
+    any eager code. Everything else is eager: operators, all of which are seen, and Python, if
+    Dynamo has left any. A few iterations are profiled, and the largest share counts, because
+    disturbances only make it smaller.
 
     Args:
       counter: counter of programs; its calls are compared with those of `bounded` models, or with
@@ -87,15 +91,22 @@ def measure_shares(
     finally:
         counter.span = None
     known = (_ITERATION, MODEL, PROGRAM, *_OVERHEAD)
-    return compiled_shares(
+    spans = (
         (event.name, event.time_range.start, event.time_range.end)
         for event in profiled.events()
         if event.name in known or event.name.startswith(_EAGER)
     )
+    return compiled_shares(spans, has_python=counter.has_left_code())
 
 
-def compiled_shares(spans: Iterable[Span]) -> dict[str, float]:
-    """Returns the largest shares among iterations; there must be at least one."""
+def compiled_shares(spans: Iterable[Span], *, has_python: bool = True) -> dict[str, float]:
+    """Returns the largest shares among iterations; there must be at least one.
+
+    Args:
+      spans: events of the profile.
+      has_python: whether time outside all spans counts as eager Python. Without such code it is
+        overhead of Dynamo and the profiler, which on slow CPUs exceeds the usual time per frame.
+    """
     every = list(spans)
     shares, of_iterations = [], []
     for iteration in _named(every, _ITERATION):
@@ -108,7 +119,8 @@ def compiled_shares(spans: Iterable[Span]) -> dict[str, float]:
         operators = [span for span in inside if span[0].startswith(_EAGER)]
         whole, known = _covered(models), _covered(compiled)
         frames = len(_named(inside, _GUARDS)) + len(models)
-        eager = max(whole - known - frames * _FRAME_US, _covered([*operators, *compiled]) - known)
+        python = whole - known - frames * _FRAME_US if has_python else 0.0
+        eager = max(python, _covered([*operators, *compiled]) - known)
         shares.append(1 - max(0.0, eager) / whole)
     found = {"compiled_share": max(shares)}
     return {**found, "share_of_iteration": max(of_iterations)} if of_iterations else found
