@@ -44,7 +44,9 @@ class DynamoCalls(CompiledCalls):
 
     def has_left_code(self) -> bool:
         """See `CompiledCalls.has_left_code`: Dynamo broke a graph, or gave up on a frame."""
-        return bool(counters["unimplemented"] or counters["graph_break"])
+        frames = counters["frames"]
+        has_reason = counters["unimplemented"] or counters["graph_break"]
+        return bool(has_reason) or frames["ok"] < frames["total"]
 
     def recompile_reason(self) -> str:
         """Returns the guard that failed last."""

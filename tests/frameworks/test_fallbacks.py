@@ -69,6 +69,17 @@ def test_share_of_compiled_code(spans, share):
     assert found == ({"share_of_iteration": pytest.approx(1 / 9)} if has_model else {})
 
 
+def test_operators_are_eager_even_if_no_python_is_left():
+    pytest.importorskip("torch")
+    from comparative_benchmark.pt_inductor.dynamo import compiled_shares
+
+    iteration = [(ITERATION, 0, 1000), (PROGRAM, 0, 500)]
+    found = compiled_shares(iteration, has_python=False)
+    assert found["compiled_share"] == 1
+    found = compiled_shares([*iteration, ("aten::mm", 600, 700)], has_python=False)
+    assert found["compiled_share"] == pytest.approx(0.9)
+
+
 def _jax_backend(tmp_path, function):
     from comparative_benchmark.jax_xla.backend import JaxXla
 
