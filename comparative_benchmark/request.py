@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from comparative_benchmark.errors import UsageError
 from openxla.benchmark.text import did_you_mean
 
 # The modes of a model, as TorchBench calls them.
@@ -22,10 +23,6 @@ WARMUP_ITERATIONS, ITERATIONS = 5, 100
 
 _METADATA = "option"
 _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-
-
-class RequestError(ValueError):
-    """An invalid value; the message is one line that names the option."""
 
 
 @attrs.frozen(kw_only=True)
@@ -197,14 +194,14 @@ def _converted(value: Any, field: "attrs.Attribute[Any]") -> Any:
     """Returns a value of the field's type, with the checks of the command line.
 
     Raises:
-      RequestError: the value is invalid.
+      UsageError: the value is invalid.
     """
     option: Option = field.metadata[_METADATA]
     if value is None or (option.repeated and not value):
         return default_of(field)
     if isinstance(field.default, bool):
         if not isinstance(value, bool):
-            raise RequestError(f"{field.name}: expected True or False, got {value!r}")
+            raise UsageError(f"{field.name}: expected True or False, got {value!r}")
         return value
     if option.repeated:
         return tuple(_parsed(_text(item), field.name, option) for item in _items(value))
@@ -229,13 +226,13 @@ def _parsed(text: str, name: str, option: Option) -> Any:
     try:
         value = option.parse(text)
     except argparse.ArgumentTypeError as error:
-        raise RequestError(f"{name}: {error}") from error
+        raise UsageError(f"{name}: {error}") from error
     except ValueError as error:
         kind = getattr(option.parse, "__name__", "").lstrip("_")
-        raise RequestError(f"{name}: invalid {kind} value: {text!r}") from error
+        raise UsageError(f"{name}: invalid {kind} value: {text!r}") from error
     if option.choices and value not in option.choices:
         near = did_you_mean(text, option.choices) or f"; choices are {', '.join(option.choices)}"
-        raise RequestError(f"unknown {name} {text!r}{near}")
+        raise UsageError(f"unknown {name} {text!r}{near}")
     return value
 
 
@@ -255,7 +252,7 @@ class RunRequest:
     spells it: `batch="1,8"`, `memory_limit="8G"`; None stands for the default.
 
     Raises:
-      RequestError: a value is invalid.
+      UsageError: a value is invalid.
     """
 
     name: str | None = _option(

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from comparative_benchmark.cli.command import main
+from comparative_benchmark.errors import EXIT_FAILED, UsageError
 from comparative_benchmark.studies.micro.config import read
-from comparative_benchmark.terminal.options import EXIT_FAILED, UsageError
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -13,8 +13,8 @@ from comparative_benchmark.api.measuring import PlannedRun, measure, plan_run
 from comparative_benchmark.api.progress import Progress, Reporter
 from comparative_benchmark.api.results import Comparisons, Results, compare_results
 from comparative_benchmark.engine.runner import execution_environment
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.request import (
-    RequestError,
     RunRequest,
     command_line,
     options,
@@ -22,7 +22,6 @@ from comparative_benchmark.request import (
 from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.record import Document, Trigger
 from comparative_benchmark.terminal.listing import list_backends, list_cases
-from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.user_models import is_model
 
 __all__ = [
@@ -135,11 +134,7 @@ def run(  # noqa: D417 - RunRequest describes the options
     observer = Reporter(progress)
     given["output"] = Path(output or Path(tempfile.mkdtemp(prefix="cbs-"), "results.json"))
     given |= _subject(model_or_path, inputs, name, given["output"], observer)
-    try:
-        request = RunRequest(**given)
-    except RequestError as error:
-        raise UsageError(str(error)) from error
-    return _measured(request, observer)
+    return _measured(RunRequest(**given), observer)
 
 
 def _subject(

@@ -6,11 +6,11 @@ from typing import Any
 
 from comparative_benchmark.engine.details import call_once
 from comparative_benchmark.engine.session import SessionEnded
+from comparative_benchmark.engine.settings import settings_of
 from comparative_benchmark.request import RunRequest
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.sources.selection import find_device
 from comparative_benchmark.sources.torchbench.folders import Folder
-from comparative_benchmark.terminal.options import find_device
-from comparative_benchmark.terminal.run_options import settings_of
 
 _PROBE = "comparative_benchmark.sources.torchbench.probing:probe"
 _MOST = 1 << 16

@@ -12,10 +12,11 @@ from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.engine import session
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import ALL_BACKENDS, Trial
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.request import RunRequest
+from comparative_benchmark.sources.selection import find_device
 from comparative_benchmark.sources.torchbench import cases, folders, installing
 from comparative_benchmark.sources.torchbench.folders import Folder
-from comparative_benchmark.terminal.options import UsageError, find_device
 
 # Default backends: eager for folders, which then run as their authors wrote them; all backends for
 # other cases.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from comparative_benchmark.terminal.options import UsageError
+from comparative_benchmark.errors import UsageError
 from openxla.benchmark.artifacts.arrays import save_all
 
 _KINDS = "the path of a model, a torch.nn.Module, a JAX function or a Keras model"

@@ -14,11 +14,11 @@ from comparative_benchmark.analysis.stats.sampling_rule import (
     SamplingRule,
 )
 from comparative_benchmark.api import foreign
-from comparative_benchmark.api.selection import Selection
+from comparative_benchmark.api.selection import Selection, brought_model, definitions_to_save
 from comparative_benchmark.backends.api import UnknownBackendError, origin_of
 from comparative_benchmark.engine import runner
 from comparative_benchmark.engine.environments import UnusableEnvironmentError, parse_environments
-from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.settings import RunSettings, settings_of
 from comparative_benchmark.engine.trial import (
     ALL_BACKENDS,
     Competitor,
@@ -27,28 +27,19 @@ from comparative_benchmark.engine.trial import (
     installed_competitors,
     parse_competitors,
 )
+from comparative_benchmark.errors import UsageError, check_place
 from comparative_benchmark.request import ITERATIONS, WARMUP_ITERATIONS, RunRequest
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.comparing.compare import DEFAULT_BASELINE
 from comparative_benchmark.results.record import Result, Status
 from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.sources.selection import find_device, select
 from comparative_benchmark.terminal import answers, subjects
-from comparative_benchmark.terminal.options import (
-    UsageError,
-    check_place,
-    find_device,
-    select,
-    set_root,
-)
 from comparative_benchmark.terminal.quiet_machine import wait_for_quiet
-from comparative_benchmark.terminal.run_options import (
-    brought_model,
-    definitions_to_save,
-    settings_of,
-)
 from openxla.benchmark import synonyms
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
+from openxla.benchmark.root import set_root
 from openxla.benchmark.user_models import BroughtError, Definitions
 
 # Start, compilation, warm-up and rounds of a 1 ms model, measured on two cores.
@@ -110,7 +101,7 @@ def plan_run(
 
     Raises:
       UsageError: fields of the request contradict each other or this machine.
-      DefinitionError, NoMatchError: see `terminal.options.select`.
+      DefinitionError, NoMatchError: see `sources.selection.select`.
     """
     set_root(request.root_dir)
     request = foreign.complete(request, chosen=selection is not None)
@@ -200,7 +191,7 @@ def measure(
 
     Raises:
       UsageError: see `plan_run`; or the results file cannot be written.
-      DefinitionError, NoMatchError: see `terminal.options.select`.
+      DefinitionError, NoMatchError: see `sources.selection.select`.
     """
     planned = plan_run(request, observer.say, selection=selection)
     for line in planned.selection.before(planned.trials, planned.settings):
@@ -254,7 +245,7 @@ def selected(request: RunRequest) -> Selection:
 
     Raises:
       UsageError: an option of the request is invalid.
-      DefinitionError, NoMatchError: see `terminal.options.select`.
+      DefinitionError, NoMatchError: see `sources.selection.select`.
     """
     subjects.check(request)
     if folders := foreign.selected(request):

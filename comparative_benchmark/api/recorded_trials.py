@@ -10,9 +10,10 @@ import attrs
 from comparative_benchmark.backends.api import UnknownBackendError, backends, get_backend
 from comparative_benchmark.engine.environments import UnusableEnvironmentError, parse_environments
 from comparative_benchmark.engine.trial import Competitor, Trial, competitors_of
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import Case, cases_of
 from comparative_benchmark.results.record import Definition, Document, Package
-from comparative_benchmark.terminal.options import UsageError, find_device
+from comparative_benchmark.sources.selection import find_device
 from openxla.benchmark import user_models
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.comparative_suite import catalog, operator_cases, training_cases

@@ -18,6 +18,7 @@ from comparative_benchmark.api.tables import (
     html,
     result_rows,
 )
+from comparative_benchmark.errors import check_place
 from comparative_benchmark.results.case import Case, cases_of, latest
 from comparative_benchmark.results.codec import plain
 from comparative_benchmark.results.comparing.compare import (
@@ -37,7 +38,6 @@ from comparative_benchmark.results.store import write_atomically
 from comparative_benchmark.terminal import answers
 from comparative_benchmark.terminal.answers import fastest, recommendation
 from comparative_benchmark.terminal.compare_views import HEADINGS, summary_line, table_rows
-from comparative_benchmark.terminal.options import check_place
 from comparative_benchmark.terminal.screen import Screen
 from comparative_benchmark.terminal.tables import comparison_table, results_table
 
@@ -171,7 +171,7 @@ class Results(Table, Sequence[Case]):
             written.
         """
         # Import by name: the reporting package is layered above this one.
-        write = pkgutil.resolve_name("comparative_benchmark.reporting.report.command:write_report")
+        write = pkgutil.resolve_name("comparative_benchmark.reporting.report.writing:write_report")
         folder = self.path.absolute().parent if self.path else None
         write(self.document, Path(path), title=title, baseline=self.baseline, folder=folder)
 

@@ -13,15 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from comparative_benchmark.analysis.machine import other_processes
-from comparative_benchmark.terminal.options import (
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_NO_READER,
-    Parser,
-    UsageError,
-    set_root,
-)
+from comparative_benchmark.cli.options.parsing import Parser
+from comparative_benchmark.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_NO_READER, UsageError
 from comparative_benchmark.terminal.streams import hold_standard_streams, without_secrets
+from openxla.benchmark.root import set_root
 from openxla.benchmark.text import printable
 
 # These signals end a run like Ctrl-C. A lost connection sends SIGHUP.
@@ -73,8 +68,8 @@ class Command(NamedTuple):
 _RUN = Command(
     "run",
     "run and race benchmark cases, and write results",
-    "terminal.run_options:add_run_arguments",
-    "api.run_command:run",
+    "cli.options.run:add_run_arguments",
+    "cli.commands.run:run",
 )
 # In the order of the help text.
 COMMANDS = (
@@ -82,140 +77,140 @@ COMMANDS = (
     Command(
         "list",
         "list benchmark cases",
-        "cli.options:add_list_arguments",
-        "cli.list_command:run",
+        "cli.options.results:add_list_arguments",
+        "cli.commands.results:list_",
     ),
     Command(
         "backends",
         "list backends, compilers and their options",
-        "cli.options:add_backends_arguments",
-        "cli.backends_command:run",
+        "cli.options.results:add_backends_arguments",
+        "cli.commands.results:backends_",
     ),
     Command(
         "doctor",
         "check whether this machine is suitable for benchmarking",
-        "maintenance.doctor.options:add_arguments",
-        "maintenance.doctor.command:run",
+        "cli.options.maintenance:add_doctor_arguments",
+        "cli.commands.doctor:run",
     ),
     Command(
         "parity",
         "check every workload on every backend for correctness",
-        "studies.parity.options:add_arguments",
-        "studies.parity.command:run",
+        "cli.options.studies:add_parity_arguments",
+        "cli.commands.parity:run",
     ),
     Command(
         "micro",
         "race operators over shapes",
-        "studies.micro.options:add_arguments",
-        "studies.micro.command:run",
+        "cli.options.studies:add_micro_arguments",
+        "cli.commands.micro:run",
     ),
     Command(
         "bench",
         "install, prepare, run and compare milabench benchmarks",
-        "interop.milabench.options:add_arguments",
-        "interop.milabench.command:run",
+        "cli.options.benchmarks:add_bench_arguments",
+        "cli.commands.bench:run",
     ),
     Command(
         "new-model",
         "write the files of a new model",
-        "maintenance.onboarding.options:add_new_model_arguments",
-        "maintenance.onboarding.new_model:run",
+        "cli.options.maintenance:add_new_model_arguments",
+        "cli.commands.onboarding:new_model",
     ),
     Command(
         "new-backend",
         "write a package with a new backend",
-        "maintenance.onboarding.options:add_new_backend_arguments",
-        "maintenance.onboarding.new_package:run",
+        "cli.options.maintenance:add_new_backend_arguments",
+        "cli.commands.onboarding:new_package",
     ),
     Command(
         "new-recipe",
         "write a package with a new recipe",
-        "maintenance.onboarding.options:add_new_recipe_arguments",
-        "maintenance.onboarding.new_package:run",
+        "cli.options.maintenance:add_new_recipe_arguments",
+        "cli.commands.onboarding:new_package",
     ),
     Command(
         "new-operator",
         "write a package with a new operator",
-        "maintenance.onboarding.options:add_new_operator_arguments",
-        "maintenance.onboarding.new_package:run",
+        "cli.options.maintenance:add_new_operator_arguments",
+        "cli.commands.onboarding:new_package",
     ),
     Command(
         "ci-template",
         "write a GitHub workflow that races a model on every pull request",
-        "maintenance.onboarding.options:add_ci_template_arguments",
-        "maintenance.onboarding.ci_template:run",
+        "cli.options.maintenance:add_ci_template_arguments",
+        "cli.commands.onboarding:ci_template",
     ),
     Command(
         "check-model",
         "validate a model against the suite's contract",
-        "maintenance.onboarding.options:add_check_model_arguments",
-        "maintenance.onboarding.check_command:run",
+        "cli.options.maintenance:add_check_model_arguments",
+        "cli.commands.onboarding:check_model",
     ),
     Command(
         "export",
         "write results in the format of another tool",
-        "reporting.formats.options:add_export_arguments",
-        "reporting.formats.export_command:run",
+        "cli.options.results:add_export_arguments",
+        "cli.commands.formats:export",
     ),
     Command(
         "import",
         "import results of other tools into the history",
-        "reporting.formats.options:add_import_arguments",
-        "reporting.formats.import_command:run",
+        "cli.options.results:add_import_arguments",
+        "cli.commands.formats:import_",
     ),
     Command(
         "userbenchmark",
         "list, run, compare and bisect userbenchmarks",
-        "interop.userbenchmarks.options:add_arguments",
-        "interop.userbenchmarks.command:run",
+        "cli.options.benchmarks:add_userbenchmark_arguments",
+        "cli.commands.userbenchmark:run",
     ),
     Command(
         "bisect",
         "find the release or commit that made a workload slower, larger or wrong",
-        "studies.bisection.options:add_arguments",
-        "studies.bisection.command:run",
+        "cli.options.studies:add_bisect_arguments",
+        "cli.commands.bisect:run",
     ),
     Command(
         "history",
         "keep results over time, query them, and find regressions",
-        "reporting.history.options:add_arguments",
-        "reporting.history.command:run",
+        "cli.options.results:add_history_arguments",
+        "cli.commands.history:run",
     ),
     Command(
         "repro",
         "write a standalone reproducer of one result",
-        "studies.reproduce.options:add_arguments",
-        "studies.reproduce.command:run",
+        "cli.options.studies:add_repro_arguments",
+        "cli.commands.one_result:repro",
     ),
     Command(
         "explain",
         "explain a difference by operators, fusions and fallbacks",
-        "studies.explain.options:add_arguments",
-        "studies.explain.command:run",
+        "cli.options.studies:add_explain_arguments",
+        "cli.commands.one_result:explain",
     ),
     Command(
         "artifacts",
         "create, publish, lock and fetch artifacts",
-        "maintenance.artifacts.options:add_arguments",
-        "maintenance.artifacts.options:run",
+        "cli.options.maintenance:add_artifacts_arguments",
+        "cli.commands.artifacts:run",
     ),
     Command(
         "compare",
         "compare two results files, case by case",
-        "cli.options:add_compare_arguments",
-        "cli.results_commands:compare",
+        "cli.options.results:add_compare_arguments",
+        "cli.commands.results:compare",
     ),
     Command(
         "show",
         "print the table of a results file",
-        "cli.options:add_show_arguments",
-        "cli.results_commands:show",
+        "cli.options.results:add_show_arguments",
+        "cli.commands.results:show",
     ),
     Command(
         "report",
         "write results as a page, Markdown or a chart",
-        "reporting.report.options:add_arguments",
-        "reporting.report.command:run",
+        "cli.options.results:add_report_arguments",
+        "cli.commands.report:run",
     ),
     Command(
         "completion",
@@ -270,7 +265,7 @@ def run_backend_main(backend: str, arguments: Sequence[str] | None = None) -> in
     """Runs the `run_benchmarks.py` of one backend; returns the exit code."""
     hold_standard_streams()
     parser = Parser(prog="run_benchmarks.py", description=f"Runs benchmarks with {backend}.")
-    _RUN._replace(options="terminal.run_options:add_run_benchmarks_arguments").add_options(parser)
+    _RUN._replace(options="cli.options.run:add_run_benchmarks_arguments").add_options(parser)
     parser.set_defaults(backend=(backend,))
     return _guarded(parser.parse_args(arguments))
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from comparative_benchmark.terminal.options import EXIT_OK, Parser
+from comparative_benchmark.cli.options.parsing import Parser
+from comparative_benchmark.errors import EXIT_OK
 
 _TEMPLATE = Path(__file__).with_name("completion.bash.txt")
 # Placeholders for file names, and for words requested at run time.

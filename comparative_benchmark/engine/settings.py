@@ -3,13 +3,14 @@
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import attrs
 
-from comparative_benchmark.analysis.machine.host import default_threads
+from comparative_benchmark.analysis.machine.host import ASKED, Threads, default_threads
+from comparative_benchmark.analysis.machine.other_processes import default_limit_bytes
 from comparative_benchmark.analysis.machine.variables import for_worker
 from comparative_benchmark.analysis.stats.sampling_rule import (
     CompileOnly,
@@ -165,3 +166,39 @@ def _fill(template: str, fields: Mapping[str, str]) -> str:
     for name, value in fields.items():
         template = template.replace(f"{{{name}}}", value)
     return template
+
+
+def settings_of(
+    device: DeviceSpec,
+    *,
+    timeout_s: float,
+    memory_bytes: int | None,
+    threads: int | None = None,
+    phase_deadlines_s: Iterable[tuple[str, float]] = (),
+    processes: int = 1,
+    **others: Any,
+) -> RunSettings:
+    """Returns settings with these limits, and the usual threads.
+
+    Args:
+      device: where to run.
+      timeout_s: time limit of a worker.
+      memory_bytes: memory limit of a worker; None for the memory that is available.
+      threads: threads of each backend; None for the default.
+      phase_deadlines_s: time limits of phases.
+      processes: number of concurrent processes, which share the memory if no limit is given.
+      others: further fields of `RunSettings`.
+    """
+    limits = Limits(
+        deadline_s=timeout_s,
+        phase_deadlines_s=dict(phase_deadlines_s),
+        memory_bytes=memory_bytes or default_limit_bytes() // processes,
+    )
+    chosen = Threads(threads, ASKED) if threads else default_threads(others.get("cpus", ()))
+    return RunSettings(
+        device=device,
+        threads=chosen.number,
+        threads_from=chosen.rule,
+        limits=limits,
+        **others,
+    )

@@ -5,8 +5,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from comparative_benchmark.request import RequestError, RunRequest
-from comparative_benchmark.terminal.options import UsageError, select
+from comparative_benchmark.errors import UsageError
+from comparative_benchmark.request import RunRequest
+from comparative_benchmark.sources.selection import select
 from openxla.benchmark.comparative_suite.expressions import Expression
 from openxla.benchmark.def_types import BenchmarkCase, Workload
 from openxla.benchmark.workloads import workload_of
@@ -75,10 +76,7 @@ def list_cases(
       NoMatchError: no case has such a name.
     """
     given = {key: value for key, value in locals().items() if key != "workload"}
-    try:
-        request = RunRequest(**given)
-    except RequestError as error:
-        raise UsageError(str(error)) from error
+    request = RunRequest(**given)
     cases = select(
         request.name,
         test=request.test,

@@ -4,8 +4,8 @@ import enum
 from collections.abc import Mapping
 from pathlib import Path
 
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.request import EVAL, RunRequest
-from comparative_benchmark.terminal.options import UsageError
 
 
 class Subject(enum.Enum):

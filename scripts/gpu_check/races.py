@@ -42,7 +42,7 @@ from comparative_benchmark.engine.trial import Competitor, Trial, parse_competit
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.compare import Comparison, compare_to_baseline
 from comparative_benchmark.results.store import write_atomically
-from comparative_benchmark.terminal.options import find_device
+from comparative_benchmark.sources.selection import find_device
 from gpu_check import slow_down
 from gpu_check.steps import LIMIT_VARIABLE
 from openxla.benchmark import devices

@@ -13,9 +13,10 @@ from comparative_benchmark.analysis.stats.analysis import Verdict
 from comparative_benchmark.backends.api import backends
 from comparative_benchmark.backends.recipes import recipes
 from comparative_benchmark.cli.command import COMMANDS
+from comparative_benchmark.cli.options.parsing import Parser
+from comparative_benchmark.errors import EXIT_CODES
 from comparative_benchmark.results.codec import schema
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.terminal.options import EXIT_CODES, Parser
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from comparative_benchmark.cli.command import COMMANDS
-from comparative_benchmark.terminal.options import Parser
+from comparative_benchmark.cli.options.parsing import Parser
 
 SECRET = "s3cret"
 HOSTILE = f"--\x1b]0;title\x07{'n' * 300}=https://user:{SECRET}@host/?token={SECRET}"

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.interop.milabench import config
-from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark import bounded
 from openxla.benchmark.user_models import BroughtError, cases
 from openxla.benchmark.user_models.wanted import Wanted

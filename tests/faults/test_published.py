@@ -5,7 +5,7 @@ import json
 import pytest
 from results_support import plain_document
 
-from comparative_benchmark.reporting.formats.options import EXPORTS
+from comparative_benchmark.reporting.formats import EXPORTS
 from comparative_benchmark.results.published import without_folders
 
 HOST, USER = "build-box-7", "someone"

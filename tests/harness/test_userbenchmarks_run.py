@@ -14,7 +14,7 @@ from tests_support import processes_of
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.interop.userbenchmarks.discovery import Userbenchmark
 from comparative_benchmark.interop.userbenchmarks.processes import metrics_files
-from comparative_benchmark.studies.bisection import from_options
+from comparative_benchmark.studies.bisection import request
 
 AUTHORING = "from comparative_benchmark.interop.userbenchmarks.authoring import "
 TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy")
@@ -342,7 +342,7 @@ def test_bisect_goes_by_the_metrics_of_a_userbenchmark(make, tmp_path, monkeypat
     )
     monkeypatch.chdir(tmp_path)
     parsed = []
-    monkeypatch.setattr(from_options, "PipInstaller", lambda: parsed.append("used") or Wheels())
+    monkeypatch.setattr(request, "PipInstaller", lambda: parsed.append("used") or Wheels())
     arguments = ["--package", "stepper", "--good", "1.0", "--bad", "1.4", "--metric", "^time$"]
     command = ["userbenchmark", "bisect", *arguments, "-o", str(tmp_path / "state"), "--json"]
     assert cli.main([*command, "stepping"]) == 0
@@ -361,7 +361,7 @@ def test_bisect_finds_what_made_a_script_slower(tmp_path, monkeypatch, capsys):
     bench_support.write(tmp_path / "script", main)
     config = bench_support.configured(tmp_path / "c.yaml", script=[])
     shipped = ("--directory", str(Path(cli.__file__).parents[2] / "userbenchmark"))
-    monkeypatch.setattr(from_options, "PipInstaller", Wheels)
+    monkeypatch.setattr(request, "PipInstaller", Wheels)
     monkeypatch.setattr(Wheels, "slow_from", "1.1")
     which = ["--package", "stepper", "--good", "1.0", "--bad", "1.1", "--metric", "throughput$"]
     command = ["userbenchmark", "bisect", *shipped, *which, "-o", str(tmp_path / "state"), "--json"]
@@ -374,7 +374,7 @@ def test_bisect_finds_what_made_a_script_slower(tmp_path, monkeypatch, capsys):
 def test_bisect_of_what_did_not_change_says_so(make, tmp_path, monkeypatch, capsys):
     make("mine", WRITES)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(from_options, "PipInstaller", Wheels)
+    monkeypatch.setattr(request, "PipInstaller", Wheels)
     arguments = ["--package", "stepper", "--good", "1.0", "--bad", "1.1", "--metric", "^n$"]
     code = cli.main(["userbenchmark", "bisect", *arguments, "-o", str(tmp_path / "s"), "mine", "1"])
     assert code == 3

@@ -11,11 +11,12 @@ from openxla.benchmark.artifacts import manifest as manifests
 
 _RUN = """
 import sys
-from comparative_benchmark.maintenance.artifacts import generate, options
-from comparative_benchmark.terminal.options import Parser
+from comparative_benchmark.cli.commands import artifacts
+from comparative_benchmark.cli.options import maintenance as options
+from comparative_benchmark.cli.options.parsing import Parser
 parser = Parser()
 options.add_generate_arguments(parser)
-sys.exit(generate.run(parser.parse_args()))
+sys.exit(artifacts.generate(parser.parse_args()))
 """
 
 

@@ -4,12 +4,13 @@ import bench_support as support
 import pytest
 from fault_list import WRONG
 
-from comparative_benchmark.interop.milabench import command, config, inheritance, placement
+from comparative_benchmark.cli.commands import bench as command
+from comparative_benchmark.errors import UsageError
+from comparative_benchmark.interop.milabench import config, inheritance, placement
 from comparative_benchmark.interop.milabench.arguments import ArgumentsError, assemble, filled
 from comparative_benchmark.interop.milabench.config import Plan
 from comparative_benchmark.interop.milabench.measuring import best_factor
 from comparative_benchmark.interop.milabench.placement import Placement
-from comparative_benchmark.terminal.options import UsageError
 
 
 def read(tmp_path, text):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.interop.milabench import placement, template, venvs
 from comparative_benchmark.interop.milabench.processes.observed import ForeignCpu, Observed
 from comparative_benchmark.interop.milabench.table import Dash
-from comparative_benchmark.terminal.options import UsageError
 
 TEMPLATE = Path(__file__).parents[2] / "benchmarks" / "_template"
 

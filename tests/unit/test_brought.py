@@ -7,8 +7,8 @@ import textwrap
 import numpy as np
 import pytest
 
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.studies.micro.config import read
-from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.def_types import DefinitionError, ModelFrameworkType
 from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.models.architectures.directories import config_of, why_not_covered

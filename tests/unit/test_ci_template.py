@@ -11,10 +11,10 @@ from report_support import document, record
 from results_support import decoded
 
 from comparative_benchmark.cli.command import main
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.maintenance.onboarding.ci_template import workflow
 from comparative_benchmark.results.comparing.compare import compare_documents
 from comparative_benchmark.results.comparing.comparison import Fate
-from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark import extras
 
 NET = "import torch\nclass Net(torch.nn.Module): ...\ndef example_inputs(): ...\n"

@@ -6,7 +6,7 @@ import pkgutil
 import pytest
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.terminal.options import Parser
+from comparative_benchmark.cli.options.parsing import Parser
 
 LOADED_OPTIONS = """
 import json, sys
@@ -15,7 +15,7 @@ try:
     cli.main(sys.argv[1:])
 except SystemExit:
     pass
-print(json.dumps(sorted(name for name in sys.modules if name.endswith(".options"))))
+print(json.dumps([name for name in sys.modules if name.startswith("comparative_benchmark.cli.")]))
 """
 
 
@@ -29,15 +29,18 @@ def test_options_and_handler_of_a_command_are_there(command):
     ("arguments", "own"),
     [
         ((), set()),
-        (("parity",), {"studies.parity"}),
-        (("userbenchmark",), {"interop.userbenchmarks", "studies.bisection"}),
+        (("parity",), {"run", "studies"}),
+        (("userbenchmark",), {"benchmarks", "run", "studies"}),
     ],
 )
-def test_options_of_other_commands_are_not_loaded(run_python, arguments, own):
+def test_help_loads_neither_commands_nor_options_of_others(run_python, arguments, own):
     done = run_python(LOADED_OPTIONS, *arguments, "--help")
     assert done.returncode == 0, done.stderr
     loaded = json.loads(done.stdout.splitlines()[-1])
-    assert set(loaded) == {f"comparative_benchmark.{name}.options" for name in {*own, "terminal"}}
+    assert set(loaded) == {
+        f"comparative_benchmark.cli.{name}"
+        for name in ("command", "options", *(f"options.{name}" for name in {*own, "parsing"}))
+    }
 
 
 def test_help_groups_every_command_once(capsys):

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from comparative_benchmark.analysis.stats.sampling_rule import FixedCounts, SamplingRule
-from comparative_benchmark.api import measuring, run_command
+from comparative_benchmark.api import measuring
 from comparative_benchmark.cli import command as cli
+from comparative_benchmark.cli.commands import run as run_command
+from comparative_benchmark.cli.options.run import request_from
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.terminal.run_options import request_from
 
 SPELLINGS = [
     ("output", ["-o", "--output"], "x.json", Path("x.json")),

@@ -4,7 +4,7 @@ import pytest
 
 from comparative_benchmark.analysis.machine import host
 from comparative_benchmark.backends import host_settings
-from comparative_benchmark.terminal.run_options import settings_of
+from comparative_benchmark.engine.settings import settings_of
 from openxla.benchmark.devices import HOST_CPU
 
 NEIGHBOURS = ["0-1", "0-1", "2-3", "2-3"]

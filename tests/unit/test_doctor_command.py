@@ -8,9 +8,10 @@ import sys
 import pytest
 
 from comparative_benchmark.analysis.roofline import ceilings
-from comparative_benchmark.maintenance.doctor import command, options
+from comparative_benchmark.cli.commands import doctor as command
+from comparative_benchmark.cli.options import maintenance as options
 from comparative_benchmark.maintenance.doctor.checks import Finding
-from comparative_benchmark.terminal.options import set_root
+from openxla.benchmark.root import set_root
 
 ROOF = ceilings.Ceilings(
     cpu_model="Some CPU @ 2.0 GHz",
@@ -26,7 +27,7 @@ ROOF = ceilings.Ceilings(
 
 def run_doctor(*arguments):
     parser = argparse.ArgumentParser()
-    options.add_arguments(parser)
+    options.add_doctor_arguments(parser)
     chosen = parser.parse_args(arguments)
     set_root(chosen.root_dir)
     return command.run(chosen)
@@ -101,7 +102,7 @@ def test_ceilings_are_kept_and_printed(findings, capsys, monkeypatch, tmp_path):
 
 def test_the_command_imports_no_framework():
     code = (
-        "import sys, comparative_benchmark.maintenance.doctor.command; "
+        "import sys, comparative_benchmark.cli.commands.doctor; "
         "print(sorted({'torch', 'jax', 'jaxlib', 'iree', 'flax', 'transformers', 'tensorflow'}"
         " & {name.partition('.')[0] for name in sys.modules}))"
     )

@@ -5,9 +5,11 @@ import json
 import pytest
 
 from comparative_benchmark.backends.api import get_backend
-from comparative_benchmark.maintenance.artifacts import generate, options
+from comparative_benchmark.cli.commands import artifacts
+from comparative_benchmark.cli.options import maintenance as options
+from comparative_benchmark.cli.options.parsing import Parser
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.maintenance.artifacts.exporters import selection
-from comparative_benchmark.terminal.options import Parser, UsageError
 from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.artifacts.publish import publish
 from openxla.benchmark.comparative_suite import catalog
@@ -23,7 +25,7 @@ PLAIN = ("--types", "inputs,outputs,truth,workload,checkpoint")
 def run(*arguments):
     parser = Parser()
     options.add_generate_arguments(parser)
-    return generate.run(parser.parse_args(arguments))
+    return artifacts.generate(parser.parse_args(arguments))
 
 
 @pytest.fixture(autouse=True)
@@ -131,7 +133,7 @@ def test_models_are_selected_by_their_names_or_those_of_their_cases():
     ],
 )
 def test_exit_codes(endings, failed, code):
-    assert generate.exit_code(endings, failed=failed) == code
+    assert artifacts.exit_code(endings, failed=failed) == code
 
 
 def test_what_was_proved_is_written_where_definitions_read_it(tmp_path, monkeypatch):

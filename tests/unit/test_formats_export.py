@@ -17,8 +17,8 @@ from asv.results import Results
 from formats_support import REVISION, own_results, validate, write_results
 from hypothesis import assume, given, settings
 
+from comparative_benchmark.reporting.formats import EXPORTS
 from comparative_benchmark.reporting.formats.exported import CARRIER
-from comparative_benchmark.reporting.formats.options import EXPORTS
 from comparative_benchmark.reporting.formats.registry import exporter
 from comparative_benchmark.reporting.history import results_files
 from comparative_benchmark.reporting.history.portable import FormatError, PortableResult

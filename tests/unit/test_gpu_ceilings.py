@@ -30,7 +30,8 @@ from comparative_benchmark.analysis.roofline._gpu_library import (
 )
 from comparative_benchmark.analysis.roofline._gpu_timing import clocks_of_first, time_calls
 from comparative_benchmark.analysis.roofline._gpu_torch import Torch
-from comparative_benchmark.maintenance.doctor import command, options
+from comparative_benchmark.cli.commands import doctor as command
+from comparative_benchmark.cli.options import maintenance as options
 
 H100 = "NVIDIA H100 80GB HBM3"
 TINY = (16, 32, 64, 128)
@@ -577,7 +578,7 @@ def test_doctor_has_no_ceilings_of_other_devices(capsys, device):
 
 def run_doctor(*arguments):
     parser = argparse.ArgumentParser()
-    options.add_arguments(parser)
+    options.add_doctor_arguments(parser)
     return command.run(parser.parse_args(arguments))
 
 

@@ -78,3 +78,16 @@ def test_cbs_backends_loads_no_framework(run_python):
     # Looking for `iree.compiler` makes the empty namespace `iree`; nothing in it may be loaded.
     assert not {name for name in loaded if name.startswith("iree.")}
     assert not loaded & set(FRAMEWORKS)
+
+
+def test_only_the_command_line_knows_argparse_namespaces():
+    product = PYPROJECT.parent / "comparative_benchmark"
+    cli, torchbench = product / "cli", product / "sources" / "torchbench" / "host"
+    found = [
+        str(path.relative_to(product))
+        for path in product.rglob("*.py")
+        # TorchBench's own interface passes namespaces to its models.
+        if not path.is_relative_to(cli) and not path.is_relative_to(torchbench)
+        if "argparse.Namespace" in path.read_text()
+    ]
+    assert found == []

@@ -13,13 +13,14 @@ import pytest
 from tests_support import documented_plugin, python_path
 
 from comparative_benchmark.analysis.stats.analysis import Interval, Verdict
-from comparative_benchmark.api import run_command
 from comparative_benchmark.backends import api
 from comparative_benchmark.cli.command import main
+from comparative_benchmark.cli.commands import run as run_command
 from comparative_benchmark.engine import runner
 from comparative_benchmark.engine.session import Limits
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import Trial, parse_competitors
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.comparison import Comparison, Fate
 from comparative_benchmark.results.store import ResultsFile
@@ -31,7 +32,6 @@ from comparative_benchmark.studies.micro.estimate import (
     why_too_large,
 )
 from comparative_benchmark.terminal.console import Console
-from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark import devices, operators
 from openxla.benchmark.comparative_suite.operator_cases import cases, named
 from openxla.benchmark.def_types import DefinitionError, ModelFrameworkType

@@ -19,10 +19,10 @@ from comparative_benchmark.analysis.machine import nvml
 from comparative_benchmark.cli.command import main
 from comparative_benchmark.engine import runner
 from comparative_benchmark.engine.trial import parse_competitors
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.record import Contention, Process, ProfileRecord, Status
 from comparative_benchmark.studies.micro import guide
 from comparative_benchmark.studies.micro.config import read
-from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.operators import guide_functions
 
 ROOT = Path(__file__).parents[2]

@@ -12,9 +12,10 @@ from test_compare import HOST, document
 from test_compare_unchanged import compiled
 
 from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.cli.commands import doctor as command
+from comparative_benchmark.cli.options import maintenance as options
 from comparative_benchmark.engine import runner
 from comparative_benchmark.engine.settings import RunSettings
-from comparative_benchmark.maintenance.doctor import command, options
 from comparative_benchmark.results.codec import plain
 from comparative_benchmark.results.comparing import noise_floor as module
 from comparative_benchmark.results.comparing.noise_floor import (
@@ -240,7 +241,7 @@ def doctor(monkeypatch, tmp_path):
             content = value if isinstance(value, str) else json.dumps(plain(completed(value)))
             paths[-1].write_text(content)
         parser = argparse.ArgumentParser()
-        options.add_arguments(parser)
+        options.add_doctor_arguments(parser)
         given = [*arguments, "--noise-floor", *map(str, paths)]
         return command.run(parser.parse_args(given))
 

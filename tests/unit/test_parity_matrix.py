@@ -7,9 +7,10 @@ import json
 import pytest
 from rich.console import Console
 
+from comparative_benchmark.cli.commands import parity as command
 from comparative_benchmark.results.expected_failures import Ending, ExpectedFailure, judge
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.studies.parity import command, matrix
+from comparative_benchmark.studies.parity import matrix
 from comparative_benchmark.studies.parity.cell_result import CellResult
 from comparative_benchmark.studies.parity.document import ParityFile, ParityFileError
 

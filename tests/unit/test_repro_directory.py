@@ -14,10 +14,10 @@ from comparative_benchmark.backends import api
 from comparative_benchmark.backends.reproducing import Command, Exported
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.engine.session import SessionEnded
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.studies.reproduce import command, writing
-from comparative_benchmark.terminal.options import UsageError
+from comparative_benchmark.studies.reproduce import creating, writing
 
 SUITE = "cbs_test_plugin.suite"
 TASK = {"reproducer": "comparative_benchmark.onnxruntime.reproducer:export"}
@@ -125,7 +125,7 @@ def test_what_was_published_is_named(repro, toy, tmp_path):
 
 
 def test_where_there_is_no_truth_nothing_is_made(repro, toy, tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "Preparation", _Failing)
+    monkeypatch.setattr(creating, "Preparation", _Failing)
     code, _, err = repro(toy(), "TOY", "-o", "made", "--suite", SUITE)
     assert code == 1
     assert "inputs and expected outputs cannot be created (failed in reference: no memory)" in err
@@ -142,7 +142,7 @@ class _Failing:
 
 
 def test_a_directory_that_is_in_use_is_refused_at_once(repro, toy, tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "Preparation", prepare_nothing)
+    monkeypatch.setattr(creating, "Preparation", prepare_nothing)
     used = tmp_path / "used"
     used.mkdir()
     (used / "file").write_text("content")
@@ -164,7 +164,7 @@ def test_results_that_are_not_there_or_foreign_are_named(repro, tmp_path):
 
 
 def _built_with(target, meanwhile):
-    with command._built(target) as partial:
+    with creating._built(target) as partial:
         (partial / "file").write_text("content")
         meanwhile()
 
@@ -172,7 +172,7 @@ def _built_with(target, meanwhile):
 def test_a_directory_is_made_as_a_whole(tmp_path):
     target = tmp_path / "made"
     target.mkdir()  # empty: taken
-    with command._built(target) as partial:
+    with creating._built(target) as partial:
         (partial / "file").write_text("content")
         assert list(target.iterdir()) == []
     assert (target / "file").read_text() == "content"

@@ -16,7 +16,7 @@ from results_support import content_of, plain_document
 
 import comparative_benchmark as cb
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.reporting.formats.options import EXPORTS
+from comparative_benchmark.reporting.formats import EXPORTS
 
 pytestmark = pytest.mark.slow
 
@@ -159,7 +159,7 @@ def quick(monkeypatch):
     """Nothing is measured, drawn or looked for: what reads the file is all that runs."""
     monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
     monkeypatch.setattr(cli, "hold_standard_streams", lambda: None)
-    monkeypatch.setattr("comparative_benchmark.maintenance.doctor.command.examine", lambda _: [])
+    monkeypatch.setattr("comparative_benchmark.cli.commands.doctor.examine", lambda _: [])
     monkeypatch.setattr("comparative_benchmark.engine.runner.python_environment", list)
     monkeypatch.setattr(
         "comparative_benchmark.engine.runner.Preparation.run", lambda *_: pytest.fail("measured")

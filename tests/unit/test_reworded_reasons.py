@@ -10,13 +10,13 @@ from comparative_benchmark.backends import api as backend_api
 from comparative_benchmark.backends.missing_packages import Absence, Lack
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.engine.worker.executor import Executor
+from comparative_benchmark.errors import EXIT_MISSING
 from comparative_benchmark.interop.milabench import config, phases
 from comparative_benchmark.interop.milabench.placement import Placement
 from comparative_benchmark.interop.milabench.processes import execution
 from comparative_benchmark.interop.milabench.talk import PREPARE, Wishes
 from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.terminal.options import EXIT_MISSING
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
-from comparative_benchmark.api import run_command
 from comparative_benchmark.api.measuring import Measured
+from comparative_benchmark.cli.commands import micro
+from comparative_benchmark.cli.commands import run as run_command
 from comparative_benchmark.engine import runner
 from comparative_benchmark.engine.resuming import going_on
 from comparative_benchmark.engine.runner import RunBudget
@@ -17,7 +18,7 @@ from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import Trial, parse_competitors
 from comparative_benchmark.results.record import Phase
 from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.studies.micro import guide, sweep
+from comparative_benchmark.studies.micro import guide
 from comparative_benchmark.studies.micro.estimate import estimate
 from comparative_benchmark.studies.micro.shapes import Shape
 from openxla.benchmark.comparative_suite.operator_cases import cases
@@ -222,8 +223,8 @@ def test_the_models_of_a_file_share_its_budget(monkeypatch, tmp_path):
         clock.now += 40.0
         return (0 if len(budgets) == 1 else 4), []
 
-    monkeypatch.setattr(sweep.time, "monotonic", clock)
-    monkeypatch.setattr(sweep, "_race", race)
+    monkeypatch.setattr(micro.time, "monotonic", clock)
+    monkeypatch.setattr(micro, "_race", race)
     entry = "{device: cpu, matrix_shapes: {name: custom, shapes: [[8, 8, 8]]}}"
     path = tmp_path / "c.yml"
     path.write_text(f"model_params: [{', '.join([entry] * 3)}]")
@@ -232,8 +233,8 @@ def test_the_models_of_a_file_share_its_budget(monkeypatch, tmp_path):
         plot=None, budget=60.0, backward=False, from_model=None, own_workers=False,
         share_workers=False, backend=None, shapes=None, dtype=None, min_power=None,
     )  # fmt: skip
-    assert sweep.run(options) == 4
-    assert budgets == [60.0, 20.0, sweep._SPENT_S]
+    assert micro.sweep(options) == 4
+    assert budgets == [60.0, 20.0, micro._SPENT_S]
     assert (tmp_path / "r.csv").read_text().count("left_out") == 3
 
 

@@ -5,8 +5,8 @@ import pytest
 from comparative_benchmark.analysis.stats.sampling_rule import FixedCounts
 from comparative_benchmark.api.measuring import _outlook, plan_run, sampling
 from comparative_benchmark.cli.command import parse
-from comparative_benchmark.terminal.options import UsageError
-from comparative_benchmark.terminal.run_options import request_from
+from comparative_benchmark.cli.options.run import request_from
+from comparative_benchmark.errors import UsageError
 
 CASE = "BERT_TINY_FP32_PT_32XI32_BATCH1"
 

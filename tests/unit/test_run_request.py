@@ -9,9 +9,10 @@ import attrs
 import pytest
 
 import comparative_benchmark as cb
-from comparative_benchmark.request import RequestError, RunRequest, command_line, options
-from comparative_benchmark.terminal.options import Parser, UsageError
-from comparative_benchmark.terminal.run_options import add_run_arguments, request_from
+from comparative_benchmark.cli.options.parsing import Parser
+from comparative_benchmark.cli.options.run import add_run_arguments, request_from
+from comparative_benchmark.errors import UsageError
+from comparative_benchmark.request import RunRequest, command_line, options
 
 ROOT = Path(__file__).parents[2]
 # One value of each field that takes more than a flag, as Python and as the command line give it.
@@ -125,7 +126,7 @@ def test_a_value_is_the_same_in_python_and_on_the_command_line(name):
     ],
 )
 def test_an_invalid_value_has_the_message_of_the_command_line(name, value):
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(UsageError) as caught:
         RunRequest(**{name: value})
     message = str(caught.value)
     assert name in message
@@ -138,7 +139,7 @@ def test_an_invalid_value_has_the_message_of_the_command_line(name, value):
 
 @pytest.mark.parametrize("value", ["yes", 1])
 def test_a_flag_is_true_or_false(value):
-    with pytest.raises(RequestError, match="quick: expected True or False"):
+    with pytest.raises(UsageError, match="quick: expected True or False"):
         RunRequest(quick=value)
 
 

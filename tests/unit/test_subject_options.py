@@ -15,14 +15,17 @@ import attrs
 import numpy as np
 import pytest
 
-from comparative_benchmark.api import foreign, run_command
+from comparative_benchmark.api import foreign
 from comparative_benchmark.api.measuring import plan_run
+from comparative_benchmark.cli.commands import micro
+from comparative_benchmark.cli.commands import run as run_command
+from comparative_benchmark.cli.options import studies as micro_options
+from comparative_benchmark.cli.options.parsing import Parser
+from comparative_benchmark.cli.options.run import add_run_arguments, request_from
+from comparative_benchmark.engine import settings as run_settings
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.request import RunRequest
-from comparative_benchmark.studies.micro import options as micro_options
-from comparative_benchmark.studies.micro import sweep
-from comparative_benchmark.terminal import run_options, subjects
-from comparative_benchmark.terminal.options import Parser, UsageError
-from comparative_benchmark.terminal.run_options import add_run_arguments, request_from
+from comparative_benchmark.terminal import subjects
 from comparative_benchmark.terminal.subjects import Subject
 from openxla.benchmark.comparative_suite.catalog import NoMatchError
 from openxla.benchmark.models import architectures, checkpoints
@@ -155,7 +158,7 @@ def selecting_words(folder):
 @pytest.fixture(autouse=True)
 def constant_memory(monkeypatch):
     """Plans must not differ because the available memory changes."""
-    monkeypatch.setattr(run_options, "default_limit_bytes", lambda: 8 << 30)
+    monkeypatch.setattr(run_settings, "default_limit_bytes", lambda: 8 << 30)
 
 
 @pytest.fixture(scope="module")
@@ -283,7 +286,7 @@ model_params:
 
 def parse_micro(*arguments):
     parser = argparse.ArgumentParser(prog="cbs micro")
-    micro_options.add_arguments(parser)
+    micro_options.add_micro_arguments(parser)
     return parser.parse_args(["run", *arguments])
 
 
@@ -300,7 +303,7 @@ def plan_of_micro(words, monkeypatch):
     )
 
     def plan_of(*arguments):
-        assert sweep.run(parse_micro(*arguments, "-o", "results.json")) == 0
+        assert micro.run(parse_micro(*arguments, "-o", "results.json")) == 0
         return plans[-1]
 
     return plan_of

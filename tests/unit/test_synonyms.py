@@ -8,7 +8,7 @@ from comparative_benchmark.backends.api import UnknownBackendError, backends, ge
 from comparative_benchmark.cli.command import main, parse
 from comparative_benchmark.engine.trial import parse_competitors
 from comparative_benchmark.request import frameworks
-from comparative_benchmark.terminal.options import find_device
+from comparative_benchmark.sources.selection import find_device
 from openxla.benchmark import synonyms
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import ModelFrameworkType

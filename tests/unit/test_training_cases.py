@@ -12,7 +12,7 @@ from comparative_benchmark.backends.training import TrainingLoop
 from comparative_benchmark.engine import preparation
 from comparative_benchmark.engine.runner import plan
 from comparative_benchmark.engine.trial import competitors_of
-from comparative_benchmark.terminal import options
+from comparative_benchmark.sources import selection
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts.workload_store import directory_of
 from openxla.benchmark.comparative_suite import catalog, training_cases
@@ -26,7 +26,7 @@ BERT = {"model_name": "bert-tiny", "seq_len": 32, "batch_size": 4, "data_type": 
 
 
 def selected(**changes):
-    return options.select(**{"name": None, **changes})
+    return selection.select(**{"name": None, **changes})
 
 
 def test_training_is_selected_by_its_option_alone():

@@ -37,3 +37,9 @@ def locks_dir() -> Path:
     if configured := os.environ.get(LOCKS_DIR_VARIABLE):
         return Path(configured).expanduser().absolute()
     return Path(__file__).resolve().parents[3] / "artifacts" / "locks"
+
+
+def set_root(root: Path | None) -> None:
+    """Sets the artifact root of this process and its workers, unless it is None."""
+    if root is not None:
+        os.environ[ROOT_DIR_VARIABLE] = str(root.absolute())

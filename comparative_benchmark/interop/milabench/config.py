@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.interop.milabench.arguments import (
     AnyNumber,
     ArgumentsError,
@@ -17,7 +18,6 @@ from comparative_benchmark.interop.milabench.arguments import (
 )
 from comparative_benchmark.interop.milabench.inheritance import Entry, Override, entries_of
 from comparative_benchmark.results.record import Definition, EnvironmentName, WorkloadRecord
-from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.text import choices
 
 _METHODS = ("per_gpu", "njobs")

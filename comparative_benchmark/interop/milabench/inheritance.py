@@ -16,8 +16,8 @@ from typing import Any
 import attrs
 import yaml
 
-from comparative_benchmark.terminal.options import UsageError
-from comparative_benchmark.terminal.yaml_file import YamlFile, scalar
+from comparative_benchmark.errors import UsageError
+from comparative_benchmark.sources.yaml_files import YamlFile, scalar
 from openxla.benchmark.text import choices, near
 
 # `NAME.KEY.KEY=VALUE`, or `*.KEY=VALUE` for all benchmarks.

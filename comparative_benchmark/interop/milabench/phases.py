@@ -6,6 +6,7 @@ from pathlib import Path
 
 from comparative_benchmark.backends import host_settings
 from comparative_benchmark.engine import session
+from comparative_benchmark.errors import EXIT_FAILED, EXIT_OK, UsageError
 from comparative_benchmark.interop.milabench import venvs
 from comparative_benchmark.interop.milabench.config import Bench
 from comparative_benchmark.interop.milabench.placement import Placement, unmet
@@ -23,7 +24,6 @@ from comparative_benchmark.interop.milabench.talk import (
 )
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.terminal.console import StatusScreen
-from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
 
 # More processes would measure the scheduler, and could exhaust the machine.
 _MOST_PER_CPU = 16

@@ -9,6 +9,7 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.analysis.machine import host
+from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
 from comparative_benchmark.interop.milabench import measuring, phases
 from comparative_benchmark.interop.milabench.config import Bench
 from comparative_benchmark.interop.milabench.measuring import Replicate, to_result
@@ -26,13 +27,6 @@ from comparative_benchmark.results.record import (
     Status,
 )
 from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.terminal.options import (
-    EXIT_FAILED,
-    EXIT_MISSING,
-    EXIT_OK,
-    EXIT_WRONG,
-    UsageError,
-)
 from comparative_benchmark.terminal.tables import script_name
 
 

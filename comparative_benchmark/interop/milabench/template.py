@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.interop.milabench.config import Bench
 from comparative_benchmark.interop.milabench.phases import not_installed
 from comparative_benchmark.interop.milabench.placement import Placement
-from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.files import new_directory
 
 

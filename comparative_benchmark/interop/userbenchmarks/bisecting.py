@@ -5,8 +5,6 @@ Three runs per side give each metric a confidence interval, which decides. A can
 reports a status instead of a number.
 """
 
-import argparse
-import json
 import re
 import statistics
 import sys
@@ -19,6 +17,7 @@ from packaging.requirements import Requirement
 
 from comparative_benchmark.analysis.stats.analysis import SampleError, unpaired_ratio, verdict
 from comparative_benchmark.engine.environments import Environment
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.interop.userbenchmarks.discovery import Userbenchmark, UserbenchmarkError
 from comparative_benchmark.interop.userbenchmarks.processes import (
     MetricsError,
@@ -26,10 +25,8 @@ from comparative_benchmark.interop.userbenchmarks.processes import (
     run_benchmark,
 )
 from comparative_benchmark.interop.userbenchmarks.signals import more_is_better
-from comparative_benchmark.studies.bisection import story
-from comparative_benchmark.studies.bisection.bisection import as_json
+from comparative_benchmark.studies.bisection.bisection import Outcome
 from comparative_benchmark.studies.bisection.environments import EnvironmentPool, Recipe
-from comparative_benchmark.studies.bisection.from_options import Subject, bisect, bisected, check
 from comparative_benchmark.studies.bisection.judging import by_ratio
 from comparative_benchmark.studies.bisection.oracle import (
     Candidate,
@@ -39,8 +36,8 @@ from comparative_benchmark.studies.bisection.oracle import (
     UnjudgeableError,
 )
 from comparative_benchmark.studies.bisection.recipes import Recipes
+from comparative_benchmark.studies.bisection.request import BisectRequest, Subject, bisect
 from comparative_benchmark.studies.bisection.search import Answer
-from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageError
 
 Value = float | str
 _DISTRIBUTION = "common-benchmark-suite"
@@ -48,60 +45,65 @@ _DISTRIBUTION = "common-benchmark-suite"
 _NOISE = 0.03
 
 
-def run(options: argparse.Namespace, benchmark: Userbenchmark) -> int:
-    """Bisects, prints the outcome and returns the exit code: 0 if the first bad one was found.
+def bisect_userbenchmark(
+    benchmark: Userbenchmark,
+    request: BisectRequest,
+    *,
+    arguments: Sequence[str],
+    runs: int,
+    timeout_s: float | None,
+    requirements: Path | None,
+) -> Outcome:
+    """Bisects by the metrics of a userbenchmark whose names match `request.metric`.
+
+    Args:
+      benchmark: the userbenchmark.
+      request: what to bisect.
+      arguments: arguments of the userbenchmark's `run` function.
+      runs: number of runs per side, at least 3.
+      timeout_s: time limit of each run; None for no limit.
+      requirements: file with requirements of the environments, besides those of the suite.
 
     Raises:
-      UsageError: an option is invalid, or one of the two ends cannot be judged.
+      UsageError: an argument is invalid, or one of the two ends cannot be judged.
     """
-    check(options)
-    if options.runs < 3:
+    if runs < 3:
         raise UsageError("--runs must be at least 3: fewer runs give no confidence interval")
-    outcome = bisect(options, _subject(options, benchmark), say=_say)
-    if options.json:
-        print(json.dumps(as_json(outcome), indent=2))
-    else:
-        told = story.tell(outcome, "worse", what=bisected(options), effort="--attempts, --runs")
-        print(f"{benchmark.name}: {told}")
-    return EXIT_OK if outcome.found else EXIT_MISSING
-
-
-def _subject(options: argparse.Namespace, benchmark: Userbenchmark) -> Subject:
     try:
-        pattern = re.compile(options.metric)
+        pattern = re.compile(request.metric)
     except re.error as error:
         raise UsageError(
-            f"--metric {options.metric!r} is not a regular expression: {error}"
+            f"--metric {request.metric!r} is not a regular expression: {error}"
         ) from error
 
     def oracle(pool: EnvironmentPool, recipes: Recipes, folder: Path) -> UserbenchmarkOracle:
         return UserbenchmarkOracle(
             benchmark=benchmark,
-            arguments=tuple(options.arguments),
+            arguments=tuple(arguments),
             pattern=pattern,
             pool=pool,
             recipe=recipes,
             folder=folder / "runs",
-            runs=options.runs,
-            threshold=options.threshold or _NOISE,
-            timeout_s=options.timeout,
+            runs=runs,
+            threshold=request.threshold or _NOISE,
+            timeout_s=timeout_s,
         )
 
-    question = {
-        "userbenchmark": str(benchmark.folder),
-        "arguments": list(options.arguments),
-        "runs": options.runs,
-    }
-    return Subject(
-        lock=_requirements(options),
-        question=question,
+    subject = Subject(
+        lock=_requirements(requirements),
+        question={
+            "userbenchmark": str(benchmark.folder),
+            "arguments": list(arguments),
+            "runs": runs,
+        },
         noise=_NOISE,
         oracle=oracle,
         name=benchmark.name,
     )
+    return bisect(request, subject, say=_say)
 
 
-def _requirements(options: argparse.Namespace) -> str:
+def _requirements(given: Path | None) -> str:
     """Returns the given requirements and those of the suite itself.
 
     Raises:
@@ -110,13 +112,11 @@ def _requirements(options: argparse.Namespace) -> str:
     own = [Requirement(line) for line in requires(_DISTRIBUTION) or []]
     own = [item for item in own if item.marker is None or item.marker.evaluate({"extra": ""})]
     lines = [str(item) for item in own]
-    if options.requirements is not None:
+    if given is not None:
         try:
-            lines.append(options.requirements.read_text(encoding="utf-8"))
+            lines.append(given.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(
-                f"--requirements {options.requirements} cannot be read: {error}"
-            ) from error
+            raise UsageError(f"--requirements {given} cannot be read: {error}") from error
     return "\n".join(lines)
 
 

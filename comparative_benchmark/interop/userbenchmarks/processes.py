@@ -16,6 +16,7 @@ from typing import IO, Any
 import attrs
 import msgspec
 
+from comparative_benchmark.errors import EXIT_MISSING, EXIT_OK, EXIT_WRONG
 from comparative_benchmark.interop.userbenchmarks import child
 from comparative_benchmark.interop.userbenchmarks.authoring import OUTPUT_VARIABLE
 from comparative_benchmark.interop.userbenchmarks.discovery import (
@@ -25,7 +26,6 @@ from comparative_benchmark.interop.userbenchmarks.discovery import (
 )
 from comparative_benchmark.reporting.formats.source import read_source
 from comparative_benchmark.reporting.history.portable import FormatError
-from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, EXIT_WRONG
 
 _FILE = re.compile(r"metrics-\d{14}\.json")
 Document = dict[str, Any]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from comparative_benchmark.backends.api import backends
+from comparative_benchmark.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_MISSING
 from comparative_benchmark.interop.userbenchmarks.authoring import (
     get_default_debug_output_dir,
     get_default_output_json_path,
@@ -16,7 +17,6 @@ from comparative_benchmark.interop.userbenchmarks.authoring import (
 )
 from comparative_benchmark.reporting.formats.torchbench import document_of
 from comparative_benchmark.reporting.history import results_files
-from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_MISSING
 from openxla.benchmark import devices
 
 # Small enough for any machine, and available in every framework.

@@ -1,12 +1,11 @@
 """`cbs ci-template`: writes a GitHub workflow that races a model on every pull request."""
 
-import argparse
 import json
 import os
 import re
 from pathlib import Path
 
-from comparative_benchmark.terminal.options import EXIT_OK, UsageError
+from comparative_benchmark.errors import EXIT_OK, UsageError
 from openxla.benchmark import extras
 from openxla.benchmark.files import new_file
 from openxla.benchmark.text import printable
@@ -17,18 +16,23 @@ _TEMPLATE = Path(__file__).parent / "templates" / "ci_workflow.yml.txt"
 _DEFINITIONS = "*_definitions.py"
 
 
-def run(options: argparse.Namespace) -> int:
-    """Writes the workflow and prints what to do next.
+def write_workflow(model: str, *, backends: str, install: str | None) -> int:
+    """Writes the workflow into the checkout around the working directory; returns 0.
+
+    Args:
+      model: a model for `cbs run`, or a suite's folder.
+      backends: value of `--backend`.
+      install: requirement for pip to install the suite; None for this version of it.
 
     Raises:
       UsageError: the model is not in this checkout, or another file has the workflow's name.
     """
     here = Path.cwd()
     root = next((at for at in (here, *here.parents) if (at / ".git").exists()), here)
-    model, is_suite = _model(options.model, root)
+    model, is_suite = _model(model, root)
     path = root / ".github" / "workflows" / f"benchmark-{_stem(model)}.yml"
-    suite = options.install or _requirement()
-    content = workflow(model, is_suite=is_suite, backends=options.backend, suite=suite)
+    suite = install or _requirement()
+    content = workflow(model, is_suite=is_suite, backends=backends, suite=suite)
     _write(path, content)
     print(printable(str(path)))
     print("\nCommit it: each pull request then gets a table that compares it with its base.")

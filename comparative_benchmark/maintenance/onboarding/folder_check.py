@@ -1,6 +1,6 @@
 """`cbs check-model --torchbench`: validates a model folder against TorchBench's guide."""
 
-import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -10,11 +10,11 @@ from rich.text import Text
 from comparative_benchmark.engine.details import call_once
 from comparative_benchmark.engine.session import Limits, SessionEnded
 from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.errors import EXIT_OK, EXIT_WRONG, UsageError
 from comparative_benchmark.maintenance.onboarding.findings import Finding, print_findings
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.sources.torchbench import cases, folders, installing
 from comparative_benchmark.sources.torchbench.folders import Folder
-from comparative_benchmark.terminal.options import EXIT_OK, EXIT_WRONG, UsageError, set_root
 from comparative_benchmark.terminal.screen import Screen
 from openxla.benchmark import devices
 
@@ -46,8 +46,16 @@ _FIXES = MappingProxyType(
 )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Checks folders and prints a table of each.
+def check_folders(
+    places: Sequence[Path], *, name: str | None, install: bool, timeout_s: float
+) -> int:
+    """Checks TorchBench model folders and prints a table of each.
+
+    Args:
+      places: folders, or checkouts with folders.
+      name: name of the only folder to check; None for all.
+      install: whether to run the folders' `install.py`.
+      timeout_s: time limit of each worker.
 
     Returns:
       0 if all follow the guide, 2 if not.
@@ -55,24 +63,23 @@ def run(options: argparse.Namespace) -> int:
     Raises:
       UsageError: a path contains no folders, or none with that name.
     """
-    set_root(options.root_dir)
     try:
-        found = cases.named(folders.find(options.torchbench))
+        found = cases.named(folders.find(places))
     except folders.FolderError as error:
         raise UsageError(str(error)) from error
-    if options.name is not None:
-        if options.name not in found:
-            raise UsageError(f"no folder {options.name!r}; choices are {', '.join(found)}")
-        found = {options.name: found[options.name]}
-    installed = installing.packages_of(list(found.values()), install=options.install)
+    if name is not None:
+        if name not in found:
+            raise UsageError(f"no folder {name!r}; choices are {', '.join(found)}")
+        found = {name: found[name]}
+    installed = installing.packages_of(list(found.values()), install=install)
     console, code = Screen(stderr=True, soft_wrap=True), EXIT_OK
-    for name, folder in found.items():
-        console.print(Text(f"checking {name}"))
+    for label, folder in found.items():
+        console.print(Text(f"checking {label}"))
         reason = folder.problem or installed.failures.get(folder.path)
         findings = (
             [_finding("runs", "eval", "not_run", reason)]
             if reason
-            else _of_folder(folder, options, installed.packages.get(folder.path))
+            else _of_folder(folder, timeout_s, installed.packages.get(folder.path))
         )
         print_findings(
             findings, [t for t in _TESTS if any(f.framework == t for f in findings)], CHECKS
@@ -84,13 +91,13 @@ def run(options: argparse.Namespace) -> int:
     return code
 
 
-def _of_folder(folder: Folder, options: argparse.Namespace, packages: Path | None) -> list[Finding]:
+def _of_folder(folder: Folder, timeout_s: float, packages: Path | None) -> list[Finding]:
     arguments = {"folder": str(folder.path), "packages": str(packages) if packages else None}
     found: list[Finding] = []
     for test in _TESTS:
         try:
-            first = _in_worker(options, {**arguments, "test": test})
-            second = _in_worker(options, {**arguments, "test": test})
+            first = _in_worker(timeout_s, {**arguments, "test": test})
+            second = _in_worker(timeout_s, {**arguments, "test": test})
         except SessionEnded as ended:
             found += _not_run(ended, test)
             continue
@@ -101,8 +108,8 @@ def _of_folder(folder: Folder, options: argparse.Namespace, packages: Path | Non
     return found
 
 
-def _in_worker(options: argparse.Namespace, arguments: dict[str, Any]) -> dict[str, Any]:
-    settings = RunSettings(device=devices.HOST_CPU, limits=Limits(deadline_s=options.timeout))
+def _in_worker(timeout_s: float, arguments: dict[str, Any]) -> dict[str, Any]:
+    settings = RunSettings(device=devices.HOST_CPU, limits=Limits(deadline_s=timeout_s))
     return call_once(settings, _CHECK, arguments, dict[str, Any])
 
 

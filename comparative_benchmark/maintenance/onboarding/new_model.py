@@ -3,7 +3,6 @@
 The suite discovers them by their location, so existing files are not changed.
 """
 
-import argparse
 import keyword
 import re
 import shutil
@@ -16,8 +15,8 @@ from types import MappingProxyType
 import attrs
 
 import openxla.benchmark
+from comparative_benchmark.errors import EXIT_OK, UsageError
 from comparative_benchmark.maintenance.onboarding import new_folder
-from comparative_benchmark.terminal.options import EXIT_OK, UsageError
 from openxla.benchmark import synonyms
 from openxla.benchmark.text import printable
 
@@ -72,23 +71,28 @@ FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
 )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Writes the files and prints what to do next.
+def write_model(name: str, *, frameworks: str, into: Path | None, torchbench: bool) -> int:
+    """Writes the files of a new model and prints what to do next; returns 0.
+
+    Args:
+      name: name of the model.
+      frameworks: frameworks separated by commas, see `parse_frameworks`.
+      into: checkout to write to; None for the one that contains the working directory.
+      torchbench: whether to write a TorchBench model folder, in `into` or the working directory.
 
     Raises:
       UsageError: the name is invalid, or files exist; nothing has been written.
     """
-    if options.torchbench:
-        return _write_folder(options.name, (options.into or Path.cwd()).absolute())
-    root = _checkout(options.into)
-    frameworks = parse_frameworks(options.framework)
-    files = new_files(options.name, frameworks, root)
+    if torchbench:
+        return _write_folder(name, (into or Path.cwd()).absolute())
+    root = _checkout(into)
+    files = new_files(name, parse_frameworks(frameworks), root)
     write_files(root, files)
     for path in files:
         print(printable(str(root / path)))
-    upper = options.name.upper()
+    upper = name.upper()
     print(f"\nList its cases: cbs list -name 'models/{upper}_.+'")
-    print(f"Replace the example with your model, then run: cbs check-model {options.name}")
+    print(f"Replace the example with your model, then run: cbs check-model {name}")
     if Path(str(openxla.benchmark.__file__)).parents[3] != root:
         print(
             f"This `cbs` is not installed from {root}: run `pip install -e .` there first.",

@@ -3,7 +3,6 @@
 A test compares the packages with the examples in the guides.
 """
 
-import argparse
 import importlib.util
 import re
 import shlex
@@ -18,8 +17,8 @@ import attrs
 from comparative_benchmark.backends.api import BACKENDS_GROUP, backends
 from comparative_benchmark.backends.recipes.registry import GROUP as RECIPES_GROUP
 from comparative_benchmark.backends.recipes.table import RECIPES
+from comparative_benchmark.errors import EXIT_OK, UsageError
 from comparative_benchmark.maintenance.onboarding.new_model import write_files
-from comparative_benchmark.terminal.options import EXIT_OK, UsageError
 from openxla.benchmark import synonyms
 from openxla.benchmark.operators.definition import GROUP as OPERATORS_GROUP
 from openxla.benchmark.text import printable
@@ -94,22 +93,26 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Writes a package and prints what to do next.
+def write_package(kind: str, name: str, *, into: Path | None) -> int:
+    """Writes a package with a new backend, recipe or operator, and prints what to do next.
+
+    Args:
+      kind: a key of `KINDS`.
+      name: name of the backend, recipe or operator.
+      into: parent directory; None for the working directory.
 
     Raises:
       UsageError: the name is invalid, or the directory exists; nothing has been written.
     """
-    kind, name = options.kind, options.name
     files = new_files(kind, name)
     _check_free(kind, name)
-    root = (options.into or Path.cwd()).absolute() / package_of(name)
+    root = (into or Path.cwd()).absolute() / package_of(name)
     if root.exists():
         raise UsageError(f"{root} already exists; nothing was written")
     write_files(root, files)
     for path in files:
         print(printable(str(root / path)))
-    shown = shlex.quote(str(options.into / root.name if options.into else root.name))
+    shown = shlex.quote(str(into / root.name if into else root.name))
     measure = string.Template(KINDS[kind].measure).substitute(name=name)
     print(f"\nInstall it: pip install -e {printable(shown)}")
     print(f"Test it: pytest {printable(shown)}")

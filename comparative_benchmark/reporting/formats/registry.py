@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from comparative_benchmark.reporting.formats import options
+from comparative_benchmark.reporting.formats import AUTO
 from comparative_benchmark.reporting.formats.exported import Exporter
 from comparative_benchmark.reporting.formats.source import Importer, Source, read_source
 from comparative_benchmark.reporting.history.portable import Contents, FormatError
@@ -31,24 +31,24 @@ _IMPORTERS = {
 
 
 def exporter(name: str) -> Exporter:
-    """Returns the exporter of a format of `options.EXPORTS`."""
+    """Returns the exporter of a format of `EXPORTS`."""
     found: Exporter = _load(_EXPORTERS[name])
     return found
 
 
 def importer(name: str) -> Importer:
-    """Returns the importer of a format of `options.IMPORTS`; for `auto`, one that detects it."""
-    if name == options.AUTO:
+    """Returns the importer of a format of `IMPORTS`; for `auto`, one that detects it."""
+    if name == AUTO:
         return lambda source: importer(detect(source))(source)
     found: Importer = _load(_IMPORTERS[name][0])
     return found
 
 
-def read_file(path: Path, name: str = options.AUTO) -> Contents:
+def read_file(path: Path, name: str = AUTO) -> Contents:
     """Returns the content of a file in a format; an unreadable file gives one refusal."""
     try:
         source = read_source(path)
-        kind = detect(source) if name == options.AUTO else name
+        kind = detect(source) if name == AUTO else name
         found = importer(kind)(source)
     except FormatError as error:
         return Contents(refused=(str(error),))

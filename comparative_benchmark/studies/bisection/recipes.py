@@ -1,6 +1,5 @@
 """Contents of a candidate's environment: the backend's requirements with changed versions."""
 
-import argparse
 import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from comparative_benchmark.engine.trial import Competitor
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.studies.bisection.commits import Repository
 from comparative_benchmark.studies.bisection.environments import Recipe
 from comparative_benchmark.studies.bisection.oracle import Candidate
@@ -17,7 +17,6 @@ from comparative_benchmark.studies.bisection.releases import (
     names_in,
     requirements_for,
 )
-from comparative_benchmark.terminal.options import UsageError
 
 
 class Recipes:
@@ -72,19 +71,27 @@ class Recipes:
         return version in self._offered[package]
 
 
-def companions_of(options: argparse.Namespace, lock: str) -> dict[str, str | None]:
-    """Returns the packages to change in lockstep, with a version if it is fixed."""
-    if options.companion is not None:
-        parts = (text.partition("==") for text in options.companion)
+def companions_of(
+    package: str | None, companions: Sequence[str] | None, lock: str
+) -> dict[str, str | None]:
+    """Returns the packages to change in lockstep, with a version if it is fixed.
+
+    Args:
+      package: the package whose releases are bisected, if any.
+      companions: packages as the user gave them, NAME or NAME==VERSION; None for the built-in ones.
+      lock: requirements of the environments; built-in companions that it lacks are omitted.
+    """
+    if companions is not None:
+        parts = (text.partition("==") for text in companions)
         return {name.strip(): version.strip() or None for name, _, version in parts}
-    if options.package is None:
+    if package is None:
         return {}
-    known = COMPANIONS.get(canonicalize_name(options.package), ())
+    known = COMPANIONS.get(canonicalize_name(package), ())
     return {name: None for name in known if name in names_in(lock)}
 
 
-def lock_of(options: argparse.Namespace, competitors: Sequence[Competitor]) -> str:
-    """Returns the requirements of the competitors' backend.
+def lock_of(requirements: Path | None, competitors: Sequence[Competitor]) -> str:
+    """Returns the given requirements, or else those of the competitors' backend.
 
     Raises:
       UsageError: there are several backends, or the requirements are missing or unreadable.
@@ -93,7 +100,7 @@ def lock_of(options: argparse.Namespace, competitors: Sequence[Competitor]) -> s
     if len(backends) != 1:
         raise UsageError(f"--backend names {len(backends)} backends; expected one")
     [backend] = backends.values()
-    path = options.requirements or _beside(backend.implementation)
+    path = requirements or _beside(backend.implementation)
     if path is None:
         raise UsageError(
             f"backend {backend.name} has no requirements.txt; list the packages of its "

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import Case, cases_of
 from comparative_benchmark.results.record import Document, Status
-from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.text import did_you_mean
 
 _MOST_SHOWN = 12

@@ -10,12 +10,12 @@ from comparative_benchmark.api import load
 from comparative_benchmark.api.progress import Progress, Reporter
 from comparative_benchmark.api.results import Results
 from comparative_benchmark.engine.runner import Observer
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.insights.explanations import Explanation, explain
 from comparative_benchmark.results.insights.roofs import ceilings_of
 from comparative_benchmark.results.record import Document
 from comparative_benchmark.studies.explain import choosing, table
 from comparative_benchmark.studies.explain.profiling import NoProfileError, Profiling, profile_of
-from comparative_benchmark.terminal.options import UsageError
 from comparative_benchmark.terminal.screen import Screen
 
 _WIDTH = 200

@@ -20,14 +20,13 @@ from comparative_benchmark.engine.participant import Participant, ProcessPlan
 from comparative_benchmark.engine.preparation import Preparation
 from comparative_benchmark.engine.runner import Observer
 from comparative_benchmark.engine.session import Hidden
-from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.settings import RunSettings, settings_of
 from comparative_benchmark.engine.trace import Timeline
 from comparative_benchmark.engine.trial import Trial
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results import published
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.terminal.options import UsageError
-from comparative_benchmark.terminal.run_options import settings_of
 
 # A single profile may be disturbed, and has no spread.
 _PROFILES = 3

@@ -14,10 +14,10 @@ import yaml
 
 from comparative_benchmark.backends import recipes
 from comparative_benchmark.backends.recipes.registry import accept_from_guide
+from comparative_benchmark.errors import UsageError
+from comparative_benchmark.sources.yaml_files import YamlFile
 from comparative_benchmark.studies.micro import shapes
 from comparative_benchmark.studies.micro.shapes import Shape
-from comparative_benchmark.terminal.options import UsageError
-from comparative_benchmark.terminal.yaml_file import YamlFile
 from openxla.benchmark import operators, user_models
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType

@@ -8,10 +8,10 @@ import attrs
 from comparative_benchmark.engine.details import call_once
 from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Result, Status
 from comparative_benchmark.studies.micro.shapes import Shape
-from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.comparative_suite.operator_cases import model_name

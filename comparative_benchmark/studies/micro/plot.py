@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from comparative_benchmark.analysis.stats.analysis import Verdict
+from comparative_benchmark.errors import UsageError, check_place
 from comparative_benchmark.results.case import Case, latest
 from comparative_benchmark.results.comparing.compare import compare_to_baseline
 from comparative_benchmark.results.insights import fewer_bits, over_shapes
 from comparative_benchmark.results.insights.fewer_bits import Mean, Trade
 from comparative_benchmark.results.insights.over_shapes import Speedup
 from comparative_benchmark.results.record import Result
-from comparative_benchmark.terminal.options import UsageError, check_place
 
 SUFFIXES = (".svg", ".png", ".pdf")
 _WIDTH, _HEIGHT = 7.0, 4.0

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from comparative_benchmark.terminal.options import UsageError
+from comparative_benchmark.errors import UsageError
 from openxla.benchmark.text import choices
 
 TOKENS = 4 * 4096

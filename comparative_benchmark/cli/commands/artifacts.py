@@ -1,0 +1,550 @@
+"""`cbs artifacts`: exports, publishes, locks and fetches artifacts, and manages the local cache."""
+
+import argparse
+import datetime
+import difflib
+import json
+import os
+import pkgutil
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from comparative_benchmark.engine.settings import settings_of
+from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
+from comparative_benchmark.maintenance.artifacts import inventory
+from comparative_benchmark.maintenance.artifacts.exporters import generation, selection
+from comparative_benchmark.maintenance.artifacts.exporters.kinds import UnknownKindError
+from comparative_benchmark.maintenance.artifacts.exporters.outcomes import ExportSettings
+from comparative_benchmark.maintenance.artifacts.exporters.screen import ExportScreen
+from comparative_benchmark.maintenance.artifacts.screen import Screen
+from comparative_benchmark.terminal.streams import without_secrets
+from openxla.benchmark.artifacts import fetch as fetching
+from openxla.benchmark.artifacts import lock_file, published_urls
+from openxla.benchmark.artifacts import publish as publications
+from openxla.benchmark.artifacts.cache import Cache, Usage
+from openxla.benchmark.artifacts.fetch import (
+    FetchedModel,
+    FetchError,
+    FetchOptions,
+    Source,
+    lock_published,
+)
+from openxla.benchmark.artifacts.lock_file import LockedModel
+from openxla.benchmark.artifacts.manifest import MANIFEST_FILE, read
+from openxla.benchmark.artifacts.progress import human_bytes
+from openxla.benchmark.artifacts.publish import Action, PublishOptions, PublishReport
+from openxla.benchmark.artifacts.stores import StoreError
+from openxla.benchmark.comparative_suite import catalog, exports
+from openxla.benchmark.comparative_suite.expressions import Expression
+from openxla.benchmark.def_types import BenchmarkCase
+from openxla.benchmark.devices import HOST_CPU
+from openxla.benchmark.root import LOCKS_DIR_VARIABLE, locks_dir
+from openxla.benchmark.temporary import temporary_folder
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs a subcommand; returns its exit code.
+
+    Raises:
+      UsageError: a store or a file failed, or an option is invalid; the message gives the remedy.
+    """
+    from openxla.benchmark.artifacts.stores import StoreError
+
+    handler: Callable[[argparse.Namespace], int] = pkgutil.resolve_name(options.subcommand)
+    try:
+        return handler(options)
+    except StoreError as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        raise UsageError(f"{name}{error.strerror or error}") from error
+
+
+_DATE_VARIABLE = "SOURCE_DATE_EPOCH"
+
+
+def generate(options: argparse.Namespace) -> int:
+    """Generates the selected artifacts; returns the exit code.
+
+    Returns:
+      0 if nothing failed, apart from unsupported exports; 2 if a file gave a wrong output, 1 if an
+      exporter failed (in both cases the manifest gives the reason instead of the file); 3 if no
+      model is selected.
+
+    Raises:
+      UsageError: an option is invalid.
+    """
+    screen = ExportScreen(verbose=options.verbose)
+    every = catalog.all_benchmarks(options.suite)
+    of = selection.framework(options.framework) if options.framework else None
+    try:
+        cases = selection.cases(every, name=options.name, of=of)
+    except re.error as error:
+        raise UsageError(f"-name {options.name!r} is not a regular expression: {error}") from error
+    root = options.output.absolute()
+    if not cases:
+        screen.say(_no_match(options.name, every))
+        return EXIT_MISSING
+    meant, cases = cases, _left(cases, root, resume=options.resume)
+    types = [item.strip() for item in (options.types or "").split(",") if item.strip()]
+    with (
+        screen.following(),
+        temporary_folder("generate") as spare,
+    ):
+        logs = root / "logs" if options.verbose else Path(spare)
+        run_settings = settings_of(
+            HOST_CPU,
+            timeout_s=options.timeout,
+            memory_bytes=options.memory_limit,
+            threads=options.threads,
+            processes=options.jobs,
+            log_dir=logs,
+            # New artifacts must not be created from published ones.
+            use_locks=False,
+        )
+        settings = ExportSettings(run=run_settings, date=_date)
+        subjects, failures = selection.subjects(cases, settings.run, screen.preparing)
+        for model, ended in failures.items():
+            screen.say(f"{model}: no inputs and truth (in {ended.phase}: {ended.reason})", "red")
+        try:
+            plans = [generation.plan(subject, types) for subject in subjects]
+        except UnknownKindError as error:
+            raise UsageError(f"--types: {error}") from error
+        work = generation.Generation(root, settings, screen, jobs=options.jobs)
+        outcomes = work.run(plans)
+    if options.record_types:
+        there = [case.model for case in meant if (root / case.model.name).is_dir()]
+        proved = {model.name: selection.entry(model, read(root / model.name)) for model in there}
+        selection.update(exports.PROVED_FILE, proved)
+    screen.show(root, [subject.name for subject in subjects], outcomes)
+    return exit_code([outcome.ending.value for outcome in outcomes], failed=bool(failures))
+
+
+def exit_code(endings: Sequence[str], *, failed: bool) -> int:
+    """Returns the exit code for the endings of exports, see `generate`."""
+    if "wrong_output" in endings:
+        return EXIT_WRONG
+    return EXIT_FAILED if failed or "failed" in endings else EXIT_OK
+
+
+def _left(cases: Sequence[BenchmarkCase], root: Path, *, resume: bool) -> list[BenchmarkCase]:
+    """Returns the cases whose model has no directory yet.
+
+    Raises:
+      UsageError: a directory exists, and `resume` is not set.
+    """
+    there = [case.model.name for case in cases if (root / case.model.name).exists()]
+    if there and not resume:
+        raise UsageError(
+            f"{root / there[0]} exists already; choose another directory with -o, remove it, or "
+            "skip existing models with --resume"
+        )
+    return [case for case in cases if case.model.name not in there]
+
+
+def _date() -> str:
+    """Returns the date for manifests: now, or as given by the variable for reproducible builds."""
+    given = os.environ.get(_DATE_VARIABLE)
+    try:
+        now = (
+            datetime.datetime.now(datetime.UTC)
+            if given is None
+            else datetime.datetime.fromtimestamp(int(given), datetime.UTC)
+        )
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError(
+            f"{_DATE_VARIABLE}={given!r} is not a number of seconds since 1970-01-01"
+        ) from error
+    return now.isoformat(timespec="seconds")
+
+
+def _no_match(name: str | None, every: Sequence[BenchmarkCase]) -> str:
+    names = list(dict.fromkeys(case.model.name for case in every))
+    letters = re.sub(r"[^A-Za-z0-9_-]", "", name or "")
+    nearest = difflib.get_close_matches(letters, names, n=3, cutoff=0.3)
+    lines = [f"no model is named {name!r} (the expression must match the whole name)"]
+    if nearest:
+        lines += ["nearest names:", *(f"  {item}" for item in nearest)]
+    return "\n".join([*lines, "`cbs list` shows all"])
+
+
+def publish(options: argparse.Namespace) -> int:
+    """Publishes a model, or each model in a directory; continues after a failure.
+
+    Returns:
+      0, or 1 if a model could not be published.
+
+    Raises:
+      UsageError: there is nothing to publish, or another lock file already has one of the models.
+    """
+    sources = _sources(options.directory, absolute(options.url))
+    screen, failed = Screen(), False
+    locks: dict[str, LockedModel] = {}
+    for directory, url in sources.items():
+        try:
+            report = publications.publish(directory, url, _options(options, screen))
+        except StoreError as error:
+            screen.say(f"{directory.name}: {error}", "red")
+            failed = True
+            continue
+        finally:
+            screen.close()
+        _show(report, screen, dry_run=options.dry_run)
+        locks[report.model] = report.lock
+    if options.auto_upload and not options.dry_run and not failed:
+        _remove_if_empty(options.directory)
+    if locks and not options.dry_run:
+        if options.lock:
+            _write(options.lock, locks, screen)
+        else:
+            urls = " ".join(lock.url for lock in locks.values())
+            screen.say(f"to use them: cbs artifacts lock {urls} -o artifacts/locks/NAME.json")
+    return EXIT_FAILED if failed else EXIT_OK
+
+
+def lock(options: argparse.Namespace) -> int:
+    """Locks the models currently published under some URLs; returns 0.
+
+    Raises:
+      UsageError: another lock file in the directory already has one of the models.
+      StoreError: a manifest is unavailable, or the lock file is damaged.
+    """
+    screen = Screen()
+    fetching = FetchOptions(deadline_s=options.deadline, anonymous=options.anonymous)
+    found = lock_published([absolute(url) for url in options.urls], options=fetching)
+    _write(options.output, found, screen)
+    return EXIT_OK
+
+
+def absolute(url: str) -> str:
+    """Returns a URL that is valid in any directory: paths become absolute."""
+    return url.rstrip("/") if urlsplit(url).scheme else Path(url).absolute().as_posix()
+
+
+def _sources(directory: Path, url: str) -> dict[Path, str]:
+    """Returns the directories of models, and the URL for each."""
+    if (directory / MANIFEST_FILE).is_file():
+        return {directory: url}
+    if not directory.is_dir():
+        raise UsageError(f"{directory} is not a directory")
+    found = sorted(path.parent for path in directory.glob(f"*/{MANIFEST_FILE}"))
+    if not found:
+        raise UsageError(
+            f"no {MANIFEST_FILE} in {directory} or its subdirectories; create artifacts with "
+            "`cbs artifacts generate -o DIRECTORY`"
+        )
+    return {path: f"{url}/{path.name}" for path in found}
+
+
+def _options(options: argparse.Namespace, screen: Screen) -> PublishOptions:
+    return PublishOptions(
+        dry_run=options.dry_run,
+        remove_local=options.auto_upload,
+        deadline_s=options.deadline,
+        anonymous=options.anonymous,
+        on_progress=screen.progress,
+    )
+
+
+def _show(report: PublishReport, screen: Screen, *, dry_run: bool) -> None:
+    parts = []
+    for action in Action:
+        sizes = [file.size_bytes for file in report.files if file.action is action]
+        if sizes:
+            what = "already present" if action is Action.PRESENT else action.value
+            parts.append(f"{len(sizes)} {what} ({human_bytes(sum(sizes))})")
+    screen.print(f"{report.url}  {', '.join(parts)}")
+    if dry_run:
+        for file in report.files:
+            screen.say(f"  {file.action.value:<12}  {human_bytes(file.size_bytes):>10}  {file.url}")
+    for name in report.strays:
+        screen.say(f"  {name} is not in the manifest; it was not published", "yellow")
+
+
+def _remove_if_empty(directory: Path) -> None:
+    """Removes a directory of models if it is empty."""
+    if directory.is_dir() and not any(directory.iterdir()):
+        directory.rmdir()
+
+
+def _write(path: Path, entries: Mapping[str, LockedModel], screen: Screen) -> None:
+    """Locks models in a file, unless another file in its directory locks them differently."""
+    _check_beside(path, entries)
+    before = lock_file.read(path).models if path.exists() else {}
+    lock_file.update(path, entries)
+    for model, entry in sorted(entries.items()):
+        state = "locked"
+        if model in before:
+            state = "unchanged" if before[model] == entry else "lock updated"
+        screen.print(
+            f"{state}  {model}  {human_bytes(entry.size_bytes)}  {entry.manifest_sha256[:16]}  "
+            f"{entry.url}"
+        )
+    used = locks_dir()
+    if path.absolute().parent != used:
+        screen.say(f"runs read only the lock files in {used} (${LOCKS_DIR_VARIABLE})")
+    if local := sorted(model for model in entries if not urlsplit(entries[model].url).scheme):
+        screen.say(
+            f"{', '.join(local)}: locked to a local path, which other machines cannot fetch from",
+            "yellow",
+        )
+
+
+def _check_beside(path: Path, entries: Mapping[str, LockedModel]) -> None:
+    for other in _others(path):
+        models = lock_file.read(other).models
+        for model in sorted(entries):
+            if models.get(model, entries[model]) != entries[model]:
+                raise UsageError(
+                    f"{other} already locks {model} at {models[model].url}; write to that file, "
+                    "or remove its entry"
+                )
+
+
+def _others(path: Path) -> Sequence[Path]:
+    return [item for item in sorted(path.parent.glob("*.json")) if item.name != path.name]
+
+
+def fetch(options: argparse.Namespace) -> int:
+    """Fetches the selected artifacts, and prints where each model is.
+
+    Returns:
+      0; 1 if something could not be fetched (the rest is in the cache); 3 if no locked model is
+      selected.
+
+    Raises:
+      UsageError: the expression is malformed.
+      StoreError: the artifacts exceed the size limit, or a lock file is damaged.
+    """
+    screen = Screen()
+    sources = [Source(url=absolute(url)) for url in options.url]
+    if options.name is not None or not sources:
+        locked = _locked(options.name)
+        if not locked and not sources:
+            screen.say(_nothing(options.name))
+            return EXIT_MISSING
+        sources += locked
+    types = [name.strip() for name in (options.types or "").split(",") if name.strip()]
+    wanted = FetchOptions(
+        artifact_types=frozenset(types) if types else None,
+        deadline_s=options.deadline,
+        max_bytes=options.max_size,
+        anonymous=options.anonymous,
+        on_progress=screen.progress,
+    )
+    try:
+        found, failure = fetching.fetch(sources, options=wanted), None
+    except FetchError as error:
+        found, failure = error.fetched, error
+    finally:
+        screen.close()
+    for model in found:
+        _show_fetched(model, types, screen)
+    if failure is not None:
+        screen.say(f"cbs: {without_secrets(str(failure))}", "red")
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+def _locked(name: str | None) -> list[Source]:
+    """Returns the locked models that match a name, sorted by name."""
+    try:
+        pattern = Expression(name) if name is not None else None
+        return [
+            Source.locked(entry)
+            for model, entry in sorted(lock_file.read_all().items())
+            if pattern is None
+            or pattern.fullmatch(model)
+            or pattern.fullmatch(f"models/{model}/inputs/INPUT_DATA_MODEL_DEFAULT")
+        ]
+    except re.error as error:
+        raise UsageError(f"-name {name!r} is not a regular expression: {error}") from error
+
+
+def _nothing(name: str | None) -> str:
+    directory, locked = locks_dir(), sorted(lock_file.read_all())
+    if not locked:
+        return (
+            f"{directory} contains no locks; create one with `cbs artifacts lock URL... -o FILE`, "
+            "or run `cbs artifacts fetch --url URL`, which needs no lock"
+        )
+    return (
+        f"no locked model is named {name!r} (the expression must match the whole name); "
+        f"{directory} locks {', '.join(locked[:5])}{' ...' if len(locked) > 5 else ''}"
+    )
+
+
+def _show_fetched(model: FetchedModel, types: list[str], screen: Screen) -> None:
+    sizes = {f.path: f.size_bytes for f in model.manifest.files}
+    size = sum(sizes[path] for path in model.files)
+    screen.print(
+        f"{model.manifest.model}  {len(model.files)} files, {human_bytes(size)}  {model.directory}"
+    )
+    there = {file.artifact_type for file in model.manifest.files}
+    for kind in sorted(set(types) - there):
+        reasons = [f.reason for f in model.manifest.failures if f.artifact_type == kind]
+        why = f": {reasons[0]}" if reasons else ""
+        screen.say(f"  {model.manifest.model} has no {kind}{why}", "yellow")
+
+
+def ls(options: argparse.Namespace) -> int:
+    """Prints the contents of the cache; returns 0."""
+    cache, screen = Cache(), Screen()
+    found, usage = inventory.models(cache), cache.usage()
+    free = _disk_free(cache)
+    if options.json:
+        document = {
+            "directory": str(cache.directory),
+            "models": [model.as_json() for model in found],
+            "usage": {
+                name: {"files": part.files, "size_bytes": part.size_bytes}
+                for name, part in usage.items()
+            },
+            "disk_free_bytes": free,
+        }
+        print(json.dumps(document, indent=2))
+        return EXIT_OK
+    width = max((len(model.model) for model in found), default=0)
+    for model in found:
+        total = len(model.manifest.files) if model.manifest else 0
+        state = "locked" if model.url else "not locked"
+        if model.manifest is None:
+            state += ", damaged"
+        users = f"  used by {', '.join(model.workloads)}" if model.workloads else ""
+        screen.print(
+            f"{model.model:<{width}}  {human_bytes(model.size_bytes):>10}  "
+            f"{len(model.present)}/{total} files  {model.manifest_sha256[:16]}  {state}{users}"
+        )
+    whole = sum(part.size_bytes for part in usage.values())
+    screen.print(
+        f"{cache.directory}: {human_bytes(whole)} in {usage['objects'].files} objects, "
+        f"{_said(usage['partial'])} unfinished, {_said(usage['unpacked'])} unpacked; "
+        f"{human_bytes(free)} free on the disk"
+    )
+    return EXIT_OK
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Recomputes the digests of the cache, and of workloads and checkpoints in the root directory.
+
+    Damaged objects are removed from the cache, so that the next fetch restores them. Other damaged
+    files are kept for inspection, because no command uses them.
+
+    Returns:
+      0, or 2 if something was damaged.
+    """
+    cache, screen = Cache(), Screen()
+    models = inventory.models(cache)
+    objects = cache.usage()["objects"]
+    removed = {sha256: inventory.holders(models, sha256) for sha256 in cache.verify()}
+    checked, damaged = inventory.damaged_files()
+    if options.json:
+        document = {
+            "objects": objects.files,
+            "removed": removed,
+            "files": checked,
+            "damaged": [str(path) for path in damaged],
+        }
+        print(json.dumps(document, indent=2))
+    else:
+        for sha256, names in removed.items():
+            screen.print(f"damaged, removed  {sha256}  {', '.join(names) or 'used by no model'}")
+        for path in damaged:
+            screen.print(f"damaged  {path}")
+        screen.print(
+            f"{objects.files} objects ({human_bytes(objects.size_bytes)}) and {checked} files of "
+            f"workloads and checkpoints: {len(removed) + len(damaged)} damaged"
+        )
+    if removed:
+        screen.say("run `cbs artifacts fetch` to fetch locked artifacts again")
+    if damaged:
+        screen.say(
+            "the next run fetches damaged workloads again if they are locked, or generates them "
+            "with --generate-artifacts; remove the folder of a damaged checkpoint"
+        )
+    return EXIT_WRONG if removed or damaged else EXIT_OK
+
+
+def gc(options: argparse.Namespace) -> int:
+    """Removes unreferenced objects and unfinished downloads; returns 0."""
+    cache, screen = Cache(), Screen()
+    dropped = []
+    if options.unlocked:
+        locked = [lock.manifest_sha256 for lock in lock_file.read_all().values()]
+        views = set(cache.views_besides(locked))
+        dropped = [model for model in inventory.models(cache) if model.view in views]
+    word = "would be removed" if options.dry_run else "removed"
+    for model in dropped:
+        screen.print(f"{word}  {model.model}  {model.manifest_sha256[:16]} (not locked)")
+    if options.dry_run:
+        freed = [cache.collectable(), _freed_by(cache, dropped)]
+    else:
+        for model in dropped:
+            shutil.rmtree(model.view)
+        digests = {sha256 for model in dropped for sha256 in model.digests - {""}}
+        freed = [cache.discard(digests), cache.collect()]
+    total = Usage(
+        files=sum(part.files for part in freed), size_bytes=sum(part.size_bytes for part in freed)
+    )
+    would = "would be " if options.dry_run else ""
+    screen.print(f"{total.files} objects, {human_bytes(total.size_bytes)} {would}freed")
+    return EXIT_OK
+
+
+def rm(options: argparse.Namespace) -> int:
+    """Removes models and the objects that only they use; returns 0.
+
+    Raises:
+      UsageError: a model is not in the cache.
+    """
+    cache, screen = Cache(), Screen()
+    found = inventory.models(cache)
+    known = sorted({model.model for model in found})
+    if unknown := [name for name in options.models if name not in known]:
+        choices = ", ".join(known[:5]) + (" ..." if len(known) > 5 else "") or "nothing"
+        raise UsageError(
+            f"{cache.directory} contains no artifacts of {unknown[0]!r}; it contains {choices}"
+        )
+    for name in dict.fromkeys(options.models):
+        digests = {sha for model in found if model.model == name for sha in model.digests - {""}}
+        cache.remove_model(name)
+        published_urls.forget(cache, {m.manifest_sha256 for m in found if m.model == name})
+        freed = cache.discard(digests)
+        screen.print(f"removed  {name}  {_said(freed)} freed")
+        kept = len([sha256 for sha256 in digests if cache.object_path(sha256).exists()])
+        if kept:
+            screen.say(f"  kept {kept} objects that other models, workloads or checkpoints use")
+    return EXIT_OK
+
+
+def _freed_by(cache: Cache, dropped: list[inventory.CachedModel]) -> Usage:
+    """Returns the space freed by removing some views: objects linked only from them."""
+    names: dict[str, int] = {}
+    for model in dropped:
+        paths = (
+            [f.sha256 for f in model.manifest.files if f.path in model.present]
+            if (model.manifest)
+            else []
+        )
+        for sha256 in (*paths, model.manifest_sha256):
+            names[sha256] = names.get(sha256, 0) + 1
+    sizes = []
+    for sha256, count in names.items():
+        path = cache.object_path(sha256)
+        if sha256 and path.exists() and path.stat().st_nlink == 1 + count:
+            sizes.append(path.stat().st_size)
+    return Usage(files=len(sizes), size_bytes=sum(sizes))
+
+
+def _disk_free(cache: Cache) -> int:
+    place = cache.directory
+    while not place.exists():
+        place = place.parent
+    return shutil.disk_usage(place).free
+
+
+def _said(usage: Usage) -> str:
+    return human_bytes(usage.size_bytes)

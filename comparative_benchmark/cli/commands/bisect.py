@@ -1,0 +1,111 @@
+"""`cbs bisect`: races candidates to find the first release or commit that is slower or wrong."""
+
+import argparse
+import json
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.api.measuring import selected
+from comparative_benchmark.backends.api import UnknownBackendError
+from comparative_benchmark.cli.options.run import request_from
+from comparative_benchmark.cli.options.studies import bisect_request
+from comparative_benchmark.engine.settings import settings_of
+from comparative_benchmark.engine.trial import parse_competitors
+from comparative_benchmark.errors import EXIT_MISSING, EXIT_OK, UsageError
+from comparative_benchmark.request import EVAL
+from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.sources.selection import find_device
+from comparative_benchmark.studies.bisection import story
+from comparative_benchmark.studies.bisection.bisection import as_json
+from comparative_benchmark.studies.bisection.environments import EnvironmentPool
+from comparative_benchmark.studies.bisection.judging import Metric
+from comparative_benchmark.studies.bisection.racing import RaceOracle
+from comparative_benchmark.studies.bisection.recipes import Recipes, companions_of, lock_of
+from comparative_benchmark.studies.bisection.request import BisectRequest, Subject, bisect
+from comparative_benchmark.terminal.console import Console
+from openxla.benchmark.workloads import workload_of
+
+
+def run(options: argparse.Namespace) -> int:
+    """Bisects, prints the outcome and returns the exit code.
+
+    Returns:
+      0 if a single first bad candidate was found and confirmed; 3 otherwise: the bad end is not
+      bad, some candidates could not be judged, or no two neighbours differ.
+
+    Raises:
+      UsageError: an option is invalid, or an end cannot be judged.
+    """
+    request = bisect_request(options)
+    console = Console(verbose=options.verbose, suites=options.suite)
+    try:
+        with console.following():
+            outcome = bisect(request, _subject(options, request, console), say=console.say)
+    except (ResultsFileError, UnknownBackendError) as error:
+        raise UsageError(str(error)) from error
+    if options.json:
+        print(json.dumps(as_json(outcome), indent=2))
+    else:
+        metric = Metric(options.metric)
+        print(
+            story.tell(
+                outcome,
+                metric.word,
+                what=request.subject,
+                effort="--attempts, --processes, --trial-budget",
+                measured=metric.measured,
+            )
+        )
+    return EXIT_OK if outcome.found else EXIT_MISSING
+
+
+def _subject(options: argparse.Namespace, request: BisectRequest, console: Console) -> Subject:
+    device = find_device(options.device)
+    competitors = parse_competitors(options.backend, device.accelerator_type)
+    selection = selected(request_from(options))
+    lock = lock_of(options.requirements, competitors)
+    metric = Metric(options.metric)
+    rule = SamplingRule(
+        effect=options.effect,
+        min_processes=options.processes or 3,
+        max_processes=options.processes or 10,
+        trial_budget_s=options.trial_budget,
+        seed=options.seed or 0,
+    )
+    companions = companions_of(request.package, request.companions, lock)
+    named = [*([request.package] if request.package else []), *companions]
+
+    def oracle(pool: EnvironmentPool, recipes: Recipes, folder: Path) -> RaceOracle:
+        return RaceOracle(
+            selection=selection,
+            competitors=competitors,
+            metric=metric,
+            settings=settings_of(
+                device,
+                timeout_s=options.timeout,
+                memory_bytes=options.memory_limit,
+                threads=options.threads,
+                sampling=rule,
+            ),
+            pool=pool,
+            recipe=recipes,
+            folder=folder / "races",
+            observer=console,
+            bisected=frozenset(str(canonicalize_name(name)) for name in named),
+        )
+
+    question = {
+        "name": options.name,
+        "tags": options.tag,
+        "framework": options.framework,
+        "suites": options.suite,
+        "backend": options.backend,
+        "device": options.device,
+        "threads": options.threads,
+    }
+    if options.torchbench or options.model or options.inputs or options.test != EVAL:
+        # Catalogue and options do not determine these; earlier state files do not contain them.
+        question["cases"] = {case.name: workload_of(case).digest for case in selection.cases}
+    return Subject(lock=lock, question=question, noise=metric.noise, oracle=oracle)

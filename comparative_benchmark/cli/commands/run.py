@@ -1,0 +1,152 @@
+"""`cbs run` and `run_benchmarks.py`: convert options to a run and its exit code."""
+
+import argparse
+import datetime
+import sys
+from collections.abc import Callable, Iterable, Sequence
+
+from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.api.measuring import Measured, measure, plan_run
+from comparative_benchmark.api.selection import Selection
+from comparative_benchmark.api.tables import as_json
+from comparative_benchmark.cli.options.run import request_from
+from comparative_benchmark.errors import (
+    EXIT_FAILED,
+    EXIT_MISSING,
+    EXIT_OK,
+    EXIT_UNFINISHED,
+    EXIT_WRONG,
+    UsageError,
+)
+from comparative_benchmark.request import RunRequest
+from comparative_benchmark.results import expected_failures
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.insights.roofs import ceilings_for
+from comparative_benchmark.results.record import Result, ResultKey, Status
+from comparative_benchmark.terminal.answers import answers
+from comparative_benchmark.terminal.console import Console
+from comparative_benchmark.terminal.quiet_machine import ask_in_terminal
+from comparative_benchmark.terminal.streams import without_secrets
+
+
+def run(
+    options: argparse.Namespace,
+    selection: Selection | None = None,
+    after: Callable[[Measured], Iterable[str]] = lambda _: (),
+) -> int:
+    """Executes a run as requested by the options and returns its exit code.
+
+    The code is `EXIT_UNFINISHED` if nothing failed but the budget ran out before all trials ran.
+
+    Args:
+      options: options of `cbs run`, `run_benchmarks.py` or another measuring command.
+      selection: what to run; None for the cases that the options select from the catalogue.
+      after: called with the finished run; returns lines to print below its table.
+
+    Raises:
+      UsageError: an option is invalid.
+    """
+    request = request_from(options)
+    known = _known_failures(request)
+    console = Console(verbose=request.verbose, suites=request.suites)
+    if request.dry_run:
+        console.plan(plan_run(request, console.say, selection=selection).trials)
+        return EXIT_OK
+    with console.following():
+        measured = measure(
+            request,
+            console,
+            command=[without_secrets(word) for word in sys.argv],
+            selection=selection,
+            ask=None if request.busy else ask_in_terminal(),
+        )
+        ceilings = ceilings_for(
+            measured.results,
+            measured.settings.threads,
+            # Measuring takes a minute or two, too long for a run with a budget.
+            measure=isinstance(measured.settings.sampling, SamplingRule)
+            and measured.settings.budget_s is None,
+            say=console.say,
+        )
+    results = measured.results
+    judgement = _judge(known, results)
+    expected = _expected(results, judgement)
+    shown = [Case(result=result) for result in results]
+    told = answers(shown, absent=measured.absent, command=sys.argv, output=request.output)
+    if request.json:
+        print(as_json(shown, measured.baseline, told))
+    else:
+        console.results(
+            shown,
+            baseline=measured.baseline,
+            ceilings=ceilings,
+            expected=expected,
+            with_absent=not told,
+        )
+        for line in told:
+            console.answer(line)
+    for line in (*measured.remarks, *after(measured)):
+        console.say(line)
+    for complaint in judgement.complaints():
+        console.say(f"expected failures: {complaint}", style="red")
+    console.say(f"results: {request.output}")
+    console.say(f"next: cbs show {request.output}, cbs report {request.output} -o page.html")
+    if request.profile:
+        traces = request.output.with_suffix(".profiles")
+        console.say(f"profiles: {traces} (open traces at https://ui.perfetto.dev)")
+    code = _excused(exit_code([r for r in results if r.key not in expected]), judgement)
+    if measured.left_out and code in (EXIT_OK, EXIT_MISSING):
+        return EXIT_UNFINISHED
+    return code
+
+
+def exit_code(results: Sequence[Result]) -> int:
+    """Returns 2 for a wrong output, 1 for another failure, 3 if nothing could be measured."""
+    statuses = {result.status for result in results}
+    if Status.WRONG_OUTPUT in statuses:
+        return EXIT_WRONG
+    if statuses - {Status.OK, Status.UNSUPPORTED}:
+        return EXIT_FAILED
+    return EXIT_OK if Status.OK in statuses else EXIT_MISSING
+
+
+def _known_failures(request: RunRequest) -> list[expected_failures.ExpectedFailure]:
+    try:
+        return expected_failures.load(
+            request.expected_failures or expected_failures.EXPECTED_FAILURES_FILE
+        )
+    except expected_failures.ExpectedFailuresError as error:
+        raise UsageError(str(error)) from error
+
+
+def _judge(
+    entries: Sequence[expected_failures.ExpectedFailure], results: Sequence[Result]
+) -> expected_failures.Judgement:
+    today = datetime.datetime.now(datetime.UTC).date()
+    return expected_failures.judge(entries, map(_ending, results), today=today)
+
+
+def _ending(result: Result) -> expected_failures.Ending:
+    case, competitor, device = result.key
+    return expected_failures.Ending(
+        case_name=case, competitor=competitor, device=device, status=result.status.value
+    )
+
+
+def _expected(
+    results: Sequence[Result], judgement: expected_failures.Judgement
+) -> dict[ResultKey, str]:
+    """Returns the displayed text for each known failure."""
+    entries = ((result, judgement.expected.get(_ending(result))) for result in results)
+    return {
+        result.key: f"{result.status.value}: {result.reason} (known: {entry.reason}, {entry.link})"
+        for result, entry in entries
+        if entry is not None
+    }
+
+
+def _excused(code: int, judgement: expected_failures.Judgement) -> int:
+    """Returns the exit code of a run after excluding known failures."""
+    if code == EXIT_MISSING and judgement.expected:
+        code = EXIT_OK
+    return EXIT_FAILED if code == EXIT_OK and judgement.stale else code

@@ -1,0 +1,213 @@
+"""`cbs userbenchmark`: list, run, compare and bisect userbenchmarks."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from comparative_benchmark.cli.options.studies import bisect_request
+from comparative_benchmark.errors import EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
+from comparative_benchmark.interop.userbenchmarks import discovery, several_runs, signals
+from comparative_benchmark.interop.userbenchmarks.ci import Ci, CiError
+from comparative_benchmark.interop.userbenchmarks.discovery import Userbenchmark, UserbenchmarkError
+from comparative_benchmark.interop.userbenchmarks.processes import (
+    Document,
+    MetricsError,
+    metrics_files,
+    read_metrics,
+    run_benchmark,
+)
+from comparative_benchmark.interop.userbenchmarks.signals import Signals
+from comparative_benchmark.terminal.screen import escaped
+from openxla.benchmark.text import printable
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the selected action.
+
+    Returns:
+      0 on success; 1 if a userbenchmark or its files are damaged; 2 if a metric became worse or an
+      output was wrong; 3 if metrics are missing.
+
+    Raises:
+      UsageError: an option is invalid, or a userbenchmark fails.
+    """
+    actions: Mapping[str, Callable[[argparse.Namespace], int]] = {
+        "list": _list,
+        "run": _run,
+        "compare": _compare,
+        "bisect": _bisect,
+    }
+    try:
+        return actions[options.action](options)
+    except (UserbenchmarkError, MetricsError, CiError) as error:
+        raise UsageError(str(error)) from error
+
+
+def _list(options: argparse.Namespace) -> int:
+    found = discovery.find_all(discovery.find_folder(options.directory))
+    code = EXIT_OK
+    rows: list[tuple[Userbenchmark, Ci | None]] = []
+    for benchmark in found:
+        try:
+            rows.append((benchmark, benchmark.ci))
+        except CiError as error:
+            # Still list the others.
+            print(printable(f"cbs: {error}"), file=sys.stderr)
+            code = EXIT_MISSING
+    for _, ci in rows:
+        if ci is not None and ci.note:
+            print(printable(f"note: {ci.note}"), file=sys.stderr)
+    if options.schedule:
+        rows = [(item, ci) for item, ci in rows if ci and ci.schedule == options.schedule]
+    if options.json:
+        print(json.dumps([_as_json(item, ci) for item, ci in rows], indent=2))
+        return code
+    width = max((len(item.name) for item, _ in rows), default=0)
+    for item, ci in rows:
+        runs = f"{ci.schedule} on {ci.platform}" if ci else "no CI"
+        detector = "own detector" if item.has_detector else "7 % threshold"
+        print(f"{item.name:<{width}}  {runs}; {detector}; {item.summary}")
+    return code
+
+
+def _as_json(benchmark: Userbenchmark, ci: Ci | None) -> dict[str, Any]:
+    return {
+        "name": benchmark.name,
+        "folder": str(benchmark.folder),
+        "summary": benchmark.summary,
+        "platform": ci.platform if ci else None,
+        "schedule": ci.schedule if ci else None,
+        "has_detector": benchmark.has_detector,
+    }
+
+
+def _run(options: argparse.Namespace) -> int:
+    folder = discovery.find_folder(options.directory)
+    benchmark = discovery.find(options.name, folder)
+    output = options.output or discovery.output_base(folder)
+    left = run_benchmark(benchmark, options.arguments, output, timeout_s=options.timeout)
+    for path in left.files:
+        print(printable(f"metrics: {path}"))
+    return left.code
+
+
+def _compare(options: argparse.Namespace) -> int:
+    if len(options.files) == 2 and all(Path(name).is_dir() for name in options.files):
+        sides = [several_runs.read_runs(Path(name)) for name in options.files]
+        found, rows = several_runs.compare_runs(*sides)
+        if options.markdown:
+            headline = f"### Userbenchmark: {escaped(found.name)}"
+            runs = min(map(len, sides))
+            _write(options.markdown, several_runs.as_markdown(headline, rows, runs))
+    elif options.markdown:
+        raise UserbenchmarkError("--markdown requires two folders of metrics files")
+    else:
+        control, treatment = _two_documents(options)
+        found = signals.compare(_benchmark_of(control["name"], options), control, treatment)
+    if options.yaml:
+        _write(options.yaml, signals.as_yaml(found))
+    if options.issue and (found.found or found.control_only or found.treatment_only):
+        _write(options.issue, signals.issue_text(found, tuple(options.owner)))
+    if options.json:
+        print(json.dumps(found.as_document(), indent=2, allow_nan=False))
+    else:
+        print("\n".join(_verdict_lines(found)))
+    if found.regressions:
+        return EXIT_WRONG
+    return EXIT_MISSING if found.control_only else EXIT_OK
+
+
+def _two_documents(options: argparse.Namespace) -> tuple[Document, Document]:
+    if len(options.files) == 2:
+        paths = [Path(name) for name in options.files]
+    elif len(options.files) == 1:
+        paths = _last_two(options.files[0], options)
+    else:
+        raise UserbenchmarkError(
+            "compare requires two metrics files, or one NAME, or two folders of metrics files"
+        )
+    control, treatment = (read_metrics(path) for path in paths)
+    return control, treatment
+
+
+def _last_two(name: str, options: argparse.Namespace) -> list[Path]:
+    folder = discovery.find_folder(options.directory)
+    benchmark = discovery.find(name, folder)
+    output = (options.output or discovery.output_base(folder)) / benchmark.name
+    paths = metrics_files(output)[-2:]
+    if len(paths) < 2:
+        raise UserbenchmarkError(
+            f"compare requires two metrics files, but {output} has {len(paths)}; "
+            f"run cbs userbenchmark run {name}"
+        )
+    print(printable(f"control: {paths[0]}\ntreatment: {paths[1]}"), file=sys.stderr)
+    return paths
+
+
+def _benchmark_of(name: str, options: argparse.Namespace) -> Userbenchmark | None:
+    """Returns the userbenchmark of a metrics file, or None if it is not on this machine."""
+    try:
+        return discovery.find(name, discovery.find_folder(options.directory))
+    except UserbenchmarkError:
+        if options.directory is not None:
+            raise
+        print(
+            f"cbs: no userbenchmark {name!r} here; comparing its metrics with a 7 % threshold",
+            file=sys.stderr,
+        )
+        return None
+
+
+def _verdict_lines(found: Signals) -> list[str]:
+    lines = [
+        f"{'worse ' if item.is_worse else 'better'}  {item.change:>8}  {item.metric}: "
+        f"{_value(item.control)} -> {_value(item.treatment)}"
+        for item in sorted(found.found, key=lambda item: not item.is_worse)
+    ]
+    lines += [f"missing          {name}: {_value(v)}" for name, v in found.control_only.items()]
+    lines += [f"new              {name}: {_value(v)}" for name, v in found.treatment_only.items()]
+    worse = len(found.regressions)
+    summary = (
+        f"{found.name}: {found.compared} metrics compared, {worse} worse, "
+        f"{len(found.found) - worse} better, {len(found.control_only)} missing, "
+        f"{len(found.treatment_only)} new"
+    )
+    return [*lines, summary]
+
+
+def _value(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserbenchmarkError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _bisect(options: argparse.Namespace) -> int:
+    from comparative_benchmark.interop.userbenchmarks.bisecting import bisect_userbenchmark
+    from comparative_benchmark.studies.bisection import story
+    from comparative_benchmark.studies.bisection.bisection import as_json
+
+    benchmark = discovery.find(options.name, discovery.find_folder(options.directory))
+    request = bisect_request(options)
+    outcome = bisect_userbenchmark(
+        benchmark,
+        request,
+        arguments=options.arguments,
+        runs=options.runs,
+        timeout_s=options.timeout,
+        requirements=options.requirements,
+    )
+    if options.json:
+        print(json.dumps(as_json(outcome), indent=2))
+    else:
+        told = story.tell(outcome, "worse", what=request.subject, effort="--attempts, --runs")
+        print(f"{benchmark.name}: {told}")
+    return EXIT_OK if outcome.found else EXIT_MISSING

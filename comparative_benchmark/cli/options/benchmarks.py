@@ -1,0 +1,288 @@
+"""Options of `cbs bench` and `cbs userbenchmark`."""
+
+import argparse
+from pathlib import Path
+
+from comparative_benchmark.cli.options.parsing import add_options
+from comparative_benchmark.cli.options.studies import add_search_options
+from comparative_benchmark.request import count
+
+
+def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the subcommands of `cbs bench`."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    install = actions.add_parser("install", help="create environments and install requirements")
+    _add_bench_selection(install)
+    install.add_argument("--force", action="store_true", help="rebuild existing environments")
+    _add_variant(install)
+    prepare = actions.add_parser("prepare", help="fetch data and weights, with network access")
+    _add_bench_selection(prepare)
+    _add_bench_run(actions.add_parser("run", help="measure, without network access"))
+    dev = actions.add_parser("dev", help="open a shell in a benchmark's environment")
+    _add_bench_selection(dev)
+    dev.add_argument(
+        "-c", dest="shell_command", metavar="COMMAND", help="run this command instead of a shell"
+    )
+    _add_pin(actions.add_parser("pin", help="lock requirements for an architecture"))
+    report = actions.add_parser("report", help="print a table of the latest results")
+    _add_bench_selection(report)
+    _add_results(report)
+    report.add_argument(
+        "--compare", "--baseline", type=Path, metavar="FILE", help="results to compare with"
+    )
+    summary = actions.add_parser("summary", help="write the numbers in the table as JSON")
+    _add_bench_selection(summary)
+    _add_results(summary)
+    summary.add_argument(
+        "--out", type=Path, metavar="FILE", help="file to write (default: standard output)"
+    )
+    _add_bench_compare(actions.add_parser("compare", help="print scores relative to older results"))
+    new = actions.add_parser("new", help="write the files of a new benchmark")
+    new.add_argument("name", metavar="NAME", help="name of the benchmark, e.g. ornatebench")
+    new.add_argument(
+        "--directory",
+        type=Path,
+        default=Path("benchmarks"),
+        help="parent folder of the benchmark (default: %(default)s/)",
+    )
+    copying = actions.add_parser(
+        "cp-template", help="copy a template folder, and put the new name into its files"
+    )
+    copying.add_argument("template", type=Path, metavar="TEMPLATE", help="benchmarks/_template")
+    copying.add_argument(
+        "target", type=Path, metavar="FOLDER", help="folder to write, e.g. benchmarks/ornatebench"
+    )
+    actions.add_parser(
+        "shim",
+        help="print shell functions `milabench` and `cp-template`; define them by "
+        'eval "$(cbs bench shim)"',
+    )
+
+
+def _add_bench_selection(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--config", type=Path, metavar="FILE", help="YAML file of benchmarks (or $MILABENCH_CONFIG)"
+    )
+    add(
+        *("--base", "--root"),
+        dest="base",
+        type=Path,
+        metavar="DIR",
+        help="folder for environments, data and runs (or $MILABENCH_BASE; default: in the artifact "
+        "root)",
+    )
+    add(
+        "--use-current-env",
+        action="store_true",
+        help="run in the active environment without installing anything",
+    )
+    add(
+        "--override",
+        action="append",
+        default=[],
+        metavar="NAME.KEY=VALUE",
+        help="override a value of the configuration (repeatable); NAME can be * for all "
+        "benchmarks, and KEY can contain dots",
+    )
+    add(
+        "--system",
+        type=Path,
+        metavar="FILE",
+        help="milabench's YAML description of the machine (or $MILABENCH_SYSTEM, or CONFIG.system)",
+    )
+    for name, what in (("select", "use only"), ("exclude", "leave out")):
+        add(
+            f"--{name}",
+            action="append",
+            default=[],
+            metavar="NAME[,NAME]",
+            help=f"{what} these benchmarks: names, groups, install groups, tags or folders",
+        )
+
+
+def _add_variant(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--variant",
+        metavar="NAME",
+        help="variant of the requirements: unpinned, cuda, rocm ... (default: as configured)",
+    )
+
+
+def _add_results(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "results",
+        nargs="?",
+        type=Path,
+        metavar="FILE",
+        help="results file (default: results.json in --base)",
+    )
+
+
+def _add_bench_run(parser: argparse.ArgumentParser) -> None:
+    _add_bench_selection(parser)
+    add_options(
+        parser, "output", metavar="FILE", help="results file (default: results.json in --base)"
+    )
+    add = parser.add_argument
+    add("--run-name", metavar="NAME", help="name of the output folder (default: the start time)")
+    add(
+        "--repeat",
+        type=count(1),
+        default=1,
+        metavar="N",
+        help="replicates of each benchmark (default: 1)",
+    )
+    add(
+        "--dash",
+        nargs="?",
+        const="short",
+        default="no",
+        choices=("short", "long", "no"),
+        help="show losses, rates and progress during the run",
+    )
+    add(
+        "--alone",
+        action="store_true",
+        help="if a benchmark runs several processes at once, also run one alone, to show how much "
+        "they slow each other down",
+    )
+    add(
+        "--auto-batch",
+        action="store_true",
+        help="for benchmarks with auto_batch(N), first try N, 2 N, 4 N ..., and use the size with "
+        "the highest rate",
+    )
+    add(
+        "--env",
+        metavar="NAME=PATH,...",
+        help="race environments: in each replicate (--repeat), run each benchmark in each "
+        "environment; install nothing",
+    )
+    add("--fulltrace", action="store_true", help="show the output of the scripts")
+    add("--no-report", action="store_true", help="do not print the table")
+
+
+def _add_pin(parser: argparse.ArgumentParser) -> None:
+    _add_bench_selection(parser)
+    _add_variant(parser)
+    add = parser.add_argument
+    add("--constraints", "-c", action="append", default=[], type=Path, metavar="FILE")
+    add("--from-scratch", action="store_true", help="ignore the existing lock")
+    add(
+        "--pip-compile",
+        nargs=argparse.REMAINDER,
+        default=[],
+        metavar="ARGS",
+        help="pass all following arguments to pip-compile",
+    )
+
+
+def _add_bench_compare(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("old", type=Path, metavar="OLD", help="results to compare with")
+    add("new", type=Path, metavar="NEW", help="results to judge")
+    add_options(parser, "threshold")
+    add_options(parser, "json")
+
+
+def add_userbenchmark_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the subcommands of `cbs userbenchmark`."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="list the userbenchmarks")
+    add_options(listing, "json")
+    listing.add_argument(
+        "--schedule", help="list only userbenchmarks with this CI schedule, e.g. nightly"
+    )
+    run = actions.add_parser("run", help="run a userbenchmark in a separate process")
+    _add_name_and_arguments(run)
+    add_options(
+        run, "timeout", default=None, help="time limit of the run in seconds (default: no limit)"
+    )
+    _add_output_folder(run)
+    _add_compare(actions.add_parser("compare", help="compare two metrics files"))
+    _add_bisect(
+        actions.add_parser("bisect", help="find the release or commit that changed a metric")
+    )
+    for action in actions.choices.values():
+        action.add_argument(
+            "--directory", type=Path, help="folder of userbenchmarks (default: userbenchmark/)"
+        )
+
+
+def _add_name_and_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        help="name of the userbenchmark, as `cbs userbenchmark list` prints it",
+    )
+    parser.add_argument(
+        "arguments",
+        nargs=argparse.REMAINDER,
+        metavar="ARGS",
+        help="all following arguments, passed to its function run(args)",
+    )
+
+
+def _add_output_folder(parser: argparse.ArgumentParser) -> None:
+    add_options(
+        parser,
+        "output",
+        metavar="DIR",
+        help="folder for all output (default: .userbenchmark/ next to --directory; for bisect, a "
+        "folder in results/bisect/)",
+    )
+
+
+def _add_compare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="two metrics files, control and treatment; or one NAME, to compare its last two; or "
+        "two folders, to compare several runs by the intervals of their metrics",
+    )
+    parser.add_argument(
+        "--markdown",
+        type=Path,
+        metavar="FILE",
+        help="write a table of all metrics of two folders",
+    )
+    parser.add_argument("--yaml", type=Path, metavar="FILE", help="write the regression file")
+    parser.add_argument(
+        "--issue",
+        type=Path,
+        metavar="FILE",
+        help="write the text of an issue, if anything changed",
+    )
+    parser.add_argument(
+        "--owner",
+        action="append",
+        default=[],
+        help="person to mention in the issue; may be repeated",
+    )
+    add_options(parser, "json")
+    _add_output_folder(parser)
+
+
+def _add_bisect(parser: argparse.ArgumentParser) -> None:
+    _add_name_and_arguments(parser)
+    add_search_options(parser)
+    add = parser.add_argument
+    add("--metric", default=".", metavar="REGEX", help="metrics to judge (default: all)")
+    add(
+        "--requirements",
+        type=Path,
+        metavar="FILE",
+        help="requirements file for the environments, in addition to the package and the suite's "
+        "own requirements",
+    )
+    add("--runs", type=int, default=3, metavar="N", help="runs for each side (default: 3)")
+    add_options(
+        parser,
+        "timeout",
+        default=None,
+        help="time limit of each run in seconds (default: no limit)",
+    )
+    add_options(parser, "json")
+    _add_output_folder(parser)

@@ -1,0 +1,327 @@
+"""Options of commands that list, show, compare, export and keep results."""
+
+import argparse
+import datetime
+from pathlib import Path
+
+from comparative_benchmark.cli.options.parsing import add_options, spellings
+from comparative_benchmark.reporting.formats import AUTO, EXPORTS, FORMER, IMPORTS
+
+
+def add_list_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs list`."""
+    add_options(parser, "name", "test", "tag", "framework", "suite")
+    parser.add_argument("--workload", help="regular expression to search for in the workload's id")
+    add_options(parser, "json")
+
+
+def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs compare`."""
+    parser.add_argument("old", type=Path, help="results file to compare with")
+    parser.add_argument("new", type=Path, help="results file to judge")
+    add_options(parser, "threshold")
+    add_options(
+        parser,
+        "count_unchanged",
+        help="do not withhold verdicts on unchanged programs, or on differences that the machine "
+        "can explain",
+    )
+    parser.add_argument(
+        *spellings("--changed-models"),
+        action="store_true",
+        help="compare cases with the same name even if their models differ, e.g. before and after "
+        "a change",
+    )
+    parser.add_argument(
+        "--history",
+        action="append",
+        metavar="DB_URL|FILE|default",
+        help="trends of cases, as for `cbs report` (default: the database of `cbs history`, if it "
+        "exists). Differences no larger than from run to run count as noise",
+    )
+    add_options(parser, "json")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown")
+
+
+def add_backends_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs backends`."""
+    add_options(parser, "json")
+
+
+def add_show_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs show`."""
+    parser.add_argument("results", type=Path, help="a results file")
+    parser.add_argument(
+        "--baseline",
+        help="competitor to compute ratios against (default: the baseline of the run)",
+    )
+    add_options(parser, "json")
+
+
+def add_report_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs report`."""
+    add = parser.add_argument
+    add(
+        "results",
+        nargs="+",
+        type=Path,
+        help="results files; if several contain a case, the latest result counts",
+    )
+    add_options(parser, "output", help="HTML page to write")
+    add(
+        "--markdown",
+        metavar="FILE|-",
+        help="Markdown file to write, for a pull request; - prints it",
+    )
+    add("--chart", type=Path, metavar="FILE", help="main chart to write, .png or .svg")
+    add(
+        "--baseline",
+        "--against",
+        metavar="COMPETITOR",
+        help="competitor to compute speed-ups against (default: pt_inductor:eager, or else the one "
+        "that ran the most cases)",
+    )
+    add(
+        "--since",
+        type=Path,
+        metavar="OLD.json",
+        help="show the changes since these older results, as judged by `cbs compare`",
+    )
+    add(
+        "--history",
+        action="append",
+        default=[],
+        metavar="DB_URL|FILE|default",
+        help="trends of cases: a history database, a JSON file of trends or older results; may be "
+        "repeated. `default` is the database of `cbs history` ($CBS_HISTORY)",
+    )
+    add("--title", default="Benchmark report", help="heading of the page (default: %(default)r)")
+    add_options(parser, "threshold", "with_host")
+
+
+def add_export_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs export`."""
+    add = parser.add_argument
+    add("results", nargs="+", type=Path, metavar="RESULTS", help="results files of this suite")
+    add("--format", required=True, choices=EXPORTS, help="format to write")
+    add_options(
+        parser,
+        "output",
+        type=str,
+        required=True,
+        metavar="FILE",
+        help="file to write, or - for standard output; a directory for asv",
+    )
+    add(
+        "--run",
+        metavar="ID",
+        help="export only the results of this run; `latest` selects the run that started last",
+    )
+    add_options(parser, "with_host")
+
+
+def add_import_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs import`."""
+    add = parser.add_argument
+    add("files", nargs="+", type=Path, metavar="FILE", help="files of another tool")
+    add(
+        "--format",
+        default=AUTO,
+        type=lambda name: FORMER.get(name, name),
+        choices=(*IMPORTS, AUTO),
+        help="format of the files (default: detected from each file)",
+    )
+    add("--db", metavar="URL", help="history database, as in `cbs history`")
+    add_options(
+        parser,
+        "dry_run",
+        help="read and check the files, print the results as JSON lines, and store nothing",
+    )
+
+
+# Column -> option; by default an option is named like its column.
+FILTERS = {
+    "workload": "--workload",
+    "benchmark": "--benchmark-name",
+    "framework": "--framework",
+    "level": "--level",
+    "data_type": "--data-type",
+    "batch_size": "--batch-size",
+    "backend": "--backend",
+    "compiler": "--compiler",
+    "options": "--option",
+    "environment": "--environment",
+    "device": "--device",
+    "machine": "--machine",
+    "threads": "--threads",
+    "workload_digest": "--workload-digest",
+    "source": "--source",
+    "run_id": "--run",
+    "revision": "--revision",
+    "program": "--program",
+    "status": "--status",
+}
+
+
+_METRICS = (
+    *("latency_ms", "compile_ms", "warm_compile_ms"),
+    *("host_memory_mb", "device_memory_mb", "error"),
+)
+
+
+def add_history_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the subcommands of `cbs history`."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    importing = actions.add_parser("import", help="add results files; skip known results")
+    importing.add_argument("results", nargs="+", type=Path, metavar="RESULTS.json")
+    _add_database(importing)
+    _add_query(actions.add_parser("query", help="print results, oldest first"))
+    listing = actions.add_parser("ls", help="list the trends")
+    _add_filters(listing)
+    add_options(listing, "json")
+    _add_regressions(
+        actions.add_parser(
+            "regressions",
+            help="find results that became slower, bigger or wrong, and since when; exit code 2 if "
+            "there are any, 3 if results are missing",
+        )
+    )
+
+
+def _add_query(parser: argparse.ArgumentParser) -> None:
+    _add_filters(parser)
+    add = parser.add_argument
+    add("--format", choices=("table", "csv", "json", "parquet"), default="table")
+    add_options(parser, "output", help="write to this file")
+    add(
+        "--limit",
+        type=_count,
+        metavar="N",
+        help="print only the newest N results (default: 50 for a table without -o, otherwise all)",
+    )
+
+
+def _add_regressions(parser: argparse.ArgumentParser) -> None:
+    _add_filters(parser)
+    add = parser.add_argument
+    add(
+        "--window",
+        type=_count,
+        default=60,
+        metavar="N",
+        help="examine the newest N results of each trend (default: %(default)s)",
+    )
+    add(
+        "--threshold",
+        action="append",
+        default=[],
+        type=_threshold,
+        metavar="METRIC=FRACTION",
+        help="smallest increase of a metric to count, e.g. latency_ms=0.05; may be repeated",
+    )
+    add_options(
+        parser,
+        "count_unchanged",
+        help="also count steps of unchanged programs, and steps no larger than those",
+    )
+    add_options(parser, "json")
+    add(
+        "--yaml",
+        type=Path,
+        metavar="FILE",
+        help="write a regression file in the format of TorchBench's detector",
+    )
+    add("--issue", type=Path, metavar="FILE", help="write the text of a GitHub issue (Markdown)")
+    add(
+        "--name",
+        default="comparative-suite",
+        help="benchmark name in the YAML file and the issue",
+    )
+    add(
+        "--owner",
+        action="append",
+        default=[],
+        metavar="@NAME",
+        help="person to mention in the issue; may be repeated",
+    )
+
+
+def _add_database(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--db",
+        metavar="URL",
+        help="SQLite file, or postgresql://USER@HOST/NAME (default: $CBS_HISTORY, or a file in "
+        "the user's data folder)",
+    )
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    _add_database(parser)
+    group = parser.add_argument_group(
+        "filters",
+        "All filters must match; a repeated filter matches if any of its values does. Values "
+        "can contain * and ?, as in a shell.",
+    )
+    for column, option in FILTERS.items():
+        short = ("-name",) if column == "benchmark" else ()
+        group.add_argument(
+            *spellings(*short, option),
+            dest=f"filter_{column}",
+            action="append",
+            metavar=column.upper(),
+        )
+    group.add_argument(
+        "--package",
+        action="append",
+        default=[],
+        type=_package,
+        metavar="NAME=VERSION",
+        help="version of an imported package, e.g. jax=0.10.*",
+    )
+    since = "start of the period, e.g. 2026-11-01, 2026-11-01T06:00+01:00 or 30d (before now)"
+    group.add_argument("--since", type=_time, metavar="TIME", help=since)
+    group.add_argument(
+        "--until",
+        type=_time,
+        metavar="TIME",
+        help="end of the period (exclusive), in the same format",
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 10**9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
+    return int(text)
+
+
+def _time(text: str) -> datetime.datetime:
+    from comparative_benchmark.reporting.history.portable import parsed
+
+    try:
+        return parsed(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time such as 2026-11-01, 2026-11-01T06:00 or 30d"
+        ) from None
+
+
+def _package(text: str) -> tuple[str, str]:
+    name, separator, version = text.partition("=")
+    if not separator or not name or not version:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VERSION")
+    return name, version.removeprefix("=")
+
+
+def _threshold(text: str) -> tuple[str, float]:
+    metric, _, value = text.partition("=")
+    if metric not in _METRICS:
+        raise argparse.ArgumentTypeError(
+            f"{metric!r} is not a metric; choices are {', '.join(_METRICS)}"
+        )
+    try:
+        threshold = float(value)
+    except ValueError:
+        threshold = -1.0
+    if not 0 <= threshold < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not METRIC=FRACTION, e.g. latency_ms=0.05")
+    return metric, threshold

@@ -1,0 +1,223 @@
+"""`cbs check-model`: validates a model against the suite's contract."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.text import Text
+
+import openxla.benchmark
+from comparative_benchmark.backends.api import BackendInfo, judges_of
+from comparative_benchmark.engine.session import Limits
+from comparative_benchmark.errors import EXIT_OK, EXIT_WRONG, UsageError
+from comparative_benchmark.maintenance.onboarding import (
+    judging,
+    source_checks,
+    worker_checks,
+)
+from comparative_benchmark.maintenance.onboarding.findings import Finding, State, print_findings
+from comparative_benchmark.terminal.screen import Screen
+from openxla.benchmark import devices, synonyms
+from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.def_types import BenchmarkCase
+from openxla.benchmark.temporary import temporary_folder
+from openxla.benchmark.workloads import workload_of
+
+_MODELS = Path(str(openxla.benchmark.__file__)).parent / "models"
+_SMALL = "tiny"
+
+
+def check_model(
+    name: str,
+    *,
+    frameworks: str | None,
+    suites: Sequence[str],
+    install: bool,
+    timeout_s: float,
+) -> int:
+    """Checks a model and prints a table.
+
+    Args:
+      name: name of the model's folders.
+      frameworks: frameworks separated by commas; None for all that implement the model.
+      suites: further suites with cases of the model.
+      install: whether to install the model's requirements in a fresh environment.
+      timeout_s: time limit of each worker.
+
+    Returns:
+      0 if it satisfies the contract, 2 if not.
+
+    Raises:
+      UsageError: the model or framework does not exist.
+    """
+    asked = _frameworks(name, frameworks)
+    every = catalog.all_benchmarks(suites)
+    cases = {framework: _cases(every, _module_path(name, framework)) for framework in asked}
+    chosen = _smallest(cases)
+    found: list[Finding] = []
+    truths = {}
+    console = Screen(stderr=True, soft_wrap=True)
+    for framework in asked:
+        console.print(Text(f"checking {name} in {framework}"))
+        folder = _MODELS / framework / name
+        found.append(
+            source_checks.definitions(framework, _module_path(name, framework), cases[framework])
+        )
+        found.append(source_checks.docstrings(framework, folder))
+        found.append(source_checks.requirements(framework, folder))
+        if install:
+            found.append(source_checks.install(framework, folder))
+        with temporary_folder("check") as scratch:
+            more, truth = _run_model(framework, chosen[framework], timeout_s, Path(scratch))
+        found += more
+        if truth is not None:
+            truths[framework] = truth
+    found += _agreement(name, asked, truths, chosen)
+    print_findings(found, asked)
+    return EXIT_WRONG if any(item.state in ("failed", "not_run") for item in found) else EXIT_OK
+
+
+def _frameworks(name: str, text: str | None) -> list[str]:
+    """Returns the framework folders that contain the model, restricted to those in `text`."""
+    written = sorted(_MODELS.glob("*/*/*_model.py"))
+    there = [path.parents[1].name for path in written if path.name == f"{name}_model.py"]
+    if not there or not name.isidentifier():
+        known = sorted({path.parent.name for path in written})
+        nearest = difflib.get_close_matches(name, known, n=3) or known
+        raise UsageError(
+            f"no model {name!r} in {_MODELS}/<framework>/; choices include {', '.join(nearest)}"
+        )
+    if text is None:
+        return there
+    typed = (item.strip() for item in text.split(",") if item.strip())
+    asked = list(dict.fromkeys(map(synonyms.framework_folder, typed)))
+    if lacking := [item for item in asked if item not in there]:
+        raise UsageError(
+            f"--framework: {name} has no implementation in {', '.join(lacking)}; "
+            f"choices are {', '.join(there)}"
+        )
+    return asked
+
+
+def _module_path(name: str, framework: str) -> str:
+    return f"openxla.benchmark.models.{framework}.{name}.{name}_model"
+
+
+def _cases(every: Sequence[BenchmarkCase], module_path: str) -> list[BenchmarkCase]:
+    return [case for case in every if case.model.model_impl.module_path == module_path]
+
+
+def _smallest(cases: Mapping[str, Sequence[BenchmarkCase]]) -> dict[str, list[BenchmarkCase]]:
+    """Returns the smallest case and the same in other data types, by framework.
+
+    All cases belong to one workload if the frameworks share one; float32 is preferred.
+    """
+    digests = {
+        framework: {workload_of(case).digest: case for case in reversed(found)}
+        for framework, found in cases.items()
+        if found
+    }
+    common = set.intersection(*map(set, digests.values())) if digests else set()
+    chosen: dict[str, list[BenchmarkCase]] = {framework: [] for framework in cases}
+    if not digests:
+        return chosen
+    first = next(iter(digests.values()))
+    shared = min((first[digest] for digest in common), key=_size, default=None)
+    for framework, by_digest in digests.items():
+        if shared is not None:
+            case = by_digest[workload_of(shared).digest]
+        else:
+            case = min(by_digest.values(), key=_size)
+        others = [other for other in cases[framework] if _differs_in_type(other, case)]
+        chosen[framework] = [case, *others]
+    return chosen
+
+
+def _size(case: BenchmarkCase) -> tuple[bool, bool, int, str]:
+    """Returns a key that orders cases by the resources they need."""
+    elements = 0
+    for spec in workload_of(case).inputs:
+        count = 1
+        for length in spec.shape:
+            count *= length
+        elements += count
+    return (_SMALL not in case.tags, case.data_type not in ("fp32", None), elements, case.name)
+
+
+def _differs_in_type(other: BenchmarkCase, case: BenchmarkCase) -> bool:
+    ours, theirs = dict(case.model.model_parameters), dict(other.model.model_parameters)
+    return ours.pop("data_type", None) != theirs.pop("data_type", None) and ours == theirs
+
+
+def _run_model(
+    framework: str, cases: Sequence[BenchmarkCase], timeout_s: float, scratch: Path
+) -> tuple[list[Finding], list[judging.Array] | None]:
+    """Returns the findings from running the model, and its float64 outputs."""
+    if not cases:
+        return _none_run(framework, "no case to run"), None
+    backend = _backend(cases[0])
+    if isinstance(backend, str):
+        return _none_run(framework, backend), None
+    settings = worker_checks.ElsewhereSettings(
+        device=devices.HOST_CPU, limits=Limits(deadline_s=timeout_s), log_dir=scratch
+    )
+    checks = worker_checks.WorkerChecks(framework, cases, backend, settings, scratch)
+    return checks.run(), checks.truth
+
+
+def _backend(case: BenchmarkCase) -> BackendInfo | str:
+    """Returns a backend that computes truth in a case's framework, or why none does."""
+    framework = case.model.model_impl.framework_type
+    reason = f"no backend computes the truth of {framework.value} models"
+    for backend in judges_of(framework):
+        missing = backend.missing_modules(framework)
+        if not missing:
+            return backend
+        reason = backend.absence(missing).sentence
+    return reason
+
+
+def _none_run(framework: str, reason: str) -> list[Finding]:
+    return [
+        Finding(check=check, framework=framework, state="not_run", detail=reason)
+        for check in ("runs elsewhere", *worker_checks.RUNS)
+    ]
+
+
+def _agreement(
+    name: str,
+    asked: Sequence[str],
+    truths: Mapping[str, list[judging.Array]],
+    chosen: Mapping[str, Sequence[BenchmarkCase]],
+) -> list[Finding]:
+    def all_of(frameworks: Sequence[str], state: State, detail: str) -> list[Finding]:
+        return [
+            Finding(check="agreement", framework=item, state=state, detail=detail)
+            for item in frameworks
+        ]
+
+    if len(asked) < 2:
+        return all_of(asked, "not_applicable", "no second implementation to compare with")
+    lacking = [framework for framework in asked if framework not in truths]
+    found = all_of(lacking, "not_run", "the model did not run")
+    if len(truths) < 2:
+        return [*found, *all_of(list(truths), "not_run", "no other implementation ran")]
+    workloads = {workload_of(chosen[framework][0]).digest for framework in truths}
+    if len(workloads) > 1:
+        fix = f"give {name} the same architecture, configuration and parameters in all frameworks"
+        return [
+            *found,
+            *(
+                Finding(
+                    check="agreement",
+                    framework=framework,
+                    state="failed",
+                    detail="the frameworks have no workload in common",
+                    fix=fix,
+                )
+                for framework in truths
+            ),
+        ]
+    case = next(iter(chosen.values()))[0]
+    hint = f"cbs parity --drift -name '{case.name}'"
+    return [*found, *judging.agreement(truths, hint)]
