@@ -78,13 +78,13 @@ COMMANDS = (
         "list",
         "list benchmark cases",
         "cli.options.results:add_list_arguments",
-        "cli.commands.results:list_",
+        "cli.listing:selected_cases",
     ),
     Command(
         "backends",
         "list backends, compilers and their options",
         "cli.options.results:add_backends_arguments",
-        "cli.commands.results:backends_",
+        "cli.listing:installed_backends",
     ),
     Command(
         "doctor",

@@ -1,12 +1,9 @@
-"""`cbs show`, `compare`, `list` and `backends`: print results and what can be run."""
+"""`cbs compare` and `cbs show`: print results files in the terminal."""
 
 import argparse
-import json
 from pathlib import Path
 
 from comparative_benchmark.api.tables import as_json
-from comparative_benchmark.backends.api import backends
-from comparative_benchmark.backends.recipes import recipes
 from comparative_benchmark.errors import EXIT_OK, UsageError
 from comparative_benchmark.reporting.history import location
 from comparative_benchmark.reporting.report.inputs import ReportError
@@ -24,10 +21,8 @@ from comparative_benchmark.results.comparing.compare import usual_baseline
 from comparative_benchmark.results.comparing.compare_remarks import remarks
 from comparative_benchmark.results.insights.roofs import known_ceilings
 from comparative_benchmark.results.record import Document
-from comparative_benchmark.sources.selection import select
 from comparative_benchmark.terminal import compare_views
 from comparative_benchmark.terminal.console import Console
-from comparative_benchmark.terminal.listing import as_row, list_backends, list_recipes, matching
 from openxla.benchmark import synonyms
 
 
@@ -116,47 +111,3 @@ def _unfinished(results: Path) -> str:
         return ""
     trials = len({entry.key for entry in entries})
     return f"; {len(entries)} processes of {trials} trials are kept: --resume continues with them"
-
-
-def list_(options: argparse.Namespace) -> int:
-    """Prints the selected cases, each with its workload; returns 0.
-
-    Raises:
-      UsageError: an expression is malformed.
-    """
-    cases = select(
-        options.name,
-        test=options.test,
-        tags=options.tag,
-        framework=options.framework,
-        suites=options.suite,
-    )
-    rows = matching(cases, options.workload)
-    if options.json:
-        print(json.dumps([as_row(*row) for row in rows], indent=2))
-        return EXIT_OK
-    width = max((len(case.name) for case, _ in rows), default=0)
-    for case, workload in rows:
-        print(f"{case.name:<{width}}  {workload.id}")
-    return EXIT_OK
-
-
-def backends_(options: argparse.Namespace) -> int:
-    """Prints backends, compilers and their options, and the recipes; returns 0."""
-    if options.json:
-        print(json.dumps({"backends": list_backends(), "recipes": list_recipes()}, indent=2))
-        return EXIT_OK
-    for backend in backends().values():
-        missing = sorted({m for f in backend.modules for m in backend.missing_modules(f)})
-        run = backend.absence(missing).commands
-        state = f"needs {', '.join(missing)}: run {run}" if missing else "installed"
-        print(f"{backend.name} ({', '.join(f.value for f in backend.modules)} models; {state})")
-        for compiler in backend.compilers:
-            names = [*compiler.options, *(["RECIPE"] if compiler.takes_recipes else [])]
-            choices = "".join(f" [+{name}]" for name in names)
-            print(f"  {backend.name}:{compiler.name}{choices}  {compiler.description}")
-    print("a RECIPE is one of")
-    for recipe in recipes().values():
-        where = ", ".join(recipe.by_backend) or "nowhere"
-        print(f"  {recipe.usage}  {recipe.description} ({where})")
-    return EXIT_OK
