@@ -15,7 +15,7 @@ from _journal import Journal
 from _pairs import machine
 
 from comparative_benchmark.analysis.machine.host import git_revision
-from comparative_benchmark.analysis.stats.sampling_rule import FixedCounts
+from comparative_benchmark.analysis.stats.planning import FixedCounts
 
 # Section and number of a pair -> its seed, and what each method found.
 Measure = Callable[[str, int], tuple[int, Mapping[str, Any]]]

@@ -13,9 +13,8 @@ from _simulated_noise import Array
 from _simulated_races import VERDICT, Counts, Judged, Medians
 from numpy.typing import NDArray
 
-from comparative_benchmark.analysis.stats.planning import ratio_sd
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
-from comparative_benchmark.analysis.stats.student import student_quantile
+from comparative_benchmark.analysis.stats.analysis import student_quantile
+from comparative_benchmark.analysis.stats.planning import SamplingRule, ratio_sd
 
 _RESAMPLES = 600
 

@@ -13,7 +13,7 @@ from _usual_methods import USUAL_METHODS, middle_ratio, t_test
 
 from comparative_benchmark.analysis.machine.host import describe, usable_cpus
 from comparative_benchmark.analysis.stats.analysis import Verdict
-from comparative_benchmark.analysis.stats.sampling_rule import FixedCounts, SamplingRule
+from comparative_benchmark.analysis.stats.planning import FixedCounts, SamplingRule
 from comparative_benchmark.engine.race import Race
 from comparative_benchmark.engine.recording import to_result
 from comparative_benchmark.engine.settings import RunSettings

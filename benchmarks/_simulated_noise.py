@@ -103,7 +103,7 @@ def neighbours(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
 def positions(random: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.int64]:
     """Returns the position of each program in an order, from 0 on, along the last axis of a shape.
 
-    As in `stats.balanced_order`: each is equally often in every position, in a random order.
+    As in `stats.planning`: each is equally often in every position, in a random order.
 
     Args:
       random: the source of randomness.

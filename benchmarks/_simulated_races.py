@@ -15,9 +15,12 @@ from comparative_benchmark.analysis.stats.analysis import (
     latency_width,
     ratio_quantile,
 )
-from comparative_benchmark.analysis.stats.planning import variance_of_median
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
-from comparative_benchmark.analysis.stats.stopping import GO_ON, stop_reasons
+from comparative_benchmark.analysis.stats.planning import (
+    GO_ON,
+    SamplingRule,
+    stop_reasons,
+    variance_of_median,
+)
 
 Counts = NDArray[np.int64]
 # Of a pilot's latencies, ratios and their variances: which races may stop.

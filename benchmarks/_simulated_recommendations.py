@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from comparative_benchmark.analysis.stats.analysis import SHARE_OF_ERROR, holm
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.planning import SamplingRule
 
 RULE = SamplingRule()
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from comparative_benchmark.analysis.stats.analysis import NOISE_THRESHOLD, Verdict
-from comparative_benchmark.analysis.stats.student import student_quantile
+from comparative_benchmark.analysis.stats.analysis import NOISE_THRESHOLD, Verdict, student_quantile
 
 Array = NDArray[np.float64]
 Middle = Callable[[Array], np.floating]

@@ -61,9 +61,8 @@ from comparative_benchmark.analysis.stats.analysis import (
     mean_ratio,
     verdict,
 )
-from comparative_benchmark.analysis.stats.planning import decidable_effect
-from comparative_benchmark.analysis.stats.resemblance import resembles
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.planning import SamplingRule, decidable_effect
+from comparative_benchmark.analysis.stats.steadiness import resembles
 
 PROCESS_SDS = (0.007, 0.012, 0.02, 0.03)
 SLOWER = math.log1p(0.03)

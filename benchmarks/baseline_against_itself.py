@@ -21,9 +21,9 @@ from _timing import print_goal, print_table
 
 from comparative_benchmark.analysis.stats.analysis import Verdict
 from comparative_benchmark.results.case import cases_of
-from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.comparing.compare import compare_to_baseline
 from comparative_benchmark.results.comparing.comparison import Comparison
+from comparative_benchmark.results.results_file import read_document
 
 _COMPILERS = ("pt_inductor:eager", "pt_inductor:inductor")
 _NAMES = ("one", "other")

@@ -20,7 +20,7 @@ from comparative_benchmark.interop.milabench.processes.observed import (
     Observed,
     SmuggledEvents,
 )
-from comparative_benchmark.results.codec import read_document
+from comparative_benchmark.results.results_file import read_document
 
 _EVENTS = 50_000
 _PIECE = 1 << 16

@@ -26,7 +26,7 @@ import attrs
 import numpy as np
 from _timing import print_goal, print_table
 
-from comparative_benchmark.analysis.stats.piecewise import Array, boundaries, noise_scale, penalties
+from comparative_benchmark.analysis.stats.steps import Array, boundaries, noise_scale, penalties
 from comparative_benchmark.reporting.history import queries, results_files
 from comparative_benchmark.reporting.history.database import Database
 from comparative_benchmark.reporting.history.queries import Filter

@@ -14,8 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from _timing import print_goal, print_table
 
-from comparative_benchmark.analysis.stats.piecewise import Array
-from comparative_benchmark.analysis.stats.steps import discoveries
+from comparative_benchmark.analysis.stats.steps import Array, discoveries
 from comparative_benchmark.reporting.history.metric_trends import MetricTrends
 from comparative_benchmark.reporting.history.queries import Night
 from comparative_benchmark.reporting.history.regressions import FALSE_RATE, THRESHOLDS

@@ -29,7 +29,7 @@ from comparative_benchmark.analysis.verification.plausibility import (
     latency_problem,
 )
 from comparative_benchmark.results.record import Block, Metrics, Status
-from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.results.results_file import ResultsFile
 from openxla.benchmark.models.architectures.base import DATA_TYPES
 
 SEED = 5

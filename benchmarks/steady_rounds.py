@@ -17,8 +17,8 @@ from _simulated_noise import BLOCK_SD, KINDS, PROCESSES, ROUNDS, Array
 from _simulated_races import medians_of, stopped_after, why_enough_rule
 from _timing import print_goal, print_table
 
-from comparative_benchmark.analysis.stats.rounds import Rounds, why_not_steady
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.planning import SamplingRule
+from comparative_benchmark.analysis.stats.steadiness import Rounds, why_not_steady
 
 FALSE_GOAL, FOUND_GOAL = 0.01, 0.9
 STEP = math.log1p(0.05)

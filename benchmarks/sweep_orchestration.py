@@ -114,7 +114,7 @@ def _wrapped(output: Path, profile: str, arguments: list[str]) -> int:
 
 def _listen() -> tuple[dict[str, float], dict[str, float]]:
     """Returns seconds of phases, and of commands outside their phases, as sessions tell them."""
-    from comparative_benchmark.engine.trace import Timeline
+    from comparative_benchmark.engine.messages import Timeline
 
     phases: defaultdict[str, float] = defaultdict(float)
     commands: defaultdict[str, float] = defaultdict(float)

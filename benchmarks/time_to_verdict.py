@@ -24,13 +24,13 @@ from _timing import print_goal, print_table
 
 from comparative_benchmark.analysis.machine.host import usable_cpus
 from comparative_benchmark.analysis.stats.analysis import latency_interval
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.planning import SamplingRule
+from comparative_benchmark.engine.messages import COMMAND, PHASE, Span
 from comparative_benchmark.engine.preparation import Preparation
 from comparative_benchmark.engine.race import Race
 from comparative_benchmark.engine.recording import to_result
 from comparative_benchmark.engine.runner import plan
 from comparative_benchmark.engine.settings import RunSettings
-from comparative_benchmark.engine.trace import COMMAND, PHASE, Span
 from comparative_benchmark.engine.trial import Trial, parse_competitors
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.compare import compare_to_baseline

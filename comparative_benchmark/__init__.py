@@ -88,8 +88,11 @@ old_names.install(
         "repro": "studies.reproduce",
         "results.compare": "results.comparing.compare",
         "results.comparison": "results.comparing.comparison",
+        "results.codec": "results.results_file",
         "results.explanations": "results.insights.explanations",
         "results.roofs": "results.insights.roofs",
+        "results.settings": "results.case",
+        "results.store": "results.results_file",
         "roofline": "analysis.roofline",
         "runs": "engine",
         "stats": "analysis.stats",
@@ -103,7 +106,7 @@ old_names.install(
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "explain.explained" if name == "explain_results" else "api"
+    module = "studies.explain.explained" if name == "explain_results" else "api"
     return getattr(importlib.import_module(f"comparative_benchmark.{module}"), name)
 
 

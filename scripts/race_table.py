@@ -14,13 +14,13 @@ from pathlib import Path
 
 from comparative_benchmark.analysis.stats.analysis import NOISE_THRESHOLD
 from comparative_benchmark.results.case import Case, cases_of
-from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.comparing.compare import (
     Comparison,
     exit_code,
     summarize_comparisons,
 )
-from comparative_benchmark.results.comparing.compare_pair import compared
+from comparative_benchmark.results.comparing.comparison import compared
+from comparative_benchmark.results.results_file import ResultsFileError, read_document
 from comparative_benchmark.terminal.compare_views import as_markdown
 
 

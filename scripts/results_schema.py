@@ -7,7 +7,7 @@
 import json
 import sys
 
-from comparative_benchmark.results.codec import SCHEMA_FILE, schema
+from comparative_benchmark.results.results_file import SCHEMA_FILE, schema
 
 
 def main() -> int:

@@ -19,8 +19,8 @@ from comparative_benchmark.request import (
     command_line,
     options,
 )
-from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.record import Document, Trigger
+from comparative_benchmark.results.results_file import ResultsFileError, read_document
 from comparative_benchmark.terminal.listing import list_backends, list_cases
 from openxla.benchmark.user_models import is_model
 

@@ -8,7 +8,7 @@ import attrs
 
 from comparative_benchmark.analysis.machine import nvml
 from comparative_benchmark.analysis.stats.analysis import DECISIVE_PROCESSES
-from comparative_benchmark.analysis.stats.sampling_rule import (
+from comparative_benchmark.analysis.stats.planning import (
     CompileOnly,
     FixedCounts,
     SamplingRule,
@@ -17,8 +17,12 @@ from comparative_benchmark.api import foreign
 from comparative_benchmark.api.selection import Selection, brought_model, definitions_to_save
 from comparative_benchmark.backends.api import UnknownBackendError, origin_of
 from comparative_benchmark.engine import runner
-from comparative_benchmark.engine.environments import UnusableEnvironmentError, parse_environments
-from comparative_benchmark.engine.settings import RunSettings, settings_of
+from comparative_benchmark.engine.settings import (
+    RunSettings,
+    UnusableEnvironmentError,
+    parse_environments,
+    settings_of,
+)
 from comparative_benchmark.engine.trial import (
     ALL_BACKENDS,
     Competitor,
@@ -29,10 +33,9 @@ from comparative_benchmark.engine.trial import (
 )
 from comparative_benchmark.errors import UsageError, check_place
 from comparative_benchmark.request import ITERATIONS, WARMUP_ITERATIONS, RunRequest
-from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.comparing.compare import DEFAULT_BASELINE
 from comparative_benchmark.results.record import Result, Status
-from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.results.results_file import ResultsFile, ResultsFileError
 from comparative_benchmark.sources.selection import find_device, select
 from comparative_benchmark.terminal import answers, subjects
 from comparative_benchmark.terminal.quiet_machine import wait_for_quiet

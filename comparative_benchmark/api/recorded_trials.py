@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.backends.api import UnknownBackendError, backends, get_backend
-from comparative_benchmark.engine.environments import UnusableEnvironmentError, parse_environments
+from comparative_benchmark.engine.settings import UnusableEnvironmentError, parse_environments
 from comparative_benchmark.engine.trial import Competitor, Trial, competitors_of
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import Case, cases_of

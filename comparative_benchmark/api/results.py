@@ -20,7 +20,6 @@ from comparative_benchmark.api.tables import (
 )
 from comparative_benchmark.errors import check_place
 from comparative_benchmark.results.case import Case, cases_of, latest
-from comparative_benchmark.results.codec import plain
 from comparative_benchmark.results.comparing.compare import (
     DEFAULT_BASELINE,
     Comparison,
@@ -34,7 +33,7 @@ from comparative_benchmark.results.comparing.compare import (
 )
 from comparative_benchmark.results.comparing.comparison import regressions
 from comparative_benchmark.results.record import Document, Status
-from comparative_benchmark.results.store import write_atomically
+from comparative_benchmark.results.results_file import plain, write_atomically
 from comparative_benchmark.terminal import answers
 from comparative_benchmark.terminal.answers import fastest, recommendation
 from comparative_benchmark.terminal.compare_views import HEADINGS, summary_line, table_rows

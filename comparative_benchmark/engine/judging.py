@@ -10,12 +10,12 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from comparative_benchmark.analysis.verification.error_limits import groups_of
 from comparative_benchmark.analysis.verification.generation_verification import (
     verify_forced_run,
     verify_free_run,
     verify_same_run,
 )
-from comparative_benchmark.analysis.verification.groups import groups_of
 from comparative_benchmark.analysis.verification.verification import (
     Verification,
     limits_of,
@@ -24,7 +24,7 @@ from comparative_benchmark.analysis.verification.verification import (
     verify,
 )
 from comparative_benchmark.backends.api import BackendInfo, judges_of, origin_of
-from comparative_benchmark.engine.environments import Environment
+from comparative_benchmark.engine.settings import Environment
 from comparative_benchmark.engine.trial import Trial
 from openxla.benchmark.artifacts.workload_store import (
     ArtifactError,

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import attrs
 
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.planning import SamplingRule
 from comparative_benchmark.analysis.stats.steadiness import (
     noise_converged,
     relative_precision,
@@ -34,6 +34,7 @@ from comparative_benchmark.engine.messages import (
     Loaded,
     Measured,
     Outputs,
+    ProcessTrack,
     RanOn,
     RanWith,
     Report,
@@ -42,7 +43,6 @@ from comparative_benchmark.engine.messages import (
 )
 from comparative_benchmark.engine.session import Hidden, InProcessSession, Session, SessionEnded
 from comparative_benchmark.engine.settings import RunSettings
-from comparative_benchmark.engine.trace import ProcessTrack
 from comparative_benchmark.engine.trial import Competitor, Trial
 from comparative_benchmark.results.outcome import ProcessRecord, sound_and_void
 from comparative_benchmark.results.record import (

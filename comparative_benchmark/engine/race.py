@@ -4,14 +4,14 @@ A race has replicates; in each, a competitor gets one fresh process. A replicate
 
     start each -> warm up each, alone -> rounds: a block of each
 
-in orders that are balanced over replicates and rounds (see `analysis.stats.balanced_order`). All
+in orders that are balanced over replicates and rounds (see `analysis.stats.planning`). All
 workers except the active one are stopped (SIGSTOP), so that they cannot take cycles from it.
 Interleaving makes drift of the machine affect all competitors alike; fresh processes expose the
 variance between processes, which more iterations in one process do not (Kalibera and Jones 2013,
 "Rigorous benchmarking in reasonable time"; measured here: 1.7 % for XLA).
 
 The first replicates are a pilot: their spread determines how many more processes each competitor
-needs (see `sufficiency`), within its budget.
+needs, within its budget.
 
 If the workers do not fit into memory together, a replicate is split into groups that do, and the
 result records that not all were interleaved.
@@ -33,25 +33,24 @@ import attrs
 import numpy as np
 
 from comparative_benchmark.analysis.machine import other_processes
-from comparative_benchmark.analysis.machine.gpu_memory import GpuMemory
+from comparative_benchmark.analysis.machine.gpu_state import GpuMemory
 from comparative_benchmark.analysis.machine.host import usable_cpus
 from comparative_benchmark.analysis.stats.analysis import Array, Rounds, checked
-from comparative_benchmark.analysis.stats.balanced_order import BalancedOrder
 from comparative_benchmark.analysis.stats.planning import (
     CLOSE_PROCESSES,
+    BalancedOrder,
+    CompileOnly,
+    FixedCounts,
     Outlook,
+    SamplingRule,
     outlook,
     ratio_sd,
     replicate_variances,
+    stop_reasons,
 )
-from comparative_benchmark.analysis.stats.sampling_rule import (
-    CompileOnly,
-    FixedCounts,
-    SamplingRule,
-)
-from comparative_benchmark.analysis.stats.stopping import stop_reasons
-from comparative_benchmark.analysis.verification.disputes import agreeing
+from comparative_benchmark.analysis.verification.plausibility import agreeing
 from comparative_benchmark.engine.judging import why_not_ranked
+from comparative_benchmark.engine.messages import Timeline
 from comparative_benchmark.engine.participant import (
     FIRST_VERIFICATION,
     OpenSession,
@@ -60,12 +59,10 @@ from comparative_benchmark.engine.participant import (
     own_session,
     unjudged,
 )
+from comparative_benchmark.engine.recording import judge_rounds
 from comparative_benchmark.engine.session import Hidden
 from comparative_benchmark.engine.settings import RunSettings
-from comparative_benchmark.engine.steady_rounds import judge_rounds
-from comparative_benchmark.engine.trace import Timeline
 from comparative_benchmark.engine.trial import Trial, first_look
-from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.journal import Entry, Joined
 from comparative_benchmark.results.outcome import TrialFacts, TrialOutcome
 from comparative_benchmark.results.record import (
@@ -76,6 +73,7 @@ from comparative_benchmark.results.record import (
     ResultKey,
     Status,
 )
+from comparative_benchmark.results.results_file import converted
 from openxla.benchmark.artifacts.workload_store import RouteDifference, WorkloadArtifacts
 from openxla.benchmark.temporary import temporary_folder
 

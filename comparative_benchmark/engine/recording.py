@@ -1,5 +1,7 @@
-"""Converts finished trials to results."""
+"""Finishes trials: finds those whose speed changed over the rounds, and converts all to results."""
 
+import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from statistics import fmean, median
@@ -9,6 +11,7 @@ import attrs
 from msgspec import UNSET, UnsetType
 
 from comparative_benchmark.analysis.stats.analysis import Interval, SampleError, latency_interval
+from comparative_benchmark.analysis.stats.steadiness import Rounds, why_not_steady
 from comparative_benchmark.backends.api import OutputMode
 from comparative_benchmark.engine.trial import Competitor, Trial
 from comparative_benchmark.engine.worker.phases import PHASES
@@ -17,6 +20,8 @@ from comparative_benchmark.results.outcome import (
     ProcessRecord,
     TrialOutcome,
     contention_of,
+    outlier_counts,
+    summarize,
 )
 from comparative_benchmark.results.record import (
     NOT_MEASURABLE,
@@ -32,12 +37,45 @@ from comparative_benchmark.results.record import (
     Phase,
     Process,
     Result,
+    ResultKey,
     Status,
     Training,
     WorkloadRecord,
 )
-from comparative_benchmark.results.summary import outlier_counts, summarize
 from openxla.benchmark.workloads import generated_tokens, has_weights, training_of
+
+
+def judge_rounds(outcomes: Mapping[ResultKey, TrialOutcome], *, interleaved: bool) -> None:
+    """Marks trials as `unsteady` if later rounds differ from earlier ones.
+
+    Args:
+      outcomes: outcomes of the competitors; their n-th processes were measured together.
+      interleaved: whether they were interleaved; then only changes relative to the others count.
+    """
+    measured = {
+        key: [_by_round(process) for process in outcome.processes]
+        for key, outcome in outcomes.items()
+        if not outcome.ended
+    }
+    for key, processes in measured.items():
+        others = [rounds for other, rounds in measured.items() if interleaved and other != key]
+        beside = [
+            [rounds[number] for rounds in others if number < len(rounds)]
+            for number in range(len(processes))
+        ]
+        reason = why_not_steady(processes, beside)
+        if reason is not None:
+            last = outcomes[key].processes[-1]
+            last.status, last.phase, last.reason = Status.UNSTEADY, "measure", reason
+
+
+def _by_round(process: ProcessRecord) -> Rounds:
+    """Returns the log median latency of each block, by round."""
+    return {
+        block.round: math.log(statistics.median(block.latencies_ms))
+        for block in process.blocks
+        if block.round is not None and block.latencies_ms
+    }
 
 
 def generation_metrics(trial: Trial, outcome: TrialOutcome) -> Generation | None:

@@ -13,7 +13,7 @@ import attrs
 from msgspec import UNSET
 
 from comparative_benchmark.analysis.machine.host import describe, git_revision, python_environment
-from comparative_benchmark.analysis.stats.sampling_rule import (
+from comparative_benchmark.analysis.stats.planning import (
     CompileOnly,
     FixedCounts,
     SamplingRule,
@@ -28,12 +28,11 @@ from comparative_benchmark.engine.session_pool import SharedWorkers
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import Competitor, Trial
 from comparative_benchmark.results import journal
-from comparative_benchmark.results.codec import converted
-from comparative_benchmark.results.comparing.family import lacks_processes
+from comparative_benchmark.results.comparing.compare import lacks_processes
 from comparative_benchmark.results.comparing.noise_floor import load_noise_floor
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import ExecutionEnvironment, Result, ResultKey, Status
-from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.results.results_file import ResultsFile, converted
 from openxla.benchmark.comparative_suite.operator_cases import why_not_written
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 from openxla.benchmark.workloads import training_of, trains, workload_of

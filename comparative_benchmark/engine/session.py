@@ -28,11 +28,18 @@ from typing import Any, Self, TypeVar
 import attrs
 
 from comparative_benchmark.analysis.machine import other_processes
-from comparative_benchmark.analysis.machine.gpu_clocks import SESSION_VARIABLE
+from comparative_benchmark.analysis.machine.gpu_state import SESSION_VARIABLE
 from comparative_benchmark.backends.missing_packages import Absence
 from comparative_benchmark.engine import messages
-from comparative_benchmark.engine.messages import Failure, Hello, Message, PhaseEntered, Report
-from comparative_benchmark.engine.trace import ProcessTrack, Timeline
+from comparative_benchmark.engine.messages import (
+    Failure,
+    Hello,
+    Message,
+    PhaseEntered,
+    ProcessTrack,
+    Report,
+    Timeline,
+)
 from comparative_benchmark.engine.worker.executor import Executor
 from comparative_benchmark.engine.worker.protocol import Decoder, ProtocolError, encode
 from comparative_benchmark.results.record import ProgramSource, Status

@@ -16,12 +16,10 @@ from typing import Any, Self, TypeVar
 import attrs
 
 from comparative_benchmark.backends.api import BackendInfo
-from comparative_benchmark.engine.environments import Environment
-from comparative_benchmark.engine.messages import Released, Report
+from comparative_benchmark.engine.messages import ProcessTrack, Released, Report
 from comparative_benchmark.engine.participant import ProcessPlan
 from comparative_benchmark.engine.session import Hidden, InProcessSession, Session, SessionEnded
-from comparative_benchmark.engine.settings import RunSettings
-from comparative_benchmark.engine.trace import ProcessTrack
+from comparative_benchmark.engine.settings import Environment, RunSettings
 from comparative_benchmark.engine.trial import Competitor
 from comparative_benchmark.results.record import Status
 from openxla.benchmark.temporary import temporary_folder

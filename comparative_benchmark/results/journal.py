@@ -26,9 +26,9 @@ import attrs
 import msgspec
 
 from comparative_benchmark.backends.api import OutputMode
-from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.outcome import ProcessRecord, TrialFacts, sound_and_void
 from comparative_benchmark.results.record import ExecutionEnvironment, ResultKey
+from comparative_benchmark.results.results_file import ResultsFileError
 from openxla.benchmark.text import encodable_json
 
 # Differences are listed by name; of many packages, only the first few.

@@ -18,7 +18,7 @@ import attrs
 from msgspec import UNSET, Meta, UnsetType
 
 from comparative_benchmark.analysis.machine.conditions import Conditions
-from comparative_benchmark.analysis.machine.effective import EffectiveSettings
+from comparative_benchmark.analysis.machine.worker_settings import EffectiveSettings
 from comparative_benchmark.analysis.stats.steadiness import Steadiness
 from comparative_benchmark.analysis.verification.accuracy import Accuracy
 from comparative_benchmark.analysis.verification.verification import Verification

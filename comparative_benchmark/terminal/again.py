@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from comparative_benchmark.results.insights.over_shapes import selection_of
+from comparative_benchmark.results.insights.plot_data import selection_of
 from comparative_benchmark.results.record import Result
 from openxla.benchmark.artifacts.user_inputs import PREFIX
 from openxla.benchmark.comparative_suite.catalog import is_folder

@@ -16,8 +16,8 @@ from comparative_benchmark.analysis.stats.analysis import (
 from comparative_benchmark.backends.missing_packages import Absence
 from comparative_benchmark.engine.resuming import typed, with_more_processes
 from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.comparing.compare import Family
 from comparative_benchmark.results.comparing.comparison import Comparison
-from comparative_benchmark.results.comparing.family import Family
 from comparative_benchmark.results.record import AGREED, Status
 from comparative_benchmark.terminal.compare_views import latency_text, ratio_text
 from comparative_benchmark.terminal.tables import digits

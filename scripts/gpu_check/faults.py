@@ -26,9 +26,9 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.analysis.machine.gpu_contention import Ends, reports_users
+from comparative_benchmark.analysis.machine.gpu_state import Ends, reports_users
 from comparative_benchmark.results.record import Contention, Result, Status
-from comparative_benchmark.results.store import ResultsFile, write_atomically
+from comparative_benchmark.results.results_file import ResultsFile, write_atomically
 from openxla.benchmark import devices, testdata
 from openxla.benchmark.def_types import (
     BenchmarkCase,

@@ -30,7 +30,7 @@ from typing import Any
 import attrs
 
 from comparative_benchmark.analysis.stats.analysis import CLOSE_VERDICT_PROCESSES
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.planning import SamplingRule
 from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.engine import runner
 from comparative_benchmark.engine.participant import Participant
@@ -41,7 +41,7 @@ from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import Competitor, Trial, parse_competitors
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.compare import Comparison, compare_to_baseline
-from comparative_benchmark.results.store import write_atomically
+from comparative_benchmark.results.results_file import write_atomically
 from comparative_benchmark.sources.selection import find_device
 from gpu_check import slow_down
 from gpu_check.steps import LIMIT_VARIABLE

@@ -15,8 +15,8 @@ from comparative_benchmark.backends.recipes import recipes
 from comparative_benchmark.cli.command import COMMANDS
 from comparative_benchmark.cli.options.parsing import Parser
 from comparative_benchmark.errors import EXIT_CODES
-from comparative_benchmark.results.codec import schema
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.results_file import schema
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,7 +10,7 @@ from test_report_in_chromium import find, open_case, texts
 
 from comparative_benchmark.backends.operator_profile import Operator, OperatorProfile, write
 from comparative_benchmark.results import published
-from comparative_benchmark.results.codec import encode
+from comparative_benchmark.results.results_file import encode
 
 EAGER, XLA = "pt_inductor:eager", "jax_xla:xla"
 SLOW = OperatorProfile(

@@ -9,7 +9,7 @@ import pytest
 from comparative_benchmark.engine.messages import Called
 from comparative_benchmark.engine.session import Limits, Session
 from comparative_benchmark.results.journal import Journal
-from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.results.results_file import ResultsFile
 
 RUN = (
     *("run", "--suite", "cbs_test_plugin.suite", "--backend", "test_numpy"),

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from comparative_benchmark.analysis.roofline import _gpu_ceilings
-from comparative_benchmark.analysis.roofline._children import Budget
+from comparative_benchmark.analysis.roofline import ceilings
+from comparative_benchmark.analysis.roofline.ceilings import Budget
 
 # A rehearsal: `tests/unit/test_gpu_ceilings.py` has the arithmetic.
 pytestmark = [pytest.mark.frameworks, pytest.mark.alone, pytest.mark.nightly]
@@ -17,14 +17,14 @@ SMALL = ("--device", "cpu", "--sizes", "64", "128", "--buffer-bytes", "4000000")
 
 def test_every_rate_is_measured():
     said = []
-    found = _gpu_ceilings.measure("CPU", said.append, Budget(), child_options=SMALL)
+    found = ceilings.measure_gpu("CPU", said.append, Budget(), child_options=SMALL)
     assert found.skipped == ()
     rates = {(gemm.library, gemm.data_type): gemm for gemm in found.gemms}
     assert list(rates) == [
         (library, what)
-        for library, measured in _gpu_ceilings.MEASURED.items()
+        for library, measured in ceilings.MEASURED.items()
         for what in measured
-        if what != _gpu_ceilings.COPY
+        if what != ceilings.COPY
     ]
     assert all(gemm.size in (64, 128) and gemm.version for gemm in found.gemms)
     # A rate that no CPU has would be one of calls that were not waited for.
@@ -66,7 +66,7 @@ EXACT = "int8"
 
 @pytest.mark.parametrize("library", ["torch", "jax"])
 def test_products_are_right_and_of_random_matrices(library):
-    types = [what for what in _gpu_ceilings.MEASURED[library] if what != _gpu_ceilings.COPY]
+    types = [what for what in ceilings.MEASURED[library] if what != ceilings.COPY]
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, library, *types], capture_output=True, text=True, check=False
     )

@@ -10,7 +10,7 @@ from cbs_test_plugin.training_suite import MODELS
 from framework_process import run_script
 from tests_support import selected
 
-from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.results.results_file import ResultsFile
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.training import STEPS
 

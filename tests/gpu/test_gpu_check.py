@@ -16,7 +16,7 @@ from results_support import completed, metrics, record
 from tests_support import processes_of, python_path, wait_for
 
 from comparative_benchmark.analysis.roofline.ceilings import Ceilings, Copy, Gemm
-from comparative_benchmark.results.codec import plain
+from comparative_benchmark.results.results_file import plain
 from gpu_check import __main__ as check_command
 from gpu_check.bootstrap import CHECKOUT, SET_UP_FILE
 from gpu_check.observations import Ending

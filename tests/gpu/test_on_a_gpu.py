@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from comparative_benchmark.analysis.machine import gpu_clocks
+from comparative_benchmark.analysis.machine import gpu_state
 from comparative_benchmark.analysis.roofline import ceilings
 from gpu_check.bootstrap import gpu_problem
 
@@ -130,7 +130,7 @@ print(float(((left @ right).double() - exact).norm() / exact.norm()))
 
 
 def test_the_driver_reports_clocks():
-    gpus = gpu_clocks.read()
+    gpus = gpu_state.read_gpus()
     assert gpus
     assert gpus[0].sm_mhz > 0
 

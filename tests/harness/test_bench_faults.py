@@ -13,8 +13,8 @@ from fault_list import BENCHFILES, RUNS
 from comparative_benchmark.interop.milabench import config, phases
 from comparative_benchmark.interop.milabench.placement import Placement
 from comparative_benchmark.interop.milabench.talk import PREPARE, PhaseOutcome, Wishes
-from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.results_file import read_document
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ from comparative_benchmark.backends.host_settings import usable_cpus
 from comparative_benchmark.cli.command import main
 from comparative_benchmark.interop.milabench import config, phases, table
 from comparative_benchmark.interop.milabench.processes import execution
-from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.results_file import read_document
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 from cbs_test_plugin.suite import MODELS
 from tests_support import processes_of, run_cbs
 
-from comparative_benchmark.results.codec import SCHEMA_FILE
+from comparative_benchmark.results.results_file import SCHEMA_FILE
 
 TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy", "-w", "1", "-iter", "3")
 EXPECTED = {

@@ -7,7 +7,7 @@ import pytest
 from cbs_test_plugin.generating_suite import WRONG
 from tests_support import run_cbs
 
-from comparative_benchmark.results.codec import SCHEMA_FILE
+from comparative_benchmark.results.results_file import SCHEMA_FILE
 
 SUITE = ("--suite", "cbs_test_plugin.generating_suite", "--backend", "test_numpy")
 

@@ -11,7 +11,7 @@ from tests_support import run_cbs
 
 import comparative_benchmark as cb
 from comparative_benchmark.analysis.stats.analysis import Verdict
-from comparative_benchmark.results.codec import SCHEMA_FILE
+from comparative_benchmark.results.results_file import SCHEMA_FILE
 
 pytestmark = pytest.mark.alone
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark.results.codec import read_document
+from comparative_benchmark.results.results_file import read_document
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 from comparative_benchmark.backends.api import backends
 from comparative_benchmark.cli.command import COMMANDS
 from comparative_benchmark.errors import EXIT_CODES
-from comparative_benchmark.results.codec import schema
+from comparative_benchmark.results.results_file import schema
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ROOT / ".docs.venv"

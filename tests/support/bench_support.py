@@ -15,7 +15,7 @@ from comparative_benchmark.interop.milabench.placement import Placement
 from comparative_benchmark.interop.milabench.processes.kept import Ended
 from comparative_benchmark.interop.milabench.processes.observed import Observed
 from comparative_benchmark.interop.milabench.talk import PhaseOutcome
-from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.results.results_file import ResultsFile
 
 # Runs main.py by plain Python: voir is not installed where these tests run.
 BENCHFILE = """

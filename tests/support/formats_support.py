@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from comparative_benchmark.analysis.verification.verification import Verification
 from comparative_benchmark.engine.recording import to_result
 from comparative_benchmark.reporting.history.portable import OK, STATUSES, PortableResult
-from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block, ExecutionEnvironment, Status
-from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.results.results_file import ResultsFile, converted
 
 PYTORCH_CASE = "models/EXAMPLE_FP32_PT_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 HOST = {

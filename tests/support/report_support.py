@@ -6,7 +6,7 @@ import numpy as np
 from results_support import completed, decoded
 
 from comparative_benchmark.reporting.report import inputs
-from comparative_benchmark.results.codec import encode
+from comparative_benchmark.results.results_file import encode
 
 HOST = {
     "cpu_model": "A CPU",

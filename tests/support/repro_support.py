@@ -14,9 +14,9 @@ from results_support import completed
 
 from comparative_benchmark.engine import trial as trials
 from comparative_benchmark.engine.recording import to_result
-from comparative_benchmark.results.codec import encode, plain
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.results_file import encode, plain
 from comparative_benchmark.studies.reproduce import limits
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts import arrays

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from comparative_benchmark.results.codec import decode_document
 from comparative_benchmark.results.record import Document
+from comparative_benchmark.results.results_file import decode_document
 
 FOLDER = Path(__file__).parents[1] / "data" / "results"
 # Oldest first.

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.planning import SamplingRule
 from comparative_benchmark.engine import race as race_module
 from comparative_benchmark.engine.settings import RunSettings
 from openxla.benchmark.devices import HOST_CPU

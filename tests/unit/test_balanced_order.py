@@ -8,8 +8,12 @@ from types import SimpleNamespace
 import attrs
 import pytest
 
-from comparative_benchmark.analysis.stats.balanced_order import BalancedOrder, williams_design
-from comparative_benchmark.analysis.stats.sampling_rule import FixedCounts, SamplingRule
+from comparative_benchmark.analysis.stats.planning import (
+    BalancedOrder,
+    FixedCounts,
+    SamplingRule,
+    williams_design,
+)
 from comparative_benchmark.engine.runner import _with_seed
 from comparative_benchmark.engine.settings import RunSettings
 from openxla.benchmark.devices import HOST_CPU

@@ -10,8 +10,8 @@ import pytest
 from comparative_benchmark.cli import main
 from comparative_benchmark.interop.milabench import config, scores, table
 from comparative_benchmark.interop.milabench.processes import kept
-from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.results_file import read_document
 
 pytestmark = pytest.mark.slow
 

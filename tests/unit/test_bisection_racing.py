@@ -4,14 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark.analysis.stats.sampling_rule import (
+from comparative_benchmark.analysis.stats.planning import (
     CompileOnly,
     FixedCounts,
     SamplingRule,
 )
 from comparative_benchmark.api.selection import Selection
-from comparative_benchmark.engine.environments import Environment
-from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.settings import Environment, RunSettings
 from comparative_benchmark.studies.bisection.judging import Metric
 from comparative_benchmark.studies.bisection.oracle import Focus
 from comparative_benchmark.studies.bisection.racing import RaceOracle, other_packages

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
-from comparative_benchmark.analysis.stats.sampling_rule import FixedCounts
+from comparative_benchmark.analysis.stats.planning import FixedCounts
 from comparative_benchmark.analysis.verification.verification import Verification
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block, Status

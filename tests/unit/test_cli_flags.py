@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from comparative_benchmark.analysis.stats.sampling_rule import FixedCounts, SamplingRule
+from comparative_benchmark.analysis.stats.planning import FixedCounts, SamplingRule
 from comparative_benchmark.api import measuring
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.cli.commands import run as run_command

@@ -16,7 +16,6 @@ from results_support import (
 
 from comparative_benchmark.analysis.stats.analysis import Verdict
 from comparative_benchmark.results.case import cases_of
-from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.comparing import compare
 from comparative_benchmark.results.comparing.compare import (
     Comparison,
@@ -24,6 +23,7 @@ from comparative_benchmark.results.comparing.compare import (
     exit_code,
     summarize_comparisons,
 )
+from comparative_benchmark.results.results_file import ResultsFileError, read_document
 from comparative_benchmark.terminal.compare_views import summary_line
 
 

@@ -20,8 +20,8 @@ from test_compare import (
 
 from comparative_benchmark.analysis.stats.analysis import Verdict
 from comparative_benchmark.engine.recording import to_result
-from comparative_benchmark.results.codec import SCHEMA_FILE, ResultsFileError, encode
 from comparative_benchmark.results.comparing.compare import Fate, summarize_comparisons
+from comparative_benchmark.results.results_file import SCHEMA_FILE, ResultsFileError, encode
 from comparative_benchmark.terminal.compare_views import HEADINGS, summary_line, table_rows
 
 

@@ -5,8 +5,8 @@ from results_support import decoded, plain_document
 from test_compare import compare_documents, compare_to_baseline, document, metrics, one, record
 
 from comparative_benchmark.analysis.stats.analysis import Verdict
-from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.comparing.compare import Fate
+from comparative_benchmark.results.results_file import ResultsFileError
 
 
 def inside(name, seed=0, **scale):

@@ -6,8 +6,7 @@ from test_sampling import FakeBackend
 
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.backends.compiled_calls import MODEL, PROGRAM, CompiledCalls
-from comparative_benchmark.engine.worker.compiled_runs import CompiledRuns
-from comparative_benchmark.engine.worker.sampling import measure_block
+from comparative_benchmark.engine.worker.sampling import CompiledRuns, measure_block
 
 
 class Compiling(FakeBackend):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from comparative_benchmark.analysis.verification.disputes import agreeing
+from comparative_benchmark.analysis.verification.plausibility import agreeing
 
 TRUTH = np.linspace(-1.0, 1.0, 200)
 RIGHT = (TRUTH * 3).astype(np.float32)

@@ -6,9 +6,15 @@ import subprocess
 import attrs
 import pytest
 
-from comparative_benchmark.analysis.roofline import _children, _cpu_ceilings, ceilings
-from comparative_benchmark.analysis.roofline._children import Answer, Budget
-from comparative_benchmark.analysis.roofline.ceilings import Ceilings, Copy, Gemm, share_of_roof
+from comparative_benchmark.analysis.roofline import ceilings
+from comparative_benchmark.analysis.roofline.ceilings import (
+    Answer,
+    Budget,
+    Ceilings,
+    Copy,
+    Gemm,
+    share_of_roof,
+)
 
 CPU = "sys/devices/system/cpu"
 
@@ -117,8 +123,8 @@ def test_all_last_level_caches_count_once(tmp_path):
             path.mkdir(parents=True)
             (path / "size").write_text(size + "\n")
             (path / "shared_cpu_list").write_text((shared if index else str(cpu)) + "\n")
-    assert _cpu_ceilings.last_level_cache_bytes(tmp_path) == 2 * 16384 * 1024
-    assert _cpu_ceilings.last_level_cache_bytes(tmp_path / "nowhere") == 0
+    assert ceilings.last_level_cache_bytes(tmp_path) == 2 * 16384 * 1024
+    assert ceilings.last_level_cache_bytes(tmp_path / "nowhere") == 0
 
 
 def test_measured_ceilings_name_what_could_not_be_measured(monkeypatch):
@@ -132,8 +138,8 @@ def test_measured_ceilings_name_what_could_not_be_measured(monkeypatch):
         values = next((answers[key] for key in answers if asked[: len(key)] == key), None)
         return Answer(values=values, problem="" if values else "no such thing")
 
-    monkeypatch.setattr(_children, "ask", ask)
-    monkeypatch.setattr(_cpu_ceilings, "products", lambda: [("torch", "fp32"), ("jax", "bf16")])
+    monkeypatch.setattr(ceilings, "ask", ask)
+    monkeypatch.setattr(ceilings, "products", lambda: [("torch", "fp32"), ("jax", "bf16")])
     found = ceilings.measure_ceilings(1)
     assert [gemm.gflops for gemm in found.gemms] == [5.0]
     assert [copy.threads for copy in found.copies] == [1]
@@ -146,7 +152,7 @@ def test_measured_ceilings_name_what_could_not_be_measured(monkeypatch):
 
 @pytest.mark.parametrize("device", ["host-cpu", "host-gpu"])
 def test_a_spent_budget_starts_no_process(monkeypatch, device):
-    monkeypatch.setattr(_children.subprocess, "run", None)
+    monkeypatch.setattr(ceilings.subprocess, "run", None)
     with pytest.raises(ceilings.CeilingsError, match="no time left"):
         ceilings.measure_ceilings(1, device=device, budget_s=1.0)
 
@@ -164,7 +170,7 @@ def test_a_child_that_ends_badly_keeps_what_it_measured(monkeypatch):
                 raise subprocess.TimeoutExpired(command, timeout, output=printed.encode())
             return subprocess.CompletedProcess(command, code, printed, complaint)
 
-        monkeypatch.setattr(_children.subprocess, "run", run)
+        monkeypatch.setattr(ceilings.subprocess, "run", run)
         return ask("_gemm")
 
     lines = '{"size": 1}\n{"size": 2}\na library says something\n'
@@ -180,7 +186,7 @@ def test_a_child_that_ends_badly_keeps_what_it_measured(monkeypatch):
 
 
 def test_a_process_has_what_is_left_of_the_budget(monkeypatch):
-    monkeypatch.setattr(_children.time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(ceilings.time, "monotonic", lambda: 100.0)
     assert Budget.of(None).timeout_s() == 120.0
     assert Budget.of(300.0).timeout_s() == 120.0
     assert Budget.of(50.0).timeout_s() == 50.0
@@ -197,4 +203,4 @@ def test_the_children_measure():
 
 
 def ask(module, *arguments):
-    return _children.ask(module, arguments, Budget())
+    return ceilings.ask(module, arguments, Budget())

@@ -10,8 +10,8 @@ import threading
 
 import pytest
 
-from comparative_benchmark.analysis.machine import effective
-from comparative_benchmark.analysis.machine.effective import denormals, effective_settings
+from comparative_benchmark.analysis.machine import worker_settings
+from comparative_benchmark.analysis.machine.worker_settings import denormals, effective_settings
 from comparative_benchmark.backends.host_settings import HostSettings, pool_size, threads_by_name
 
 X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="sets bits of MXCSR")
@@ -58,14 +58,14 @@ def test_the_stacks_own_answers_come_first_and_the_rest_is_the_processes():
     found = effective_settings(host, denormals_before="kept")
     assert (found.threads, found.inter_op_threads, found.threads_told_by) == (3, 2, "it")
     assert found.blas[0] == "MKL, AVX512"
-    assert list(found.blas[1:]) == effective.loaded_blas()
+    assert list(found.blas[1:]) == worker_settings.loaded_blas()
     assert set(found.affinity) == os.sched_getaffinity(0)
 
 
 def test_malloc_is_glibcs_here_and_a_preloaded_librarys_there(tmp_path):
     if not (expected := os.confstr("CS_GNU_LIBC_VERSION")):
         pytest.skip("needs glibc")
-    assert effective.allocator() in (expected, f"{expected}, jemalloc inside")
+    assert worker_settings.allocator() in (expected, f"{expected}, jemalloc inside")
     if not (compiler := shutil.which("cc")):
         pytest.skip("needs a C compiler")
     source, library = tmp_path / "malloc.c", tmp_path / "libothermalloc.so"
@@ -78,7 +78,8 @@ def test_malloc_is_glibcs_here_and_a_preloaded_librarys_there(tmp_path):
         [
             sys.executable,
             "-c",
-            "import comparative_benchmark.analysis.machine.effective as e; print(e.allocator())",
+            "from comparative_benchmark.analysis.machine import worker_settings as s; "
+            + "print(s.allocator())",
         ],
         env={**os.environ, "LD_PRELOAD": str(library)},
         capture_output=True,
@@ -95,7 +96,7 @@ def test_openblas_tells_its_kernels():
     built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"]
     if "openblas" not in built:
         pytest.skip(f"numpy is built with {built}")
-    assert any(told.startswith("OpenBLAS ") for told in effective.loaded_blas())
+    assert any(told.startswith("OpenBLAS ") for told in worker_settings.loaded_blas())
 
 
 def test_threads_are_counted_by_name(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark.engine.environments import UnusableEnvironmentError, parse_environments
+from comparative_benchmark.engine.settings import UnusableEnvironmentError, parse_environments
 from comparative_benchmark.engine.trial import in_environments, parse_competitors
 
 HERE = sys.executable

@@ -11,8 +11,7 @@ from test_headlines import page_headline, table
 from comparative_benchmark.analysis.stats.analysis import Verdict
 from comparative_benchmark.reporting.report.summary import summarize
 from comparative_benchmark.results.case import cases_of
-from comparative_benchmark.results.comparing.compare import compare_to_baseline
-from comparative_benchmark.results.comparing.family import Family
+from comparative_benchmark.results.comparing.compare import Family, compare_to_baseline
 from comparative_benchmark.terminal.answers import answers
 
 EAGER = "pt_inductor:eager"

@@ -12,8 +12,8 @@ from comparative_benchmark.backends.missing_packages import Absence
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.engine.trial import installed_competitors
 from comparative_benchmark.results.case import cases_of
-from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.published import published
+from comparative_benchmark.results.results_file import read_document
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.tables import results_table
 from openxla.benchmark.def_types import ModelFrameworkType

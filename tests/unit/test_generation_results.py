@@ -14,11 +14,11 @@ from comparative_benchmark.engine import details, messages
 from comparative_benchmark.engine.messages import Failure, Generation
 from comparative_benchmark.engine.recording import generation_metrics, to_result
 from comparative_benchmark.engine.session import SessionEnded
-from comparative_benchmark.results import codec
+from comparative_benchmark.results import results_file
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.codec import SCHEMA_FILE
 from comparative_benchmark.results.outcome import GenerationTimes, ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block, Phase, Status
+from comparative_benchmark.results.results_file import SCHEMA_FILE
 from comparative_benchmark.terminal.task_tables import generation_remarks, generation_table
 
 GREEDY = "models/GPT2_TINY_GREEDY_FP32_JAX_4X16XI32_8XI32/inputs/INPUT_DATA_MODEL_DEFAULT"
@@ -44,7 +44,7 @@ def case(trial, outcome):
 def test_other_models_have_none(make_trial, finished):
     assert generation_metrics(make_trial(), finished()) is None
     result = to_result(make_trial(), finished(), run_id="r")
-    assert b"generation" not in codec.encode(result.metrics)
+    assert b"generation" not in results_file.encode(result.metrics)
 
 
 def test_figures_are_means_of_process_medians(greedy):
@@ -245,21 +245,21 @@ CHANGES = {
 
 
 def test_the_schema_takes_what_is_written(validator, greedy):
-    found = json.loads(codec.encode(generation_of(greedy)))
+    found = json.loads(results_file.encode(generation_of(greedy)))
     assert found["verification"]["divergences"][0]["due_token"] == 4
     validator.validate(found)
 
 
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n in CHANGES for v in CHANGES[n]])
 def test_the_schema_refuses_other_values(validator, greedy, name, value):
-    found = json.loads(codec.encode(generation_of(greedy)))
+    found = json.loads(results_file.encode(generation_of(greedy)))
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({**found, name: value})
 
 
 @pytest.mark.parametrize("name", ["tokens_per_s", "prefill_ms", "not_measurable", "processes"])
 def test_the_schema_asks_for_what_readers_rely_on(validator, greedy, name):
-    found = json.loads(codec.encode(generation_of(greedy)))
+    found = json.loads(results_file.encode(generation_of(greedy)))
     del found[name]
     with pytest.raises(jsonschema.ValidationError):
         validator.validate(found)

@@ -11,25 +11,19 @@ import types
 import numpy as np
 import pytest
 
-from comparative_benchmark.analysis.machine import gpu_clocks
-from comparative_benchmark.analysis.machine.gpu_clocks import GpuClocks
-from comparative_benchmark.analysis.roofline import (
-    _children,
-    _gpu_ceilings,
-    _gpu_rates,
-    _gpu_timing,
-    ceilings,
-)
-from comparative_benchmark.analysis.roofline._children import Answer, Budget
-from comparative_benchmark.analysis.roofline._gpu_jax import Jax
-from comparative_benchmark.analysis.roofline._gpu_library import (
+from comparative_benchmark.analysis.machine import gpu_state
+from comparative_benchmark.analysis.machine.gpu_state import GpuClocks
+from comparative_benchmark.analysis.roofline import _gpu_rates, ceilings
+from comparative_benchmark.analysis.roofline._gpu_libraries import (
+    Jax,
     NoDeviceError,
     Product,
+    Torch,
     UnmeasurableError,
     is_out_of_memory,
 )
-from comparative_benchmark.analysis.roofline._gpu_timing import clocks_of_first, time_calls
-from comparative_benchmark.analysis.roofline._gpu_torch import Torch
+from comparative_benchmark.analysis.roofline._gpu_rates import clocks_of_first, time_calls
+from comparative_benchmark.analysis.roofline.ceilings import Answer, Budget
 from comparative_benchmark.cli.commands import doctor as command
 from comparative_benchmark.cli.options import maintenance as options
 
@@ -46,7 +40,7 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now_s = 0.0
-        monkeypatch.setattr(_gpu_timing.time, "perf_counter", lambda: self.now_s)
+        monkeypatch.setattr(_gpu_rates.time, "perf_counter", lambda: self.now_s)
 
 
 class Library:
@@ -106,7 +100,7 @@ class Library:
 
 @pytest.fixture
 def clock(monkeypatch):
-    monkeypatch.setattr(gpu_clocks, "read", tuple)
+    monkeypatch.setattr(gpu_state, "read_gpus", tuple)
     return Clock(monkeypatch)
 
 
@@ -227,7 +221,7 @@ def test_a_copy_is_as_large_as_memory_allows_and_beyond_the_cache(clock, capsys,
 
 
 def test_a_reading_is_of_many_calls_and_disturbed_ones_do_not_count(monkeypatch):
-    monkeypatch.setattr(gpu_clocks, "read", tuple)
+    monkeypatch.setattr(gpu_state, "read_gpus", tuple)
     clock, calls, waits = Clock(monkeypatch), [], []
 
     def wait(result):
@@ -247,7 +241,7 @@ def test_a_reading_is_of_many_calls_and_disturbed_ones_do_not_count(monkeypatch)
 @pytest.mark.parametrize("at_first", [0.1, 2.0])
 def test_a_device_warms_up_before_it_is_measured(monkeypatch, at_first):
     """For 0.25 s, an idle GPU has lower clocks, or a cool one higher ones, than it will hold."""
-    monkeypatch.setattr(gpu_clocks, "read", tuple)
+    monkeypatch.setattr(gpu_state, "read_gpus", tuple)
     clock, pending = Clock(monkeypatch), []
 
     def wait(result):
@@ -269,7 +263,7 @@ def test_clocks_are_read_while_the_gpu_works(monkeypatch):
         mhz, reasons = (1755, ("power cap",)) if busy else (345, ())
         return (GpuClocks(index=0, sm_mhz=mhz, held_back_by=reasons),)
 
-    monkeypatch.setattr(gpu_clocks, "read", read)
+    monkeypatch.setattr(gpu_state, "read_gpus", read)
     timing = time_calls(lambda: pending.append(1), wait)
     assert (timing.sm_mhz, timing.held_back_by) == (1755, ("power cap",))
 
@@ -441,11 +435,11 @@ def test_a_library_that_cannot_be_imported_is_absent(monkeypatch, capsys):
 
 
 class Children:
-    """Answers for `_children.ask`; what is not in them fails."""
+    """Answers for `ceilings.ask`; what is not in them fails."""
 
     def __init__(self, monkeypatch, answers, installed=("torch", "jax")):
         self.answers, self.asked = answers, []
-        monkeypatch.setattr(_children, "ask", self)
+        monkeypatch.setattr(ceilings, "ask", self)
         monkeypatch.setattr(
             importlib.util, "find_spec", lambda name: object() if name in installed else None
         )
@@ -455,7 +449,7 @@ class Children:
         library, what = arguments[:2]
         self.asked.append((library, what, *arguments[2:]))
         if budget.ends_s is not None and len(self.asked) > 2:
-            return Answer(problem=_children.NO_TIME_LEFT)
+            return Answer(problem=ceilings.NO_TIME_LEFT)
         found = self.answers.get((library, what), self.answers.get(library, "a fault"))
         return Answer(problem=found) if isinstance(found, str) else found
 
@@ -583,7 +577,7 @@ def run_doctor(*arguments):
 
 
 def test_the_budget_of_all_is_handed_to_each_process(monkeypatch):
-    monkeypatch.setattr(_children.time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(ceilings.time, "monotonic", lambda: 100.0)
     children = Children(monkeypatch, ALL)
-    _gpu_ceilings.measure("CPU", lambda _: None, Budget.of(20.0), child_options=["--device", "cpu"])
+    ceilings.measure_gpu("CPU", lambda _: None, Budget.of(20.0), child_options=["--device", "cpu"])
     assert children.asked[0] == ("torch", "copy", "--device", "cpu", "--until", "120.0")

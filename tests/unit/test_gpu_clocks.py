@@ -5,8 +5,8 @@ import os
 import pytest
 from nvml_double import Gpu, Nvml
 
-from comparative_benchmark.analysis.machine import conditions, gpu_clocks, nvml
-from comparative_benchmark.analysis.machine.gpu_clocks import GpuClocks
+from comparative_benchmark.analysis.machine import conditions, gpu_state, nvml
+from comparative_benchmark.analysis.machine.gpu_state import GpuClocks
 from comparative_benchmark.maintenance.doctor import checks
 
 GIB = 1 << 30
@@ -22,7 +22,7 @@ def _all_visible(monkeypatch):
 @pytest.mark.parametrize("new", [True, False])
 def test_clocks_and_what_holds_them_back(new):
     gpus = (Gpu(mhz=1200, reasons=0x64), Gpu(mhz=345, reasons=0x1), Gpu(mhz=None, reasons=None))
-    found = gpu_clocks.read(Nvml(*gpus, new=new))
+    found = gpu_state.read_gpus(Nvml(*gpus, new=new))
     assert [(gpu.index, gpu.sm_mhz, gpu.held_back_by) for gpu in found] == [
         (0, 1200, ("power cap", "heat (software)", "heat (hardware)")),
         (1, 345, ()),
@@ -32,7 +32,7 @@ def test_clocks_and_what_holds_them_back(new):
 
 def test_the_gpu_that_is_used_is_told_of_in_full():
     used = Gpu(memory=(3 * GIB, 80 * GIB), busy=97, pids=(ME,), mig=False)
-    first, second = gpu_clocks.read(Nvml(used, Gpu(memory=(GIB, 80 * GIB), pids=(1,))))
+    first, second = gpu_state.read_gpus(Nvml(used, Gpu(memory=(GIB, 80 * GIB), pids=(1,))))
     assert first == GpuClocks(
         index=0,
         sm_mhz=1980,
@@ -45,12 +45,12 @@ def test_the_gpu_that_is_used_is_told_of_in_full():
         foreign_pids=(),
     )
     assert second == GpuClocks(index=1, sm_mhz=1980, held_back_by=(), used=False)
-    assert gpu_clocks.used([second, first]) is first
-    assert gpu_clocks.used([second]) is None
+    assert gpu_state.used([second, first]) is first
+    assert gpu_state.used([second]) is None
 
 
 def test_what_a_driver_does_not_tell_is_not_known():
-    [found] = gpu_clocks.read(Nvml(Gpu(mhz=None, reasons=None), versions=()))
+    [found] = gpu_state.read_gpus(Nvml(Gpu(mhz=None, reasons=None), versions=()))
     assert found == GpuClocks(index=0, sm_mhz=None, held_back_by=None, used=True)
 
 
@@ -83,7 +83,7 @@ def test_the_gpu_that_is_used_is_the_first_that_cuda_shows(gpus, visible, order,
     for name, value in (("VISIBLE_DEVICES", visible), ("DEVICE_ORDER", order)):
         if value is not None:
             monkeypatch.setenv(f"CUDA_{name}", value)
-    found = gpu_clocks.read(Nvml(*gpus))
+    found = gpu_state.read_gpus(Nvml(*gpus))
     due = [None] * len(gpus) if used is None else [i == used for i in range(len(gpus))]
     assert [gpu.used for gpu in found] == due
 
@@ -101,7 +101,7 @@ def test_of_a_divided_gpu_the_part_that_is_used_counts(visible, used, memory, mo
     ]
     first = Gpu(uuid="GPU-1", mhz=1500, mig=True, parts=tuple(parts[:2]), memory=(9, 80), pids=(1,))
     second = Gpu(uuid="GPU-2", mig=True, parts=tuple(parts[2:]), memory=(9, 80), pids=(1,))
-    found = gpu_clocks.used(gpu_clocks.read(Nvml(first, second)))
+    found = gpu_state.used(gpu_state.read_gpus(Nvml(first, second)))
     assert (found.index, found.mig) == (used, True)
     assert (found.memory_used_bytes, found.foreign_pids) == (memory, ())
     assert found.sm_mhz == (1500, 1980)[used]
@@ -129,14 +129,14 @@ def test_a_driver_that_knows_a_name_and_does_not_answer_is_asked_by_the_older_on
 def test_what_does_not_change_is_asked_once():
     library = Nvml(Gpu())
     for _ in range(3):
-        gpu_clocks.read(library)
+        gpu_state.read_gpus(library)
     assert library.asked.count("count") == 1
     assert library.asked.count("processes") == 9
 
 
 def test_without_the_library_there_is_no_gpu(monkeypatch):
     monkeypatch.setattr(nvml, "library", lambda: None)
-    assert gpu_clocks.read() == ()
+    assert gpu_state.read_gpus() == ()
 
 
 def test_a_block_has_the_clocks_of_both_ends(monkeypatch):
@@ -155,7 +155,7 @@ def test_a_gpu_without_the_library_is_one_that_nothing_is_known_of(monkeypatch):
     monkeypatch.setattr(nvml, "library", lambda: None)
     before, after = conditions.take(gpu=True), conditions.take(gpu=True)
     found = conditions.between(before, after, own_cpu_ms=1.0, wall_ms=1.0, threads=1)
-    assert found.gpus_at_end == (gpu_clocks.UNKNOWN,)
+    assert found.gpus_at_end == (gpu_state.UNKNOWN,)
     assert found.contended is not False
     assert any(
         reason.startswith("unknown whether other processes use the GPU") for reason in found.reasons
@@ -163,10 +163,10 @@ def test_a_gpu_without_the_library_is_one_that_nothing_is_known_of(monkeypatch):
 
 
 def test_the_driver_is_not_asked_where_no_gpu_is_used(monkeypatch):
-    monkeypatch.setattr(gpu_clocks, "read", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(gpu_state, "read_gpus", lambda: pytest.fail("asked"))
     assert conditions.take().gpus == ()
 
 
 def test_the_doctor_gives_the_same_names():
-    for bit, name in gpu_clocks.SLOWDOWNS.items():
+    for bit, name in gpu_state.SLOWDOWNS.items():
         assert checks.throttle_reasons(hex(bit)) == (bit, (name,))

@@ -5,16 +5,17 @@ import json
 import attrs
 import pytest
 
-from comparative_benchmark.analysis.machine.gpu_clocks import UNKNOWN, GpuClocks
-from comparative_benchmark.analysis.machine.gpu_contention import (
+from comparative_benchmark.analysis.machine.gpu_state import (
+    UNKNOWN,
     Ends,
+    GpuClocks,
     of_block,
     of_blocks,
     why_void,
 )
-from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.outcome import contention_of, sound_and_void
 from comparative_benchmark.results.record import Block
+from comparative_benchmark.results.results_file import converted
 
 QUIET = GpuClocks(index=0, sm_mhz=1980, held_back_by=(), used=True, foreign_pids=())
 IDLE = GpuClocks(index=1, sm_mhz=345, held_back_by=("power cap",), used=False)

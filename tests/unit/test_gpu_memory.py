@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import attrs
 import pytest
 
-from comparative_benchmark.analysis.machine import gpu_clocks
-from comparative_benchmark.analysis.machine.gpu_clocks import UNKNOWN
-from comparative_benchmark.analysis.machine.gpu_memory import GpuMemory
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.machine import gpu_state
+from comparative_benchmark.analysis.machine.gpu_state import UNKNOWN, GpuMemory
+from comparative_benchmark.analysis.stats.planning import SamplingRule
 from comparative_benchmark.engine import race
 from comparative_benchmark.engine.race import Race
 from comparative_benchmark.engine.settings import RunSettings
@@ -87,7 +86,7 @@ def test_a_race_goes_in_turns_where_workers_do_not_fit_onto_the_gpu(
     monkeypatch.setattr(Race, "_rounds", lambda *_: None)
     monkeypatch.setattr(Race, "_keep", lambda *_: None)
     monkeypatch.setattr(
-        gpu_clocks, "read", lambda: (attrs.evolve(GPU, memory_used_bytes=each * len(alive)),)
+        gpu_state, "read_gpus", lambda: (attrs.evolve(GPU, memory_used_bytes=each * len(alive)),)
     )
     trials = [make_trial(competitor=name) for name in ("jax_xla", "xla_hlo", "iree:llvm-cpu")]
     settings = RunSettings(device=device)

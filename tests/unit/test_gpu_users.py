@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from comparative_benchmark.analysis.machine import gpu_clocks
-from comparative_benchmark.analysis.machine.gpu_clocks import SESSION_VARIABLE, foreign
+from comparative_benchmark.analysis.machine import gpu_state
+from comparative_benchmark.analysis.machine.gpu_state import SESSION_VARIABLE, foreign
 
 ME, PARENT = os.getpid(), os.getppid()
 MARK = f"PATH=/bin\0{SESSION_VARIABLE}=abc\0"
@@ -85,7 +85,7 @@ def test_a_process_of_another_user_is_not_ours(proc, monkeypatch, owner, found):
         return real(path)
 
     monkeypatch.setattr(type(root), "read_bytes", read_bytes)
-    monkeypatch.setattr(gpu_clocks, "_owner", lambda *_: os.getuid() + owner)
+    monkeypatch.setattr(gpu_state, "_owner", lambda *_: os.getuid() + owner)
     assert foreign((ME, 7), root) == found
 
 

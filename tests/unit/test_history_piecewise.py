@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comparative_benchmark.analysis.stats.piecewise import boundaries, noise_scale, penalties
-from comparative_benchmark.analysis.stats.steps import discoveries, fit, rises
-from comparative_benchmark.analysis.stats.student import student_quantile, student_tail
+from comparative_benchmark.analysis.stats.analysis import student_quantile, student_tail
+from comparative_benchmark.analysis.stats.steps import (
+    boundaries,
+    discoveries,
+    fit,
+    noise_scale,
+    penalties,
+    rises,
+)
 
 SERIES = st.lists(st.integers(-20, 20).map(lambda n: n / 4), min_size=1, max_size=12)
 

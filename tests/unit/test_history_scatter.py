@@ -5,8 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from comparative_benchmark.analysis.stats.scatter import correlation, inflation, missed, tail
-from comparative_benchmark.analysis.stats.steps import discoveries
+from comparative_benchmark.analysis.stats.steps import (
+    correlation,
+    discoveries,
+    inflation,
+    missed,
+    tail,
+)
 from comparative_benchmark.reporting.history.metric_trends import MetricTrends
 from comparative_benchmark.reporting.history.queries import Night
 from comparative_benchmark.reporting.history.regressions import FALSE_RATE, THRESHOLDS

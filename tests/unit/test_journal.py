@@ -12,15 +12,14 @@ from types import SimpleNamespace
 import attrs
 import pytest
 
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.planning import SamplingRule
 from comparative_benchmark.engine import race, runner
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.results import journal
-from comparative_benchmark.results.codec import ResultsFileError, converted
-from comparative_benchmark.results.comparing.compare_pair import paired_rounds
+from comparative_benchmark.results.comparing.comparison import paired_rounds
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import Block, ExecutionEnvironment, Status
-from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.results.results_file import ResultsFile, ResultsFileError, converted
 from openxla.benchmark.artifacts.workload_store import WorkloadCost
 from openxla.benchmark.devices import HOST_CPU
 

@@ -23,7 +23,7 @@ from comparative_benchmark.engine.trial import Trial, parse_competitors
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.comparison import Comparison, Fate
-from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.results.results_file import ResultsFile
 from comparative_benchmark.studies.micro import shapes, sweep
 from comparative_benchmark.studies.micro.estimate import (
     estimate,

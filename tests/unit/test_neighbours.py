@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from comparative_benchmark.engine.worker import neighbours
+from comparative_benchmark.engine.worker import preparing
 
 REFERENCE = f"{__name__}:compute"
 INPUTS = [np.linspace(0, 1, 40, dtype=np.float32).reshape(4, 10)]
@@ -22,7 +22,7 @@ def fails(model, inputs):
 
 
 def save(tmp_path, function, truth):
-    return neighbours.save(
+    return preparing.save(
         tmp_path / "neighbours",
         reference=REFERENCE,
         compute=function,
@@ -35,7 +35,7 @@ def save(tmp_path, function, truth):
 def test_integers_get_runs_on_slightly_different_inputs(tmp_path):
     assert save(tmp_path, compute, [np.zeros(4, np.int64)]) is None
     stacked = np.load(tmp_path / "neighbours" / "output_0.npy")
-    assert stacked.shape == (neighbours.COUNT, 4)
+    assert stacked.shape == (preparing.NEIGHBOUR_COUNT, 4)
 
 
 def test_a_model_that_cannot_be_changed_says_why(tmp_path):

@@ -11,12 +11,11 @@ from results_support import completed
 from test_compare import HOST, document
 from test_compare_unchanged import compiled
 
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.planning import SamplingRule
 from comparative_benchmark.cli.commands import doctor as command
 from comparative_benchmark.cli.options import maintenance as options
 from comparative_benchmark.engine import runner
 from comparative_benchmark.engine.settings import RunSettings
-from comparative_benchmark.results.codec import plain
 from comparative_benchmark.results.comparing import noise_floor as module
 from comparative_benchmark.results.comparing.noise_floor import (
     Noise,
@@ -25,6 +24,7 @@ from comparative_benchmark.results.comparing.noise_floor import (
     load_noise_floor,
     save_noise_floor,
 )
+from comparative_benchmark.results.results_file import plain
 from openxla.benchmark.devices import HOST_CPU
 
 pytestmark = pytest.mark.slow
@@ -223,7 +223,7 @@ def test_a_floor_that_can_not_be_written_leaves_the_old_one(monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("comparative_benchmark.results.store.os.fsync", fail)
+    monkeypatch.setattr("comparative_benchmark.results.results_file.os.fsync", fail)
     with pytest.raises(OSError, match="No space"):
         save_noise_floor(attrs.evolve(floor, competitors={}))
     assert path.read_bytes() == before

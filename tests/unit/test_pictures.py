@@ -14,7 +14,7 @@ from comparative_benchmark.reporting.report import payload
 from comparative_benchmark.reporting.report.standings import judge
 from comparative_benchmark.reporting.report.summary import summarize
 from comparative_benchmark.results.comparing.comparison import Verdict
-from comparative_benchmark.results.insights import fewer_bits, over_shapes
+from comparative_benchmark.results.insights import plot_data
 from comparative_benchmark.terminal.tables import problem
 
 pytestmark = pytest.mark.slow
@@ -64,7 +64,7 @@ def test_a_shape_stands_at_what_varies_and_at_the_product_where_more_does():
         for shape in shapes
         for name, scale in ((BASELINE, 2.0), ("jax_xla:xla", 1.0))
     ]
-    matmul, softmax = over_shapes.panels(judged(*reversed(records)))[::-1]
+    matmul, softmax = plot_data.shape_panels(judged(*reversed(records)))[::-1]
     assert (matmul.name, matmul.axis) == ("matmul, fp32", "m k n")
     assert (softmax.name, softmax.axis) == ("softmax, fp32", "m")
     assert list(matmul.series) == ["jax_xla:xla (jax)"]
@@ -79,7 +79,7 @@ def test_a_shape_stands_at_what_varies_and_at_the_product_where_more_does():
 
 def test_what_is_wrong_or_not_supported_is_listed_and_not_drawn():
     shapes = [(4, 4, 4), (8, 8, 8), (16, 16, 16)]
-    [panel] = over_shapes.panels(
+    [panel] = plot_data.shape_panels(
         judged(
             *(of(BASELINE, shape) for shape in shapes[:2]),
             of("jax_xla:xla", shapes[0], status="wrong_output"),
@@ -98,15 +98,15 @@ def test_what_is_wrong_or_not_supported_is_listed_and_not_drawn():
 
 
 def test_models_are_no_operators_and_strange_sizes_are_none():
-    assert over_shapes.panels(judged(record("w1", BASELINE), record("w1"))) == []
+    assert plot_data.shape_panels(judged(record("w1", BASELINE), record("w1"))) == []
     # Another direction is another operation.
     other = of("jax_xla:xla", (8, 8, 8))
     other["definition"]["model_parameters"]["direction"] = "backward"
-    names = [panel.name for panel in over_shapes.panels(judged(of(BASELINE, (8, 8, 8)), other))]
+    names = [panel.name for panel in plot_data.shape_panels(judged(of(BASELINE, (8, 8, 8)), other))]
     assert names == ["matmul, fp32", "matmul backward, fp32"]
     odd = of("jax_xla:xla", (4, 4, 4))
     odd["definition"]["model_parameters"]["k"] = "many"
-    assert over_shapes.panels(judged(of(BASELINE, (8, 8, 8)), odd))[0].left_out == []
+    assert plot_data.shape_panels(judged(of(BASELINE, (8, 8, 8)), odd))[0].left_out == []
 
 
 def test_a_line_leads_through_the_mean_of_what_stands_at_one_place():
@@ -116,8 +116,8 @@ def test_a_line_leads_through_the_mean_of_what_stands_at_one_place():
         of("jax_xla:xla", shape, scale=scale)
         for shape, scale in zip(shapes, (0.5, 0.125, 1.0), strict=True)
     ]
-    [panel] = over_shapes.panels(judged(*records))
-    line = dict(over_shapes.line(panel.series["jax_xla:xla (jax)"]))
+    [panel] = plot_data.shape_panels(judged(*records))
+    line = dict(plot_data.line(panel.series["jax_xla:xla (jax)"]))
     assert line == {128: pytest.approx(4.0, rel=0.02), 512: pytest.approx(1.0, rel=0.02)}
 
 
@@ -142,7 +142,7 @@ def test_a_recipe_is_set_against_its_own_stack_whatever_the_baseline():
             of(BASELINE, shape, operator="linear", recipe="mxfp8", status="unsupported"),
         )
     ).cases
-    [panel] = fewer_bits.panels(cases)
+    [panel] = plot_data.recipe_panels(cases)
     slow, fast, alone, unsupported = panel.trades
     assert panel.name == "linear, fp32"
     assert {slow.stack, fast.stack} == {"pt_inductor:inductor (pytorch)"}
@@ -159,8 +159,8 @@ def test_a_frontier_is_of_a_stack_and_has_what_none_of_its_others_beats():
     shape = (4, 4, 4)
     mine = recipes(shape, a=(0.9, 50.0), b=(0.5, 40.0), worse=(0.6, 39.0), c=(0.4, 20.0))
     others = recipes(shape, "jax_xla:xla", a=(0.1, 60.0))
-    [panel] = fewer_bits.panels(read(document(*mine, *others)).cases)
-    fronts = fewer_bits.fronts(panel.trades)
+    [panel] = plot_data.recipe_panels(read(document(*mine, *others)).cases)
+    fronts = plot_data.fronts(panel.trades)
     names = {stack: [trade.recipe for trade in front] for stack, front in fronts.items()}
     assert names == {"pt_inductor:inductor (pytorch)": ["a", "b", "c"], "jax_xla:xla (jax)": ["a"]}
 
@@ -169,7 +169,7 @@ def test_means_are_over_the_shapes_that_all_recipes_have():
     shapes = [(4, 4, 4), (8, 8, 8), (16, 16, 16)]
     records = [r for s in shapes[:2] for r in recipes(s, a=(0.5, 50.0), b=(s[0] / 16, 30.0 + s[0]))]
     records += recipes(shapes[2], a=(0.001, 50.0))
-    [panel] = fewer_bits.panels(read(document(*records)).cases)
+    [panel] = plot_data.recipe_panels(read(document(*records)).cases)
     a, b = panel.means
     assert (a.recipe, a.shapes, a.sqnr_db) == ("a", 2, 50.0)
     assert a.speedup.estimate == pytest.approx(2.0, rel=0.02)
@@ -184,7 +184,7 @@ def test_a_compiler_that_stands_for_a_recipe_is_set_against_the_only_other():
     quantised = of(
         "tflite:int8", (4, 4, 4), operator="linear", scale=0.5, sqnr=30.0, precision="int8"
     )
-    [panel] = fewer_bits.panels(read(document(whole, quantised)).cases)
+    [panel] = plot_data.recipe_panels(read(document(whole, quantised)).cases)
     [trade] = panel.trades
     assert trade.stack == "tflite:native (jax)"
     assert trade.speedup.estimate == pytest.approx(2.0, rel=0.02)

@@ -10,6 +10,7 @@ from scipy import stats
 from comparative_benchmark.analysis.stats.analysis import SampleError, ratio_quantile
 from comparative_benchmark.analysis.stats.planning import (
     CLOSE_PROCESSES,
+    SamplingRule,
     decidable_effect,
     outlook,
     processes_needed,
@@ -19,7 +20,6 @@ from comparative_benchmark.analysis.stats.planning import (
     sd_of_noise_floor,
     widest_sd_for_precision,
 )
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
 
 RULE = SamplingRule()
 

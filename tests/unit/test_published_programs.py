@@ -9,8 +9,8 @@ from artifact_support import artifact_file
 from comparative_benchmark.backends import api as backend_api
 from comparative_benchmark.backends.api import backends
 from comparative_benchmark.engine import fetching
-from comparative_benchmark.engine.environments import Environment
 from comparative_benchmark.engine.session import SessionEnded
+from comparative_benchmark.engine.settings import Environment
 from comparative_benchmark.engine.trial import parse_competitors
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts.fetch import FetchedModel

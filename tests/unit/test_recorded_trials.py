@@ -9,8 +9,8 @@ from comparative_benchmark.api import recorded_trials
 from comparative_benchmark.engine.recording import to_result
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.codec import converted, plain
 from comparative_benchmark.results.record import Definition, Status
+from comparative_benchmark.results.results_file import converted, plain
 from openxla.benchmark.artifacts import user_inputs
 
 BERT = "BERT_TINY_FP32_JAX_32XI32_BATCH1"

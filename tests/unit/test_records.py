@@ -5,7 +5,7 @@ import json
 import pytest
 
 from comparative_benchmark.engine.recording import to_result
-from comparative_benchmark.results import codec
+from comparative_benchmark.results import results_file
 from comparative_benchmark.results.record import Phase, Program, Result, Status
 
 OPENXLA_DEFINITION = {
@@ -29,7 +29,7 @@ BAD = [status for status in Status if status not in (Status.OK, Status.UNSTEADY)
 def to_record(*arguments, **named):
     """Returns a result as the file has it."""
     result = to_result(*arguments, **named)
-    return json.loads(codec.encode(result))
+    return json.loads(results_file.encode(result))
 
 
 def test_the_definition_holds_what_the_openxla_suites_readers_read(make_trial, finished):
@@ -134,4 +134,4 @@ def test_the_key_of_a_record_is_that_of_its_trial(make_trial, finished):
 def test_a_result_is_the_same_after_the_file(make_trial, finished):
     for outcome in (finished(), finished(status=Status.FAILED, phase="load", reason="r")):
         result = to_result(make_trial(), outcome, run_id="r")
-        assert codec.validated(codec.encode(result), Result, "it") == result
+        assert results_file.validated(results_file.encode(result), Result, "it") == result

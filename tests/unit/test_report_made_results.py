@@ -9,7 +9,7 @@ import pytest
 from results_support import decoded
 
 from comparative_benchmark.reporting.report import inputs
-from comparative_benchmark.results.codec import SCHEMA_FILE
+from comparative_benchmark.results.results_file import SCHEMA_FILE
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "_made_results.py"
 

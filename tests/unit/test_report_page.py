@@ -12,7 +12,7 @@ from comparative_benchmark.cli import command as cli
 from comparative_benchmark.reporting.report import markdown, trends
 from comparative_benchmark.reporting.report.inputs import ReportError
 from comparative_benchmark.reporting.report.summary import summarize
-from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results.results_file import ResultsFileError
 
 pytest.importorskip("jinja2", reason="the page needs the extra `report`")
 

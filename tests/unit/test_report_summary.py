@@ -18,9 +18,9 @@ from comparative_benchmark.reporting.report import standings, summary
 from comparative_benchmark.reporting.report.details import environment_diff
 from comparative_benchmark.reporting.report.inputs import ReportError
 from comparative_benchmark.reporting.report.summary import summarize
-from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.comparing.compare import compare_to_baseline
 from comparative_benchmark.results.comparing.comparison import Comparison, Fate
+from comparative_benchmark.results.results_file import ResultsFileError
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import pytest
 from test_compare import compare_to_baseline, metrics, record
 
 from comparative_benchmark.analysis.stats.analysis import Verdict
-from comparative_benchmark.analysis.stats.resemblance import FEWEST, resembles
+from comparative_benchmark.analysis.stats.steadiness import FEWEST_PROCESSES, resembles
 
 
 def series(random, coefficient, count=10):
@@ -26,8 +26,8 @@ def test_the_share_that_is_found_is_the_one_that_is_claimed(coefficient, low, hi
 
 
 def test_a_trend_is_found_and_fewer_values_show_nothing():
-    assert resembles(range(FEWEST))
-    assert not resembles(range(FEWEST - 1))
+    assert resembles(range(FEWEST_PROCESSES))
+    assert not resembles(range(FEWEST_PROCESSES - 1))
     assert not resembles([0, 9] * 5)
 
 

@@ -7,7 +7,7 @@ import pytest
 from results_support import AGES, FOLDER, LATEST, decoded, plain_document, write
 
 from comparative_benchmark.cli.command import main
-from comparative_benchmark.results.codec import SCHEMA_FILE, schema
+from comparative_benchmark.results.results_file import SCHEMA_FILE, schema
 
 
 def test_every_file_is_listed():

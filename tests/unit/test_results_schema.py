@@ -8,15 +8,15 @@ import pytest
 from comparative_benchmark.analysis.machine.host import describe, python_environment
 from comparative_benchmark.analysis.verification.verification import Verification
 from comparative_benchmark.engine.recording import to_result
-from comparative_benchmark.results.codec import (
+from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
+from comparative_benchmark.results.record import SCHEMA_VERSION, ExecutionEnvironment, Status
+from comparative_benchmark.results.results_file import (
     SCHEMA_FILE,
+    ResultsFile,
     ResultsFileError,
     converted,
     decode_document,
 )
-from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
-from comparative_benchmark.results.record import SCHEMA_VERSION, ExecutionEnvironment, Status
-from comparative_benchmark.results.store import ResultsFile
 
 EXAMPLE = "models/EXAMPLE_FP32_PT_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 

@@ -8,9 +8,8 @@ import attrs
 import pytest
 from results_support import LATEST, content_of, decoded, plain_document
 
-from comparative_benchmark.results import codec, store
-from comparative_benchmark.results.codec import ResultsFileError
-from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.results import results_file
+from comparative_benchmark.results.results_file import ResultsFile, ResultsFileError
 
 DOCUMENT = decoded(plain_document())
 ENVIRONMENT = DOCUMENT.execution_environment
@@ -86,8 +85,8 @@ WRITER = """
 import sys
 from pathlib import Path
 import attrs
-from comparative_benchmark.results.codec import decode_document
-from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.results.results_file import decode_document
+from comparative_benchmark.results.results_file import ResultsFile
 document = decode_document(sys.stdin.buffer.read(), "stdin")
 file = ResultsFile(Path(sys.argv[1]))
 file.start_run(execution_environment=document.execution_environment, command=[])
@@ -182,9 +181,9 @@ def test_a_parent_that_is_a_file_is_refused(tmp_path):
 
 
 def test_a_parent_where_nothing_can_be_made_is_refused_at_once(monkeypatch):
-    monkeypatch.setattr(store, "_LOCK_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(results_file, "_LOCK_TIMEOUT_S", 0.2)
     with pytest.raises(ResultsFileError, match="cannot be written"):
-        start(store.Path("/proc/results.json"))
+        start(results_file.Path("/proc/results.json"))
 
 
 @pytest.mark.parametrize("broken", ["fsync", "replace"])
@@ -198,7 +197,7 @@ def test_a_disk_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkey
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store.os, broken, fail)
+        patch.setattr(results_file.os, broken, fail)
         with pytest.raises(ResultsFileError, match="No space left"):
             file.append(result(2))
     assert (path.read_bytes(), {entry.name for entry in tmp_path.iterdir()}) == before
@@ -229,7 +228,7 @@ def test_a_result_that_could_not_be_read_again_is_refused_and_the_file_stays(tmp
 def test_a_lock_that_is_never_given_back_is_named(tmp_path, monkeypatch):
     path = tmp_path / "results.json"
     holder, _ = start(path)
-    monkeypatch.setattr(store, "_LOCK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(results_file, "_LOCK_TIMEOUT_S", 0.05)
     with holder._lock, pytest.raises(ResultsFileError, match="held its lock"):
         ResultsFile(path).append(result(0))
 
@@ -238,7 +237,7 @@ def test_a_result_more_does_not_read_the_others(tmp_path, monkeypatch):
     file, _ = start(tmp_path / "results.json")
     file.append(result(0))
     with monkeypatch.context() as patched:
-        patched.setattr(codec, "decode_document", lambda *_: pytest.fail("all was read"))
+        patched.setattr(results_file, "decode_document", lambda *_: pytest.fail("all was read"))
         file.append(attrs.evolve(result(1), log_file="]}\n"))
         file.append(result(2))
     assert numbers(file.path) == [0, 1, 2]

@@ -15,8 +15,8 @@ from comparative_benchmark.interop.milabench import config, phases
 from comparative_benchmark.interop.milabench.placement import Placement
 from comparative_benchmark.interop.milabench.processes import execution
 from comparative_benchmark.interop.milabench.talk import PREPARE, Wishes
-from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.results_file import read_document
 
 pytestmark = pytest.mark.slow
 

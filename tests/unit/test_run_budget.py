@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.planning import SamplingRule
 from comparative_benchmark.api.measuring import Measured
 from comparative_benchmark.cli.commands import micro
 from comparative_benchmark.cli.commands import run as run_command
@@ -17,7 +17,7 @@ from comparative_benchmark.engine.runner import RunBudget
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import Trial, parse_competitors
 from comparative_benchmark.results.record import Phase
-from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.results.results_file import ResultsFile
 from comparative_benchmark.studies.micro import guide
 from comparative_benchmark.studies.micro.estimate import estimate
 from comparative_benchmark.studies.micro.shapes import Shape

@@ -2,7 +2,7 @@
 
 import pytest
 
-from comparative_benchmark.analysis.stats.sampling_rule import FixedCounts
+from comparative_benchmark.analysis.stats.planning import FixedCounts
 from comparative_benchmark.api.measuring import _outlook, plan_run, sampling
 from comparative_benchmark.cli.command import parse
 from comparative_benchmark.cli.options.run import request_from

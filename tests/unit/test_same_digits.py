@@ -18,7 +18,7 @@ from comparative_benchmark.analysis.stats.analysis import (
 from comparative_benchmark.reporting.report.standings import judge
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.comparing.compare import summarize_comparisons
-from comparative_benchmark.results.comparing.compare_pair import process_samples
+from comparative_benchmark.results.comparing.comparison import process_samples
 from comparative_benchmark.terminal.compare_views import (
     latency_text,
     speedup_text,

@@ -9,14 +9,19 @@ import attrs
 import pytest
 from results_support import decoded, plain_document
 
-from comparative_benchmark.analysis.roofline import _cpu_ceilings, ceilings
-from comparative_benchmark.analysis.roofline._children import Answer
-from comparative_benchmark.analysis.roofline.ceilings import Ceilings, CeilingsError, Copy, Gemm
+from comparative_benchmark.analysis.roofline import ceilings
+from comparative_benchmark.analysis.roofline.ceilings import (
+    Answer,
+    Ceilings,
+    CeilingsError,
+    Copy,
+    Gemm,
+)
 from comparative_benchmark.engine.recording import to_result
 from comparative_benchmark.engine.worker import preparing
-from comparative_benchmark.results.codec import converted, encode
 from comparative_benchmark.results.insights import roofs
 from comparative_benchmark.results.record import Result
+from comparative_benchmark.results.results_file import converted, encode
 from openxla.benchmark.artifacts.workload_store import WorkloadCost
 
 
@@ -313,7 +318,7 @@ def test_older_ceilings_are_measured_again_for_what_they_lack_alone(counted, mon
             return Answer(problem="no time")
         return Answer(values={"version": "1", "size": 64, "gflops": 400.0})
 
-    monkeypatch.setattr(_cpu_ceilings._children, "ask", ask)
+    monkeypatch.setattr(ceilings, "ask", ask)
     old = attrs.evolve(
         ROOF,
         gemms=tuple(attrs.evolve(ROOF.gemms[0], data_type=t) for t in ("fp32", "bf16")),

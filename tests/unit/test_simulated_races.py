@@ -19,10 +19,10 @@ from comparative_benchmark.analysis.stats.analysis import (
     unpaired_ratio,
     verdict,
 )
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.planning import SamplingRule
 from comparative_benchmark.engine.race import why_enough
 from comparative_benchmark.results.case import cases_of
-from comparative_benchmark.results.comparing.family import Family
+from comparative_benchmark.results.comparing.compare import Family
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block
 

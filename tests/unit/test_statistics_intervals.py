@@ -14,9 +14,10 @@ from comparative_benchmark.analysis.stats.analysis import (
     SampleError,
     latency_interval,
     paired_ratio,
+    student_quantile,
+    student_tail,
     unpaired_ratio,
 )
-from comparative_benchmark.analysis.stats.student import student_quantile, student_tail
 
 LATENCY = st.floats(0.01, 1e4)
 PROCESSES = st.lists(st.lists(LATENCY, min_size=1, max_size=12), min_size=2, max_size=6)

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from comparative_benchmark.analysis.stats.rounds import change, why_not_steady
-from comparative_benchmark.engine.steady_rounds import judge_rounds
+from comparative_benchmark.analysis.stats.steadiness import change, why_not_steady
+from comparative_benchmark.engine.recording import judge_rounds
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block, Status
 

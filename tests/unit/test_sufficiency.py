@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 import pytest
 
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.planning import SamplingRule
 from comparative_benchmark.engine.race import _spent_s, pair_rounds, undecided, why_enough
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block

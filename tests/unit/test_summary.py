@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparative_benchmark.results.summary import summarize
+from comparative_benchmark.results.outcome import summarize
 
 
 def test_known_values():

@@ -2,8 +2,8 @@
 
 import pytest
 
+from comparative_benchmark.results.outcome import outlier_counts
 from comparative_benchmark.results.record import Outliers
-from comparative_benchmark.results.summary import outlier_counts
 
 STEADY = [1.0, 1.01, 1.02, 1.03, 1.04] * 4
 

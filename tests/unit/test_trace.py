@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from comparative_benchmark.engine.trace import COMMAND, PAUSE, PHASE, Timeline
+from comparative_benchmark.engine.messages import COMMAND, PAUSE, PHASE, Timeline
 
 
 def _spans(timeline, category):

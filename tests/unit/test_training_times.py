@@ -12,7 +12,7 @@ from comparative_benchmark.engine.recording import to_result, training_metrics
 from comparative_benchmark.engine.runner import plan
 from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.engine.trial import competitors_of
-from comparative_benchmark.engine.worker.timed_parts import measure_step
+from comparative_benchmark.engine.worker.sampling import measure_step
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block, Status, StepTimes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from comparative_benchmark.analysis.machine.variables import for_worker, telling
+from comparative_benchmark.analysis.machine.worker_settings import for_worker, telling
 from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.engine.messages import Called
 from comparative_benchmark.engine.settings import RunSettings

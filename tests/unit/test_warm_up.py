@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.planning import SamplingRule
 from comparative_benchmark.engine.participant import Participant
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import Block

@@ -16,9 +16,8 @@ from typing import Any, TypeVar
 
 import attrs
 
-from comparative_benchmark.analysis.machine import gpu_clocks, gpu_contention
-from comparative_benchmark.analysis.machine.gpu_clocks import GpuClocks
-from comparative_benchmark.analysis.machine.gpu_contention import Ends, Finding
+from comparative_benchmark.analysis.machine import gpu_state
+from comparative_benchmark.analysis.machine.gpu_state import Ends, Finding, GpuClocks
 
 ROOT = Path("/")
 
@@ -152,7 +151,7 @@ def take(root: Path = ROOT, *, gpu: bool = False) -> Snapshot:
     throttles, throttled_ms = _cgroup_throttling(root)
     load = _read(root / "proc/loadavg").split()
     # The kernel reports kHz; frequencies come first, because reading them takes longest.
-    gpus = gpu_clocks.read() or (gpu_clocks.UNKNOWN,) if gpu else ()
+    gpus = gpu_state.read_gpus() or (gpu_state.UNKNOWN,) if gpu else ()
     mhz = tuple(_number(path) / 1e3 for path in _files(root, mask, "cpufreq/scaling_cur_freq"))
     return Snapshot(
         cpus=_ticks(_read(root / "proc/stat"), mask),
@@ -206,7 +205,7 @@ def between(
             totals,
             after.load1,
             _mean([*before.mhz, *after.mhz]),
-            gpu_contention.of_block(Ends(before.gpus, after.gpus)),
+            gpu_state.of_block(Ends(before.gpus, after.gpus)),
         ),
         start_mhz=_mean(before.mhz),
         end_mhz=_mean(after.mhz),
@@ -233,7 +232,7 @@ def together(blocks: Iterable[Conditions]) -> Conditions | None:
         Totals(**sums),
         _mean([block.load1 for block in every]),
         _mean([block.mean_mhz for block in every]),
-        gpu_contention.of_blocks(Ends(b.gpus_at_start, b.gpus_at_end) for b in every),
+        gpu_state.of_blocks(Ends(b.gpus_at_start, b.gpus_at_end) for b in every),
     )
 
 

@@ -1,17 +1,26 @@
-"""The ceilings of this machine: measured by `cbs doctor --ceilings`, stored for later results."""
+"""The ceilings of this machine: measured by `cbs doctor --ceilings`, stored for later results.
 
+Child processes measure, each in one library, with individual and total time limits.
+"""
+
+import importlib.util
 import json
 import platform
 import re
-from collections.abc import Callable
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import attrs
 import msgspec
+import psutil
 
-from comparative_benchmark.analysis.machine import host
-from comparative_benchmark.analysis.roofline import _cpu_ceilings, _gpu_ceilings
-from comparative_benchmark.analysis.roofline._children import Budget
+from comparative_benchmark.analysis.machine import conditions, host
 from comparative_benchmark.analysis.roofline.roofline import (
     READABLE_SCHEMAS,
     Ceilings,
@@ -23,6 +32,335 @@ from comparative_benchmark.analysis.roofline.roofline import (
 from openxla.benchmark import devices
 from openxla.benchmark.files import write_atomically
 from openxla.benchmark.root import root_dir
+
+_TIMEOUT_S = 120.0
+# A process with less time would end before its library is imported.
+_LEAST_S = 4.0
+NO_TIME_LEFT = "no time left"
+_PACKAGE = "comparative_benchmark.analysis.roofline"
+
+
+@attrs.frozen(kw_only=True)
+class Answer:
+    """A process's last output, and its failure, if any.
+
+    Attributes:
+      values: its last line of JSON; None without one.
+      problem: empty on success. Both are set if it had measured before it failed.
+    """
+
+    values: Mapping[str, Any] | None = None
+    problem: str = ""
+
+
+@attrs.frozen
+class Budget:
+    """Time that all processes together may take.
+
+    Attributes:
+      ends_s: on the clock of `time.monotonic`, which all processes of a system share; None if only
+        each process has a limit.
+    """
+
+    ends_s: float | None = None
+
+    @classmethod
+    def of(cls, seconds: float | None) -> "Budget":
+        """Returns a budget that starts now."""
+        return cls(None if seconds is None else time.monotonic() + seconds)
+
+    def timeout_s(self) -> float:
+        """Returns the time limit of the next process; 0 if starting it is not worthwhile."""
+        left = _TIMEOUT_S if self.ends_s is None else self.ends_s - time.monotonic()
+        return min(left, _TIMEOUT_S) if left >= _LEAST_S else 0.0
+
+
+def ask(module: str, arguments: Sequence[str], budget: Budget) -> Answer:
+    """Runs a module of this package in a child process and returns its answer.
+
+    Args:
+      module: it prints lines of JSON, each of which replaces the one before.
+      arguments: arguments of the module.
+      budget: the process is not started if it is spent, and killed when it ends.
+    """
+    timeout_s = budget.timeout_s()
+    if not timeout_s:
+        return Answer(problem=NO_TIME_LEFT)
+    command = [sys.executable, "-P", "-m", f"{_PACKAGE}.{module}", *arguments]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        # This is bytes even in text mode.
+        printed = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else ""
+        reason = f"no answer within {timeout_s:.0f} s"
+        if timeout_s < _TIMEOUT_S:
+            reason = f"{NO_TIME_LEFT} ({reason})"
+        return Answer(values=_last(printed), problem=reason)
+    values, lines = _last(done.stdout), done.stderr.strip().splitlines()
+    if done.returncode == 0 and values is not None:
+        return Answer(values=values)
+    reason = lines[-1].strip() if lines else f"exit code {done.returncode}, without output"
+    return Answer(values=values, problem=reason)
+
+
+def _last(printed: str) -> Mapping[str, Any] | None:
+    """Returns the last whole line of JSON; libraries may print other lines."""
+    for line in reversed(printed.splitlines()):
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            return found
+    return None
+
+
+DATA_TYPES = ("fp32", "fp16", "bf16", "int8")
+# Libraries with the data types of their products here. Factors of int8 have 8 bits, sums 32; if a
+# library's kernels require it, one of the factors is unsigned.
+PRODUCTS = {
+    "torch": ("fp32", "fp16", "bf16", "int8"),
+    "jax": ("fp32", "fp16", "bf16", "int8"),
+    "numpy": ("fp32",),
+    "onnxruntime": ("int8",),
+}
+
+# A buffer of four times the last-level cache leaves little of it there.
+_CACHE_MULTIPLE = 4
+_SMALLEST_BUFFER_BYTES = 256 * 2**20
+
+
+def measure_cpu(
+    cpu_model: str, threads: int, say: Callable[[str], None], budget: Budget
+) -> Ceilings:
+    """Measures each library and data type in a child process. Takes about a minute.
+
+    Copies come first, so that a short budget still gives ceilings for some data types.
+
+    Raises:
+      CeilingsError: no matrix product could be measured.
+    """
+    before = _snapshot_with_children()
+    skipped: list[str] = []
+    copies = list(_copies(threads, say, budget, skipped))
+    gemms = list(_gemms(threads, say, budget, skipped))
+    if not gemms:
+        raise CeilingsError("no matrix product could be measured", skipped)
+    after = _snapshot_with_children()
+    cpu_ms, wall_ms = (after.cpu_ns - before.cpu_ns) / 1e6, (after.time_ns - before.time_ns) / 1e6
+    meanwhile = conditions.between(
+        before, after, own_cpu_ms=cpu_ms, wall_ms=wall_ms, threads=threads
+    )
+    return Ceilings(
+        cpu_model=cpu_model,
+        threads=threads,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        gemms=tuple(gemms),
+        copies=tuple(copies),
+        skipped=tuple(skipped),
+        contended=meanwhile.contended,
+    )
+
+
+def complete(found: Ceilings, say: Callable[[str], None]) -> Ceilings:
+    """Measures the products of missing data types and returns the complete ceilings.
+
+    They are missing in files of older suites. Products that could not be measured stay missing.
+    """
+    if found.threads is None or not (missing := found.unmeasured(DATA_TYPES)):
+        return found
+    skipped: list[str] = []
+    gemms = list(_gemms(found.threads, say, Budget(), skipped, missing))
+    return attrs.evolve(found, gemms=(*found.gemms, *gemms), skipped=(*found.skipped, *skipped))
+
+
+def buffer_bytes(root: Path = conditions.ROOT) -> int:
+    """Returns the size of a copy's buffer: beyond all last-level caches, within the memory."""
+    wanted = max(_SMALLEST_BUFFER_BYTES, _CACHE_MULTIPLE * last_level_cache_bytes(root))
+    # Two buffers, and half of the memory for others.
+    return int(min(wanted, psutil.virtual_memory().available // 4))
+
+
+def last_level_cache_bytes(root: Path = conditions.ROOT) -> int:
+    """Returns the total size of all last-level caches; 0 if unknown."""
+    caches: dict[str, int] = {}
+    for cpu in (root / "sys/devices/system/cpu").glob("cpu[0-9]*"):
+        indices = sorted(cpu.glob("cache/index[0-9]*"), key=lambda path: int(path.name[5:]))
+        if not indices:
+            continue
+        try:
+            shared = (indices[-1] / "shared_cpu_list").read_text(encoding="ascii").strip()
+            text = (indices[-1] / "size").read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if match := re.fullmatch(r"(\d+)([KMG])", text):
+            caches[shared] = int(match[1]) * {"K": 2**10, "M": 2**20, "G": 2**30}[match[2]]
+    return sum(caches.values())
+
+
+def _copies(
+    threads: int, say: Callable[[str], None], budget: Budget, skipped: list[str]
+) -> Iterator[Copy]:
+    size = buffer_bytes()
+    for count in sorted({1, threads}):
+        name = f"copy, {count} threads"
+        answer = ask("_copy", (str(size), str(count)), budget)
+        if answer.values is None:
+            skipped.append(f"{name}: {answer.problem}")
+            continue
+        copy = Copy(threads=count, buffer_bytes=size, **answer.values)
+        say(f"{name}: {copy.gb_per_s:.3g} GB/s")
+        yield copy
+
+
+def _gemms(
+    threads: int,
+    say: Callable[[str], None],
+    budget: Budget,
+    skipped: list[str],
+    data_types: Collection[str] = DATA_TYPES,
+) -> Iterator[Gemm]:
+    for library, data_type in products():
+        if data_type not in data_types:
+            continue
+        name = f"{library} {data_type}"
+        answer = ask("_gemm", (library, data_type, str(threads)), budget)
+        if answer.values is None:
+            skipped.append(f"{name}: {answer.problem}")
+            say(skipped[-1])
+            continue
+        gemm = Gemm(library=library, data_type=data_type, **answer.values)
+        say(f"{name}: {gemm.gflops:.3g} GFLOP/s at {gemm.size}")
+        yield gemm
+
+
+def products() -> Iterator[tuple[str, str]]:
+    """Yields the installed libraries with the data types of their products."""
+    for library, data_types in PRODUCTS.items():
+        if importlib.util.find_spec(library):  # finds it without importing it
+            for data_type in data_types:
+                yield library, data_type
+
+
+def _snapshot_with_children() -> conditions.Snapshot:
+    """Returns a snapshot that counts the measuring processes as ours, and not as foreign."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    children_ns = int((usage.ru_utime + usage.ru_stime) * 1e9)
+    snapshot = conditions.take()
+    return attrs.evolve(snapshot, cpu_ns=snapshot.cpu_ns + children_ns)
+
+
+COPY = "copy"
+# The most useful first, so that a short budget leaves the ceilings of most results. All types of
+# one library come first: a new type is worth more than a second opinion on another.
+MEASURED = {
+    "torch": (COPY, "bf16", "fp32", "tf32", "fp16", "fp8", "int8"),
+    "jax": (COPY, "bf16", "fp32", "tf32", "fp16"),
+}
+
+
+@attrs.define
+class _Found:
+    """Measurements so far.
+
+    Attributes:
+      gpu: its name, as the first library reported it.
+      absent: by library, why it cannot measure_gpu at all.
+    """
+
+    gpu: str | None = None
+    gemms: list[Gemm] = attrs.field(factory=list)
+    copies: list[Copy] = attrs.field(factory=list)
+    skipped: list[str] = attrs.field(factory=list)
+    absent: dict[str, str] = attrs.field(factory=dict)
+
+
+def measure_gpu(
+    cpu_model: str,
+    say: Callable[[str], None],
+    budget: Budget,
+    *,
+    child_options: Sequence[str] = (),
+) -> Ceilings:
+    """Measures each library and data type in a child process. Takes about two minutes.
+
+    Args:
+      cpu_model: CPU model of the machine.
+      say: called with progress messages.
+      budget: budget of all processes together.
+      child_options: options of each process, e.g. `--device cpu` for a rehearsal without a GPU.
+
+    Raises:
+      CeilingsError: nothing could be measured, with a reason for each library.
+    """
+    found = _Found()
+    for library, what in _tasks(found):
+        _measure_one(library, what, found, say, budget, child_options)
+    reasons = [f"{library}: {reason}" for library, reason in found.absent.items()] + found.skipped
+    if not found.gemms and not found.copies:
+        raise CeilingsError("no library could measure_gpu the GPU", reasons)
+    return Ceilings(
+        cpu_model=cpu_model,
+        threads=None,
+        gpu=found.gpu,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        gemms=tuple(found.gemms),
+        copies=tuple(found.copies),
+        skipped=tuple(reasons),
+    )
+
+
+def _tasks(found: _Found) -> Iterator[tuple[str, str]]:
+    """Yields the remaining measurements, without those that earlier ones made useless."""
+    for library, things in MEASURED.items():
+        if importlib.util.find_spec(library) is None:  # finds it without importing it
+            found.absent[library] = "not installed"
+        for what in things:
+            if library in found.absent:
+                break
+            if what == COPY and found.copies:
+                continue  # one copy shows the bandwidth
+            yield library, what
+
+
+def _measure_one(
+    library: str,
+    what: str,
+    found: _Found,
+    say: Callable[[str], None],
+    budget: Budget,
+    child_options: Sequence[str],
+) -> None:
+    arguments = [library, what, *child_options]
+    if budget.ends_s is not None:
+        arguments += ["--until", str(budget.ends_s)]
+    answer = ask("_gpu_rates", arguments, budget)
+    values = dict(answer.values or {})
+    if reason := values.pop("no_device", None):
+        found.absent[library] = reason
+        say(f"{library}: {reason}")
+        return
+    name = f"{library} {what}"
+    if answer.problem:
+        # Measurements before a failure count.
+        where = f" after {values['size']}" if "size" in values else ""
+        found.skipped.append(f"{name}{where}: {answer.problem}")
+        say(found.skipped[-1])
+    if not values:
+        return
+    gpu = values.pop("device_name")
+    found.gpu = found.gpu or gpu
+    if values["held_back_by"] is not None:
+        values["held_back_by"] = tuple(values["held_back_by"])
+    if what == COPY:
+        found.copies.append(Copy(threads=None, library=library, **values))
+        say(f"{name}: {found.copies[-1].gb_per_s:.4g} GB/s")
+    else:
+        found.gemms.append(Gemm(library=library, data_type=what, **values))
+        say(f"{name}: {found.gemms[-1].gflops / 1e3:.3g} TFLOP/s at {found.gemms[-1].size}")
+
 
 __all__ = [
     "DEVICES",
@@ -78,9 +416,9 @@ def measure_ceilings(
     """
     budget = Budget.of(budget_s)
     if accelerator_of(device) == "gpu":
-        return _gpu_ceilings.measure(_cpu_model(), say, budget)
+        return measure_gpu(_cpu_model(), say, budget)
     count = threads or host.default_threads().number
-    return _cpu_ceilings.measure(_cpu_model(), count, say, budget)
+    return measure_cpu(_cpu_model(), count, say, budget)
 
 
 def complete_ceilings(ceilings: Ceilings, say: Callable[[str], None] = lambda _: None) -> Ceilings:
@@ -89,7 +427,7 @@ def complete_ceilings(ceilings: Ceilings, say: Callable[[str], None] = lambda _:
     Ceilings of a GPU are returned unchanged: `cbs doctor --ceilings -device host-gpu` measures
     them.
     """
-    return _cpu_ceilings.complete(ceilings, say)
+    return complete(ceilings, say)
 
 
 def ceilings_path(

@@ -1,6 +1,10 @@
-"""Finds real level changes in a series, and those that have not been undone.
+"""Finds real level changes in a series of nights, and those that have not been undone.
 
 Values are logarithms here: differences are ratios, and noise is a percentage at any level.
+
+The scatter of nights about a level is estimated from all trends of a metric together: a single
+trend is too short to show whether its nights depend on each other, or how often one of them is an
+outlier; a hundred trends of one machine are long enough.
 """
 
 import math
@@ -9,10 +13,218 @@ from itertools import pairwise
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
-from comparative_benchmark.analysis.stats.piecewise import Array
-from comparative_benchmark.analysis.stats.scatter import inflation
-from comparative_benchmark.analysis.stats.student import student_quantile, student_tail
+from comparative_benchmark.analysis.stats.analysis import student_quantile, student_tail
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+# For a normal distribution: mean absolute deviation over standard deviation, and the standard
+# deviation over the median of absolute differences of two values.
+_MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
+_FROM_DIFFERENCES = 1 / (0.674490 * math.sqrt(2))
+# Number of series per batch: the fit's data of each night then fits the cache of a core.
+_TOGETHER = 32
+
+
+def boundaries(values: Array, known: Mask, penalty: Array) -> list[list[int]]:
+    """Returns the starts of pieces in the best piecewise-constant fit of each series.
+
+    Minimises sum |y - level| + penalty x (pieces - 1), exactly. Absolute errors, so that one
+    outlier is not a step, are asv's idea. Levels of such a fit are values of the series itself, so
+    the minimum can be found like a most likely path (Viterbi) over nights and levels: n^2 steps,
+    each for all series at once, while a search over segments needs the median of n^2 of them
+    (Storath, Weinmann & Unser, IEEE Trans. Signal Processing 65, 2017, use the same trick on the
+    circle).
+
+    Args:
+      values: [series, nights], finite wherever known.
+      known: [series, nights]; unknown nights cost nothing, and never begin a piece.
+      penalty: [series], cost of another piece; above 0.
+
+    Returns:
+      For each series the positions in `values`, ascending, at which a piece begins, except for the
+      first piece.
+    """
+    found: list[list[int]] = []
+    for start in range(0, len(values), _TOGETHER):
+        some = slice(start, start + _TOGETHER)
+        found += _boundaries(values[some], known[some], penalty[some])
+    return found
+
+
+def _boundaries(values: Array, known: Mask, penalty: Array) -> list[list[int]]:
+    count, nights = values.shape
+    if not count or not nights:
+        return [[] for _ in range(count)]
+    # Unknown values are levels too, but never used: no value is near them.
+    levels = np.where(known, values, np.inf)
+    levels = np.sort(levels, axis=1)
+    levels = np.where(
+        np.isinf(levels), np.where(np.isinf(levels[:, :1]), 0.0, levels[:, :1]), levels
+    )
+    rows = np.arange(count)
+    cost = np.zeros((count, nights))
+    begins = np.zeros((nights, count, nights), dtype=np.bool_)
+    origins = np.zeros((nights, count), dtype=np.intp)
+    for night in range(nights):
+        if night:
+            origin = cost.argmin(axis=1)
+            anew = (cost[rows, origin] + penalty)[:, None]
+            # Only if strictly cheaper: of equal fits, choose the one with fewer pieces.
+            begins[night] = (anew < cost) & known[:, night, None]
+            cost = np.where(begins[night], anew, cost)
+            origins[night] = origin
+        distance = np.abs(np.where(known[:, night], values[:, night], 0.0)[:, None] - levels)
+        cost = cost + np.where(known[:, night, None], distance, 0.0)
+    level = cost.argmin(axis=1)
+    starts: list[list[int]] = [[] for _ in range(count)]
+    for night in range(nights - 1, 0, -1):
+        turned = begins[night, rows, level]
+        for row in np.flatnonzero(turned):
+            starts[row].append(night)
+        level = np.where(turned, origins[night], level)
+    return [_within(found[::-1], known[row]) for row, found in enumerate(starts)]
+
+
+def _within(starts: list[int], known: Mask) -> list[int]:
+    """Leaves out starts before which nothing is known."""
+    first = int(np.argmax(known)) if known.any() else len(known)
+    return [start for start in starts if start > first]
+
+
+def noise_scale(values: Array, known: Mask) -> Array:
+    """Returns the standard deviation of each series about its level, whatever its steps.
+
+    It uses the median of the absolute differences of successive nights: a step affects only one of
+    them. It is 0 if most nights are equal to those before. Assumes that nights are independent;
+    drift makes it too small, and `steps` must reject the resulting steps.
+
+    Args:
+      values: [series, nights].
+      known: [series, nights].
+    """
+    scales = np.zeros(len(values))
+    for row, (series, present) in enumerate(zip(values, known, strict=True)):
+        differences = np.abs(np.diff(series[present]))
+        if differences.size:
+            scales[row] = _FROM_DIFFERENCES * float(np.median(differences))
+    return scales
+
+
+def penalties(scale: Array, nights: Array, least: float) -> Array:
+    """Returns the cost of another piece, by the noise of a series and its number of nights.
+
+    Noise alone saves more with more nights to split at, as the logarithm of their number (as in
+    BIC, Schwarz 1978). `steps` tests the remaining pieces again, so the factor only selects
+    candidates. A single night forms a piece at the end of a series of 30 if it is some 3.5 standard
+    deviations off; in the middle, where that requires two steps, it needs twice as much.
+
+    Args:
+      scale: [series], from `noise_scale`.
+      nights: [series], number of known nights.
+      least: minimum scale; without it, any change in an exactly constant series would be a step.
+    """
+    found: Array = _MEAN_ABSOLUTE * np.maximum(scale, least) * (1 + np.log(np.maximum(nights, 2)))
+    return found
+
+
+# With slower drift, the level itself drifts.
+_MOST_CORRELATION = 0.9
+# The default if the tails are not known: one of a thousand nights is then 4.1 standard deviations
+# off, compared with 3.3 for normal ones.
+_USUAL_TAIL = 10.0
+_FEWEST_FOR_TAIL = 200
+_HEAVIEST_TAIL, _NO_TAIL = 2.1, 1e4
+# The compared quantile has this many deviations beyond it.
+_BEYOND = 5
+
+
+def correlation(values: Array, known: Mask) -> float:
+    """Returns the correlation of successive nights, from 0 to 0.9.
+
+    In an autoregressive series the squared differences of nights two apart are 1 + correlation
+    times those of neighbours. A step affects few differences, so medians are nearly unaffected. For
+    thirty nights of a single trend it is a guess, often above 0 without any correlation.
+
+    Args:
+      values: [series, nights].
+      known: [series, nights].
+    """
+    neighbours, apart = [], []
+    for series, present in zip(values, known, strict=True):
+        nights = series[present]
+        first = np.abs(nights[1:] - nights[:-1])
+        scale = float(np.median(first)) if first.size > 1 else 0.0
+        if scale > 0:
+            neighbours.append(first / scale)
+            apart.append(np.abs(nights[2:] - nights[:-2]) / scale)
+    if not neighbours:
+        return 0.0
+    medians = [float(np.median(np.concatenate(some))) for some in (neighbours, apart)]
+    found = (medians[1] / medians[0]) ** 2 - 1 if medians[0] else 0.0
+    return min(max(found, 0.0), _MOST_CORRELATION)
+
+
+def tail(residuals: Sequence[Array]) -> float:
+    """Returns the degrees of freedom of the Student distribution with as heavy tails.
+
+    In this distribution, a far quantile is the same multiple of the median as in the residuals of
+    all trends, each in units of its own mean deviation. Few residuals have no far quantile; they
+    are assumed to be heavier than normal, as timings are.
+
+    Args:
+      residuals: for each trend, deviations from its level.
+    """
+    scaled = []
+    for deviations in residuals:
+        absolute = np.abs(deviations)
+        # Less sensitive to an outlier than a standard deviation, and steadier than a median, whose
+        # own scatter from trend to trend would look like tails.
+        scale = float(absolute.mean()) if absolute.size else 0.0
+        if scale > 0:
+            scaled.append(absolute / scale)
+    pooled = np.concatenate(scaled) if scaled else np.zeros(0)
+    if pooled.size < _FEWEST_FOR_TAIL:
+        return _USUAL_TAIL
+    share = min(1 - _BEYOND / pooled.size, 0.999)
+    observed = float(np.quantile(pooled, share)) / float(np.median(pooled))
+    low, high = math.log(_HEAVIEST_TAIL), math.log(_NO_TAIL)
+    for _ in range(40):
+        middle = (low + high) / 2
+        degrees = math.exp(middle)
+        expected = student_quantile((1 + share) / 2, degrees) / student_quantile(0.75, degrees)
+        low, high = (middle, high) if expected > observed else (low, middle)
+    return math.exp((low + high) / 2)
+
+
+def missed(scales: Array, residuals: Sequence[Array]) -> float:
+    """Returns the factor, at least 1, by which residuals are smaller than the scatter of nights.
+
+    Pieces that follow a drift leave small residuals, but do not change the differences from night
+    to night. A single trend's estimate of either is coarse; the median over all of them is not.
+
+    Args:
+      scales: [series], standard deviations from differences of nights; 0 if unknown.
+      residuals: for each series, deviations from its pieces.
+    """
+    ratios = []
+    for scale, deviations in zip(scales, residuals, strict=True):
+        left = math.sqrt(float((deviations**2).mean()))
+        if scale > 0 and left > 0:
+            ratios.append(scale / left)
+    return max(float(np.median(ratios)), 1.0) if ratios else 1.0
+
+
+def inflation(nights: int, correlation: float) -> float:
+    """Returns the variance of a mean of correlated nights over that of independent ones.
+
+    1 + 2 sum (1 - k/n) r^k for k from 1 to n - 1 (Bartlett 1946), summed.
+    """
+    r = correlation
+    return (1 + r) / (1 - r) - 2 * r * (1 - r**nights) / (nights * (1 - r) ** 2)
+
 
 # Fewer nights do not show enough of the spread from night to night.
 FEWEST_NIGHTS = 5

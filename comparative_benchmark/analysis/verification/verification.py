@@ -22,11 +22,13 @@ from comparative_benchmark.analysis.verification.error_limits import (
     MIN_SQNR,
     ErrorLimits,
     error_limits,
+    group_problem,
+    groups_of,
     integer_problem,
     largest_error,
     sqnr_db,
+    worst_share,
 )
-from comparative_benchmark.analysis.verification.groups import group_problem, groups_of, worst_share
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models.preprocessing import element_type_of
 

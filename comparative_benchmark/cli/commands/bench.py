@@ -11,13 +11,13 @@ from pathlib import Path
 
 import attrs
 
-from comparative_benchmark.engine.environments import UnusableEnvironmentError, interpreters
+from comparative_benchmark.engine.settings import UnusableEnvironmentError, interpreters
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_OK, UsageError
 from comparative_benchmark.interop.milabench import config, inheritance, placement, table
 from comparative_benchmark.interop.milabench.arguments import ArgumentsError
 from comparative_benchmark.interop.milabench.config import Bench
-from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.record import EnvironmentName, Result
+from comparative_benchmark.results.results_file import ResultsFileError, read_document
 from comparative_benchmark.terminal.console import Console
 
 RESULTS = "results.json"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.planning import SamplingRule
 from comparative_benchmark.api.measuring import selected
 from comparative_benchmark.backends.api import UnknownBackendError
 from comparative_benchmark.cli.options.run import request_from
@@ -15,7 +15,7 @@ from comparative_benchmark.engine.settings import settings_of
 from comparative_benchmark.engine.trial import parse_competitors
 from comparative_benchmark.errors import EXIT_MISSING, EXIT_OK, UsageError
 from comparative_benchmark.request import EVAL
-from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results.results_file import ResultsFileError
 from comparative_benchmark.sources.selection import find_device
 from comparative_benchmark.studies.bisection import story
 from comparative_benchmark.studies.bisection.bisection import as_json

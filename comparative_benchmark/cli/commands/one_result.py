@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_OK, UsageError
-from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.record import Document
+from comparative_benchmark.results.results_file import ResultsFileError, read_document
 from comparative_benchmark.studies.explain import table
 from comparative_benchmark.studies.explain.explained import explained
 from comparative_benchmark.studies.explain.profiling import NoProfileError, Profiling

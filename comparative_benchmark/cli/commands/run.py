@@ -5,7 +5,7 @@ import datetime
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
+from comparative_benchmark.analysis.stats.planning import SamplingRule
 from comparative_benchmark.api.measuring import Measured, measure, plan_run
 from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.api.tables import as_json

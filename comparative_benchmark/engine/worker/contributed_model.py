@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from comparative_benchmark.analysis.machine import variables
+from comparative_benchmark.analysis.machine import worker_settings
 from comparative_benchmark.backends.api import Array
 from comparative_benchmark.backends.missing_packages import (
     chain,
@@ -95,8 +95,8 @@ def why_unsupported(
                 importer=importer_of(one, code.package) or "the model",
                 remedy=lack.remedy,
             )
-        named = any(kind.__name__ in variables.ERRORS for kind in type(one).__mro__)
-        if named or variables.is_why(str(one)):
+        named = any(kind.__name__ in worker_settings.OFFLINE_ERRORS for kind in type(one).__mro__)
+        if named or worker_settings.is_offline_error(str(one)):
             line = (str(one).strip().splitlines() or [type(one).__name__])[0][:300]
             return f"network: the model needs a connection ({line})"
     return None

@@ -15,12 +15,12 @@ from typing import Any
 import attrs
 import numpy as np
 
-from comparative_benchmark.analysis.machine.effective import (
+from comparative_benchmark.analysis.machine.worker_settings import (
     Denormals,
     denormals,
     effective_settings,
+    telling,
 )
-from comparative_benchmark.analysis.machine.variables import telling
 from comparative_benchmark.backends.api import (
     Array,
     Backend,
@@ -31,8 +31,7 @@ from comparative_benchmark.backends.api import (
     load_object,
 )
 from comparative_benchmark.backends.missing_packages import chain
-from comparative_benchmark.engine.worker import sampling, timed_parts
-from comparative_benchmark.engine.worker.compiled_runs import CompiledRuns
+from comparative_benchmark.engine.worker import sampling
 from comparative_benchmark.engine.worker.contributed_model import (
     check_arity,
     checked_array,
@@ -46,6 +45,7 @@ from comparative_benchmark.engine.worker.phases import (
     resident_memory_bytes,
 )
 from comparative_benchmark.engine.worker.protocol import Message
+from comparative_benchmark.engine.worker.sampling import CompiledRuns
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.def_types import DefinitionError
 
@@ -314,15 +314,15 @@ class Executor:
         backend = self._require_backend()
         with self._phases.whole("generation_compile"):
             parts = backend.generation_parts()
-            saved = timed_parts.run_through(parts, Path(directory))
+            saved = sampling.run_through(parts, Path(directory))
         with self._phases.whole("generation"):
-            times = timed_parts.measure_generation(parts, backend, iterations)
+            times = sampling.measure_generation(parts, backend, iterations)
         return {"files": saved, "times": times, **self._report()}
 
     def _step_parts(self, *, iterations: int) -> Message:
         """Times the parts of a training step separately."""
         with self._phases.whole("step_parts"), self._require_backend().step_parts() as parts:
-            times = timed_parts.measure_step(parts, iterations)
+            times = sampling.measure_step(parts, iterations)
         self._last_outputs = None  # outputs of released steps
         return {"times": times, **self._report()}
 

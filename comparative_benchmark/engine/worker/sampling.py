@@ -1,16 +1,27 @@
-"""The timed loop, kept minimal because everything in it adds to each sample."""
+"""Times iterations and parts of a program, and checks that the timed iterations ran compiled.
+
+The timed loop is minimal because everything in it adds to each sample. The parts are prefill and
+decode of a generation, and the parts of a training step.
+"""
 
 import gc
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
+import numpy as np
 
 from comparative_benchmark.analysis.machine import conditions
-from comparative_benchmark.backends.api import Backend
+from comparative_benchmark.backends.api import Backend, GenerationParts, UnsupportedError
+from comparative_benchmark.backends.compiled_calls import CompiledCalls
+from openxla.benchmark.artifacts import arrays
+
+if TYPE_CHECKING:
+    from comparative_benchmark.backends.training import StepParts
 
 # Enough for a median, without running a block of thousands of short iterations twice.
 DEVICE_ITERATIONS = 20
@@ -199,3 +210,160 @@ def timer_resolution_ns(readings: int = 1000) -> int:
     clock = _CLOCK
     times = [clock() for _ in range(readings)]
     return min(later - sooner for sooner, later in itertools.pairwise(times) if later > sooner)
+
+
+class CompiledRuns:
+    """Compares runs with the first verified run, which defines the number of calls per iteration.
+
+    Args:
+      counter: counter of the backend; None if the backend has no uncompiled fallback.
+    """
+
+    def __init__(self, counter: CompiledCalls | None) -> None:
+        self._counter = counter
+        self._calls_per_iteration = 1
+
+    @contextmanager
+    def first(self) -> Iterator[None]:
+        """Checks the first verified run and records its number of calls.
+
+        Raises:
+          UnsupportedError: the run called no compiled program.
+        """
+        before = self._counter.calls if self._counter else 0
+        with self.verified("the first run"):
+            yield
+        if self._counter:
+            self._calls_per_iteration = self._counter.calls - before
+
+    @contextmanager
+    def verified(self, run: str, *, calls: int | None = None) -> Iterator[None]:
+        """Checks a run whose outputs are verified.
+
+        Args:
+          run: name of the run for the message.
+          calls: minimum number of calls; that of an iteration by default.
+
+        Raises:
+          UnsupportedError: the run called fewer compiled programs.
+        """
+        counter, expected = self._counter, calls or self._calls_per_iteration
+        before = counter.calls if counter else 0
+        yield
+        if counter and (called := counter.calls - before) < expected:
+            raise UnsupportedError(
+                f"{_missed(counter, called, expected)} in {run}: {counter.fallback_reason()}"
+            )
+
+    def require(self, block: Block, calls: int | None = None) -> None:
+        """Checks timed iterations.
+
+        Args:
+          block: the iterations with their numbers of calls.
+          calls: minimum number per iteration; that of the first verified run by default.
+
+        Raises:
+          UnsupportedError: an iteration called fewer compiled programs, or every iteration
+            compiled.
+        """
+        counter, expected = self._counter, calls or self._calls_per_iteration
+        if counter is None:
+            return
+        short = [count for count in block.compiled_calls if count < expected]
+        iterations = len(block.compiled_calls)
+        if short:
+            raise UnsupportedError(
+                f"{_missed(counter, max(short), expected)} in {len(short)} of {iterations} timed "
+                f"iterations: {counter.fallback_reason()}"
+            )
+        if iterations and all(block.compilations):
+            raise UnsupportedError(
+                f"it recompiles in each call: {counter.recompile_reason()}; the {iterations} timed "
+                "iterations hold a compilation each"
+            )
+
+
+def _missed(counter: CompiledCalls, calls: int, expected: int) -> str:
+    if not calls:
+        return f"{counter.compiler}'s program was not called"
+    return f"{counter.compiler}'s programs received {calls} of {expected} calls"
+
+
+@attrs.frozen
+class _Part:
+    """Prefill or decode, in the form that `measure_block` expects."""
+
+    dispatch: Callable[[], Any]
+    synchronize: Callable[[Any], None]
+    compiled_calls: CompiledCalls | None
+
+
+def run_through(parts: GenerationParts, directory: Path) -> list[dict[str, Any]]:
+    """Generates once, part by part, and saves tokens and logits like a whole generation.
+
+    Returns:
+      File name, shape and element type of each file.
+    """
+    handle = parts.prefill()
+    chosen = [parts.fetch(handle)]
+    for _ in range(parts.steps):
+        handle = parts.decode()
+        parts.synchronize(handle)
+        chosen.append(parts.fetch(handle))
+    tokens, logits = (np.stack(values, axis=1) for values in zip(*chosen, strict=True))
+    return arrays.save_all(directory, "output", [tokens, logits])
+
+
+def measure_generation(
+    parts: GenerationParts, backend: Backend, iterations: int
+) -> dict[str, list[float]]:
+    """Times prefill and the sequence of all decode steps, after one untimed run of each.
+
+    Returns:
+      `prefill_ms`, one value per prefill; `decode_ms`, one value per step, which yields one token
+        for every sequence of the batch.
+
+    Raises:
+      UnsupportedError: a part of a compiled model ran uncompiled.
+    """
+    context = backend.context
+
+    def block(dispatch: Callable[[], Any], count: int, *, warm_up: bool = False) -> list[float]:
+        part = _Part(dispatch, parts.synchronize, backend.compiled_calls)
+        gpu = context.device.accelerator_type != "cpu"
+        measured = measure_block(part, count, threads=context.threads, gpu=gpu)
+        if not warm_up:
+            CompiledRuns(backend.compiled_calls).require(measured, calls=1)
+        return measured.latencies_ms
+
+    block(parts.prefill, 1, warm_up=True)
+    prefill_ms = block(parts.prefill, iterations)
+    if not parts.steps:  # the only new token comes from the prefill
+        return {"prefill_ms": prefill_ms, "decode_ms": []}
+    block(parts.decode, parts.steps, warm_up=True)
+    return {
+        "prefill_ms": prefill_ms,
+        "decode_ms": block(parts.decode, iterations * parts.steps),
+    }
+
+
+# Fills caches and initialises the optimizer's lazy state.
+_WARM_UP = 2
+
+
+def measure_step(parts: "StepParts", iterations: int) -> dict[str, Any]:
+    """Times each part of a training step `iterations` times.
+
+    Returns:
+      `how`, see `StepParts`; and `<part>_ms` of each part, one value per iteration.
+    """
+    taken: dict[str, list[float]] = {f"{name}_ms": [] for name, _ in parts.parts}
+    for index in range(_WARM_UP + iterations):
+        for name, run in parts.parts:
+            start = time.perf_counter_ns()
+            handle = run()
+            parts.wait(handle)
+            elapsed_ms = (time.perf_counter_ns() - start) / 1e6
+            if index >= _WARM_UP:
+                taken[f"{name}_ms"].append(elapsed_ms)
+    return {"how": parts.how, **taken}

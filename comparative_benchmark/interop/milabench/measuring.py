@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 from msgspec import UNSET
 
-from comparative_benchmark.analysis.machine import variables
+from comparative_benchmark.analysis.machine import worker_settings
 from comparative_benchmark.analysis.stats.analysis import (
     SampleError,
     latency_interval,
@@ -20,7 +20,7 @@ from comparative_benchmark.analysis.stats.steadiness import FEWEST_SAMPLES, Stea
 from comparative_benchmark.interop.milabench.config import Bench, definition
 from comparative_benchmark.interop.milabench.processes.kept import Ended
 from comparative_benchmark.interop.milabench.talk import PhaseOutcome
-from comparative_benchmark.results.outcome import contention_of
+from comparative_benchmark.results.outcome import contention_of, outlier_counts, summarize
 from comparative_benchmark.results.record import (
     Block,
     IntervalRecord,
@@ -34,7 +34,6 @@ from comparative_benchmark.results.record import (
     Throughput,
     ThroughputProcess,
 )
-from comparative_benchmark.results.summary import outlier_counts, summarize
 
 # The test takes 0.1 ms; limit the number of warm-up lengths tried.
 _MOST_TRIES = 64
@@ -258,7 +257,7 @@ def _network(ended: Ended) -> str:
     """Returns a note if the script tried to use the network, otherwise an empty string."""
     if ended.network_tries:
         return f"it tried to reach the network {ended.network_tries} times, {_NO_NETWORK}"
-    if ended.code and variables.is_why(ended.last_words):
+    if ended.code and worker_settings.is_offline_error(ended.last_words):
         return f"it needed the network, {_NO_NETWORK}"
     return ""
 

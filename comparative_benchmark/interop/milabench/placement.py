@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.analysis.machine import nvml, variables
+from comparative_benchmark.analysis.machine import nvml, worker_settings
 from comparative_benchmark.backends import host_settings
 from comparative_benchmark.interop.milabench.arguments import BATCH_FACTOR, filled
 from comparative_benchmark.interop.milabench.config import Bench, scalars
@@ -198,7 +198,7 @@ def clean_environment() -> dict[str, str]:
         *("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "VIRTUAL_ENV"),
         *(CONFIG_VARIABLE, SYSTEM_VARIABLE),
     )
-    found = {n: v for n, v in variables.for_worker(os.environ).items() if n not in dropped}
+    found = {n: v for n, v in worker_settings.for_worker(os.environ).items() if n not in dropped}
     # Write no bytecode into the folders of benchmarks.
     return {**found, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 

@@ -19,14 +19,13 @@ from comparative_benchmark.interop.milabench.processes import kept
 from comparative_benchmark.interop.milabench.processes.observed import ForeignCpu
 from comparative_benchmark.interop.milabench.table import Dash
 from comparative_benchmark.interop.milabench.talk import RUN, PhaseOutcome, Wishes, planned
-from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.record import (
     EnvironmentName,
     ExecutionEnvironment,
     Result,
     Status,
 )
-from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.results.results_file import ResultsFile, converted
 from comparative_benchmark.terminal.tables import script_name
 
 

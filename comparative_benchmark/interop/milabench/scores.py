@@ -21,7 +21,7 @@ from comparative_benchmark.results.comparing.compare import (
     compare_documents,
     summarize_comparisons,
 )
-from comparative_benchmark.results.comparing.compare_pair import compared
+from comparative_benchmark.results.comparing.comparison import compared
 from comparative_benchmark.results.comparing.comparison import exit_code as exit_code_of
 from comparative_benchmark.results.record import Document, Result, Throughput
 from comparative_benchmark.terminal.compare_views import ratio_text, speedup_text

@@ -16,7 +16,7 @@ import attrs
 from packaging.requirements import Requirement
 
 from comparative_benchmark.analysis.stats.analysis import SampleError, unpaired_ratio, verdict
-from comparative_benchmark.engine.environments import Environment
+from comparative_benchmark.engine.settings import Environment
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.interop.userbenchmarks.discovery import Userbenchmark, UserbenchmarkError
 from comparative_benchmark.interop.userbenchmarks.processes import (

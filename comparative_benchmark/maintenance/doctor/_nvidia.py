@@ -4,7 +4,7 @@ import csv
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from comparative_benchmark.analysis.machine.gpu_clocks import slowdowns
+from comparative_benchmark.analysis.machine.gpu_state import slowdowns
 from comparative_benchmark.maintenance.doctor.system import Finding, System
 
 _CSV = "--format=csv,noheader,nounits"

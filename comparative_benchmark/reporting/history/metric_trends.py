@@ -6,15 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 import numpy as np
 
-from comparative_benchmark.analysis.stats.piecewise import (
+from comparative_benchmark.analysis.stats.steps import (
+    FEWEST_NIGHTS,
     Array,
     Mask,
+    Step,
     boundaries,
+    correlation,
+    fit,
+    missed,
     noise_scale,
     penalties,
+    rises,
+    tail,
 )
-from comparative_benchmark.analysis.stats.scatter import correlation, missed, tail
-from comparative_benchmark.analysis.stats.steps import FEWEST_NIGHTS, Step, fit, rises
 from comparative_benchmark.reporting.history.queries import Night, Window
 from comparative_benchmark.reporting.history.rows import METRICS, OK
 

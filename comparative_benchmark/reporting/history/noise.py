@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 
 import numpy as np
 
-from comparative_benchmark.analysis.stats.piecewise import Array
+from comparative_benchmark.analysis.stats.steps import Array
 from comparative_benchmark.reporting.history.queries import Night, Window
 from comparative_benchmark.reporting.history.rows import METRICS, OK
 from comparative_benchmark.results.comparing.noise_floor import FEWEST_FOR_95

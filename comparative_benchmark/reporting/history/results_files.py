@@ -16,9 +16,14 @@ from comparative_benchmark.reporting.history.portable import (
 )
 from comparative_benchmark.reporting.history.rows import canonical
 from comparative_benchmark.results.case import LATENCY, Case, cases_of
-from comparative_benchmark.results.codec import ResultsFileError, encode, parse, read_document
-from comparative_benchmark.results.comparing.compare_pair import process_samples
+from comparative_benchmark.results.comparing.comparison import process_samples
 from comparative_benchmark.results.comparing.noise_floor import program_digest
+from comparative_benchmark.results.results_file import (
+    ResultsFileError,
+    encode,
+    parse,
+    read_document,
+)
 
 _HOST_FIELDS = (
     *("hostname", "cpu_model", "architecture", "logical_cpus", "usable_cpus", "threads"),

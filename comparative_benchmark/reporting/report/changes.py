@@ -9,7 +9,6 @@ import attrs
 from comparative_benchmark.analysis.stats.analysis import NOISE_THRESHOLD, Verdict
 from comparative_benchmark.reporting.report.inputs import Inputs
 from comparative_benchmark.reporting.report.trends import Trends, usual_change
-from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.comparing.compare import (
     Comparison,
     Fate,
@@ -19,6 +18,7 @@ from comparative_benchmark.results.comparing.compare import (
 )
 from comparative_benchmark.results.comparing.compare_remarks import Remarks, remarks
 from comparative_benchmark.results.record import Run
+from comparative_benchmark.results.results_file import read_document
 
 
 @attrs.frozen(kw_only=True)

@@ -18,13 +18,12 @@ from comparative_benchmark.engine.worker.phases import PHASES
 from comparative_benchmark.reporting.report.changes import Changes
 from comparative_benchmark.reporting.report.inputs import ReportCase
 from comparative_benchmark.reporting.report.standings import Judged
-from comparative_benchmark.results.codec import plain
-from comparative_benchmark.results.comparing.compare_pair import samples_of
-from comparative_benchmark.results.comparing.comparison import Comparison
+from comparative_benchmark.results.comparing.comparison import Comparison, samples_of
 from comparative_benchmark.results.comparing.noise_floor import program_digest
-from comparative_benchmark.results.insights.over_shapes import Speedup, selection_of, speedup
+from comparative_benchmark.results.insights.plot_data import Speedup, selection_of, speedup
 from comparative_benchmark.results.insights.roofs import Cost
 from comparative_benchmark.results.record import Phase, Status
+from comparative_benchmark.results.results_file import plain
 from comparative_benchmark.terminal import again
 
 # Twelve bits per dot, finer than a screen: two of these digits.

@@ -16,10 +16,10 @@ from comparative_benchmark.reporting.report import wording
 from comparative_benchmark.reporting.report.columns import Json, short
 from comparative_benchmark.reporting.report.inputs import ReportCase
 from comparative_benchmark.results import published
-from comparative_benchmark.results.codec import plain
 from comparative_benchmark.results.insights.explanations import Explanation, Part, Side, explain
 from comparative_benchmark.results.published import SUFFIX
 from comparative_benchmark.results.record import Result, Run, Status, Throughput
+from comparative_benchmark.results.results_file import plain
 from comparative_benchmark.terminal.tables import digits, rate_text, script_name, share_text
 
 _MOST_RUNS = 8

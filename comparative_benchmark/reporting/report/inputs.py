@@ -9,9 +9,9 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.results.case import Case, cases_of
-from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.published import published
 from comparative_benchmark.results.record import Document, Run
+from comparative_benchmark.results.results_file import ResultsFileError, read_document
 
 _ID_DIGITS = 12
 _LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)

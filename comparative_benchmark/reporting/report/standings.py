@@ -25,8 +25,7 @@ from comparative_benchmark.results.comparing.compare import (
     map_jobs,
     process_count,
 )
-from comparative_benchmark.results.comparing.compare_pair import samples_of
-from comparative_benchmark.results.comparing.comparison import Comparison, Fate
+from comparative_benchmark.results.comparing.comparison import Comparison, Fate, samples_of
 from comparative_benchmark.results.record import Status
 
 # With fewer cases, starting processes takes longer than judging.

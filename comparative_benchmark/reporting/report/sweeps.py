@@ -9,15 +9,14 @@ from collections.abc import Mapping, Sequence
 from comparative_benchmark.reporting.report.columns import Json, Tables, short, speedup_ends
 from comparative_benchmark.reporting.report.standings import Judged
 from comparative_benchmark.results.comparing.comparison import Comparison
-from comparative_benchmark.results.insights import fewer_bits, over_shapes
-from comparative_benchmark.results.insights.fewer_bits import Mean, Trade
-from comparative_benchmark.results.insights.over_shapes import speedup
+from comparative_benchmark.results.insights import plot_data
+from comparative_benchmark.results.insights.plot_data import Mean, Trade, speedup
 
 
 def over_shapes_of(judged: Sequence[Judged]) -> list[Json]:
     """Returns a panel for each operator and type: points by competitor, and missing cases."""
     at = {id(item.case): position for position, item in enumerate(judged)}
-    found = over_shapes.panels((item.case, item.comparison) for item in judged)
+    found = plot_data.shape_panels((item.case, item.comparison) for item in judged)
     return [
         {
             "name": panel.name,
@@ -27,7 +26,7 @@ def over_shapes_of(judged: Sequence[Judged]) -> list[Json]:
                 [
                     name,
                     [[at[id(point.case)], point.at] for point in points],
-                    [[place, short(mean)] for place, mean in over_shapes.line(points)],
+                    [[place, short(mean)] for place, mean in plot_data.line(points)],
                 ]
                 for name, points in panel.series.items()
             ],
@@ -40,11 +39,11 @@ def over_shapes_of(judged: Sequence[Judged]) -> list[Json]:
 def fewer_bits_of(judged: Sequence[Judged], *, threshold: float, tables: Tables) -> list[Json]:
     """Returns a panel for each model or operator that was measured with a recipe."""
     at = {id(item.case): position for position, item in enumerate(judged)}
-    found = fewer_bits.panels((item.case for item in judged), threshold=threshold)
+    found = plot_data.recipe_panels((item.case for item in judged), threshold=threshold)
     return [_bits_panel(panel, at, tables) for panel in found]
 
 
-def _bits_panel(panel: fewer_bits.Panel, at: Mapping[int, int], tables: Tables) -> Json:
+def _bits_panel(panel: plot_data.RecipePanel, at: Mapping[int, int], tables: Tables) -> Json:
     stacks = list(dict.fromkeys(trade.stack for trade in panel.trades))
     shapes: dict[str, list[Trade]] = {}
     for trade in panel.trades:
@@ -103,8 +102,8 @@ def _ratio(comparison: Comparison) -> Json:
 
 def _ahead(items: Sequence[Trade] | Sequence[Mean]) -> set[int]:
     """Returns which items are on the frontier of their stack."""
-    return {id(item) for front in fewer_bits.fronts(items).values() for item in front}
+    return {id(item) for front in plot_data.fronts(items).values() for item in front}
 
 
-def _where(panel: over_shapes.Panel | fewer_bits.Panel) -> Json:
+def _where(panel: plot_data.ShapePanel | plot_data.RecipePanel) -> Json:
     return {"device": panel.device, "machine": panel.machine, "quantity": panel.quantity}

@@ -18,10 +18,10 @@ from comparative_benchmark.analysis.stats.analysis import SampleError
 from comparative_benchmark.reporting.report.inputs import Inputs, ReportCase, ReportError, merge
 from comparative_benchmark.reporting.report.standings import Judged, judge
 from comparative_benchmark.results.case import LATENCY, Case
-from comparative_benchmark.results.codec import decode_document, parse, read_content
-from comparative_benchmark.results.comparing.compare_pair import samples_of
+from comparative_benchmark.results.comparing.comparison import samples_of
 from comparative_benchmark.results.comparing.noise_floor import run_to_run
 from comparative_benchmark.results.record import Document, Positive, Status
+from comparative_benchmark.results.results_file import decode_document, parse, read_content
 
 # Intervals take milliseconds each: with more results, points have none.
 _MOST_INTERVALS = 2_000

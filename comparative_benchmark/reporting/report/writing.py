@@ -11,9 +11,9 @@ from comparative_benchmark.errors import UsageError
 from comparative_benchmark.reporting.report import inputs, markdown
 from comparative_benchmark.reporting.report.inputs import ReportError
 from comparative_benchmark.reporting.report.summary import Summary, summarize
-from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.published import published
 from comparative_benchmark.results.record import Document
+from comparative_benchmark.results.results_file import ResultsFileError
 from openxla.benchmark.extras import install_command
 from openxla.benchmark.files import write_atomically
 

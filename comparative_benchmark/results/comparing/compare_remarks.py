@@ -7,9 +7,15 @@ from msgspec import UNSET
 
 from comparative_benchmark.analysis.stats.steadiness import later_change
 from comparative_benchmark.analysis.verification.accuracy import LEVEL, Accuracy
-from comparative_benchmark.results.case import UNKNOWN, Case, cases_of, latest, matched
-from comparative_benchmark.results.comparing.compare_pair import is_positive, mean_mhz
-from comparative_benchmark.results.comparing.comparison import Comparison
+from comparative_benchmark.results.case import (
+    UNKNOWN,
+    Case,
+    cases_of,
+    latest,
+    matched,
+    setting_differences,
+)
+from comparative_benchmark.results.comparing.comparison import Comparison, is_positive, mean_mhz
 from comparative_benchmark.results.comparing.noise_floor import (
     NoiseFloor,
     NoiseFloorError,
@@ -18,7 +24,6 @@ from comparative_benchmark.results.comparing.noise_floor import (
     noise_floor,
 )
 from comparative_benchmark.results.record import FIXED, CompileProcess, Document, Status
-from comparative_benchmark.results.settings import setting_differences
 from openxla.benchmark.artifacts.workload_store import TruthSource
 
 

@@ -19,14 +19,23 @@ import msgspec
 import numpy as np
 
 from comparative_benchmark.analysis.stats.analysis import NOISE_THRESHOLD, SampleError, checked
-from comparative_benchmark.analysis.stats.planning import Outlook, outlook, sd_of_noise_floor
-from comparative_benchmark.analysis.stats.sampling_rule import SamplingRule
-from comparative_benchmark.results.case import LATENCY, UNKNOWN, Case, cases_of
-from comparative_benchmark.results.codec import plain
-from comparative_benchmark.results.comparing.compare_pair import process_samples
+from comparative_benchmark.analysis.stats.planning import (
+    Outlook,
+    SamplingRule,
+    outlook,
+    sd_of_noise_floor,
+)
+from comparative_benchmark.results.case import (
+    LATENCY,
+    UNKNOWN,
+    Case,
+    cases_of,
+    setting_differences,
+    settings,
+)
+from comparative_benchmark.results.comparing.comparison import process_samples
 from comparative_benchmark.results.record import Document, Metrics, Status
-from comparative_benchmark.results.settings import setting_differences, settings
-from comparative_benchmark.results.store import write_atomically
+from comparative_benchmark.results.results_file import plain, write_atomically
 from openxla.benchmark.root import root_dir
 
 

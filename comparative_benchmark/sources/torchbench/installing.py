@@ -19,7 +19,7 @@ from pathlib import Path
 
 import attrs
 
-from comparative_benchmark.analysis.machine.variables import for_worker
+from comparative_benchmark.analysis.machine.worker_settings import for_worker
 from comparative_benchmark.sources.torchbench.folders import Folder, digest, repository
 from openxla.benchmark import files
 from openxla.benchmark.root import root_dir

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.analysis.machine import variables
+from comparative_benchmark.analysis.machine import worker_settings
 from comparative_benchmark.backends.missing_packages import chain
 
 # Set it to 1 to let folders download while they are loaded.
@@ -30,7 +30,7 @@ class Guard:
         """Guards this process for good, and its child processes through proxy variables."""
         if os.environ.get(ALLOWED_VARIABLE) == "1":
             return
-        os.environ.update(variables.VARIABLES)
+        os.environ.update(worker_settings.OFFLINE_VARIABLES)
         for name in ("connect", "connect_ex"):
             setattr(socket.socket, name, self._of_socket(getattr(socket.socket, name)))
         socket.getaddrinfo = self._of_lookup(socket.getaddrinfo)
@@ -38,8 +38,10 @@ class Guard:
     def reason(self, error: BaseException) -> str | None:
         """Returns the reason if an error is due to lack of network access; None if it is not."""
         for one in chain(error, implicit=True):
-            named = any(kind.__name__ in variables.ERRORS for kind in type(one).__mro__)
-            if named or variables.is_why(str(one)):
+            named = any(
+                kind.__name__ in worker_settings.OFFLINE_ERRORS for kind in type(one).__mro__
+            )
+            if named or worker_settings.is_offline_error(str(one)):
                 return self._sentence(f"{type(one).__name__}: {one}")
             command = getattr(one, "cmd", None)
             words = command.split() if isinstance(command, str) else list(command or ())

@@ -16,12 +16,12 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.engine import session
-from comparative_benchmark.engine.environments import (
+from comparative_benchmark.engine.settings import (
     Environment,
     UnusableEnvironmentError,
     parse_environments,
 )
-from comparative_benchmark.results.store import write_atomically
+from comparative_benchmark.results.results_file import write_atomically
 from comparative_benchmark.studies.bisection.commits import Repository
 from comparative_benchmark.studies.bisection.oracle import BisectError, Candidate, UnjudgeableError
 from comparative_benchmark.studies.bisection.releases import Installer

@@ -10,8 +10,7 @@ import attrs
 import msgspec
 from filelock import FileLock, Timeout
 
-from comparative_benchmark.results.codec import plain
-from comparative_benchmark.results.store import write_atomically
+from comparative_benchmark.results.results_file import plain, write_atomically
 from comparative_benchmark.studies.bisection.oracle import BisectError, Candidate, Finding
 from comparative_benchmark.studies.bisection.search import Answer
 

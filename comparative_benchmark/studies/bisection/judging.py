@@ -20,7 +20,7 @@ from comparative_benchmark.analysis.stats.analysis import (
 )
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.compare import compare_to_baseline
-from comparative_benchmark.results.comparing.compare_pair import COMPILE_THRESHOLD, quotient
+from comparative_benchmark.results.comparing.comparison import COMPILE_THRESHOLD, quotient
 from comparative_benchmark.results.record import Result, Status
 from comparative_benchmark.studies.bisection.oracle import CaseAnswer, Ratio
 from comparative_benchmark.studies.bisection.search import Answer

@@ -11,18 +11,17 @@ from pathlib import Path
 
 import attrs
 
-from comparative_benchmark.analysis.stats.sampling_rule import (
+from comparative_benchmark.analysis.stats.planning import (
     CompileOnly,
     FixedCounts,
     SamplingRule,
 )
 from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.engine import runner
-from comparative_benchmark.engine.environments import Environment
-from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.settings import Environment, RunSettings
 from comparative_benchmark.engine.trial import Competitor, in_environments
 from comparative_benchmark.results.record import Result
-from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.results.results_file import ResultsFile
 from comparative_benchmark.studies.bisection import judging
 from comparative_benchmark.studies.bisection.environments import EnvironmentPool, Recipe
 from comparative_benchmark.studies.bisection.judging import Metric

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from comparative_benchmark.analysis.stats.sampling_rule import FixedCounts, SamplingRule
+from comparative_benchmark.analysis.stats.planning import FixedCounts, SamplingRule
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import Trial
 from openxla.benchmark.def_types import TensorSpec

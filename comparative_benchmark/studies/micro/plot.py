@@ -9,9 +9,8 @@ from comparative_benchmark.analysis.stats.analysis import Verdict
 from comparative_benchmark.errors import UsageError, check_place
 from comparative_benchmark.results.case import Case, latest
 from comparative_benchmark.results.comparing.compare import compare_to_baseline
-from comparative_benchmark.results.insights import fewer_bits, over_shapes
-from comparative_benchmark.results.insights.fewer_bits import Mean, Trade
-from comparative_benchmark.results.insights.over_shapes import Speedup
+from comparative_benchmark.results.insights import plot_data
+from comparative_benchmark.results.insights.plot_data import Mean, Speedup, Trade
 from comparative_benchmark.results.record import Result
 
 SUFFIXES = (".svg", ".png", ".pdf")
@@ -33,7 +32,7 @@ def check(path: Path) -> None:
 
 def panels(
     results: Sequence[Result], baseline: str
-) -> tuple[list[over_shapes.Panel], list[fewer_bits.Panel]]:
+) -> tuple[list[plot_data.ShapePanel], list[plot_data.RecipePanel]]:
     """Returns the panels for a sweep: speed-ups over a baseline by shape, and recipes."""
     cases = latest(Case(result=result) for result in results)
     found = {
@@ -41,8 +40,8 @@ def panels(
         for item in compare_to_baseline(cases, baseline)
     }
     judged = [(case, found.get((case.workload, *case.runner, case.quantity))) for case in cases]
-    by_shape = [panel for panel in over_shapes.panels(judged) if panel.series]
-    return by_shape, [panel for panel in fewer_bits.panels(cases) if _drawn(panel)]
+    by_shape = [panel for panel in plot_data.shape_panels(judged) if panel.series]
+    return by_shape, [panel for panel in plot_data.recipe_panels(cases) if _drawn(panel)]
 
 
 def draw(results: Sequence[Result], baseline: str, path: Path) -> str:
@@ -76,19 +75,19 @@ def draw(results: Sequence[Result], baseline: str, path: Path) -> str:
     return f"plot: {path}"
 
 
-def _over_shape(axes: Any, panel: over_shapes.Panel) -> None:
+def _over_shape(axes: Any, panel: plot_data.ShapePanel) -> None:
     for name, found in panel.series.items():
-        [line] = axes.plot(*zip(*over_shapes.line(found), strict=True), label=name)
+        [line] = axes.plot(*zip(*plot_data.line(found), strict=True), label=name)
         points = [(p.at, p.speedup, p.comparison.verdict in _DECIDED) for p in found]
         _points(axes, points, line.get_color())
     _scaled(axes, [p.speedup.estimate for found in panel.series.values() for p in found])
     axes.set_xscale("log", base=2)
 
 
-def _over_signal(axes: Any, panel: fewer_bits.Panel) -> None:
+def _over_signal(axes: Any, panel: plot_data.RecipePanel) -> None:
     """Draws recipes by stack, with a line through each stack's Pareto front."""
     items = panel.means or _drawn(panel)
-    for stack, front in fewer_bits.fronts(items).items():
+    for stack, front in plot_data.fronts(items).items():
         [line] = axes.plot(*zip(*map(_place, front), strict=True), label=stack)
         own = [item for item in items if item.stack == stack]
         points = [
@@ -111,7 +110,7 @@ def _is_decided(item: Trade | Mean) -> bool:
     return found is not None and found.verdict in _DECIDED
 
 
-def _drawn(panel: fewer_bits.Panel) -> list[Trade]:
+def _drawn(panel: plot_data.RecipePanel) -> list[Trade]:
     return [trade for trade in panel.trades if trade.speedup is not None]
 
 

@@ -21,9 +21,8 @@ import attrs
 import msgspec
 from filelock import FileLock, Timeout
 
-from comparative_benchmark.results.codec import plain
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.results.store import write_atomically
+from comparative_benchmark.results.results_file import plain, write_atomically
 from comparative_benchmark.studies.parity.cell_result import CellResult
 from comparative_benchmark.studies.parity.grid import CellKey
 

@@ -17,12 +17,12 @@ import attrs
 
 from comparative_benchmark.analysis.machine.host import usable_cpus
 from comparative_benchmark.analysis.machine.other_processes import default_limit_bytes
+from comparative_benchmark.engine.messages import Timeline
 from comparative_benchmark.engine.participant import Participant, ProcessPlan, note_end
 from comparative_benchmark.engine.preparation import Preparation
 from comparative_benchmark.engine.session import Hidden, InProcessSession, Session, SessionEnded
 from comparative_benchmark.engine.session_pool import SessionPool
 from comparative_benchmark.engine.settings import RunSettings
-from comparative_benchmark.engine.trace import Timeline
 from comparative_benchmark.engine.trial import Competitor, Trial
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import Status

@@ -12,9 +12,8 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from comparative_benchmark.analysis.verification.error_limits import MIN_SQNR
+from comparative_benchmark.analysis.verification.error_limits import MIN_SQNR, groups_of
 from comparative_benchmark.analysis.verification.generation_verification import limits_of
-from comparative_benchmark.analysis.verification.groups import groups_of
 from comparative_benchmark.analysis.verification.verification import is_constant, open_array, verify
 from comparative_benchmark.analysis.verification.verification import limits_of as limits_of_output
 from openxla.benchmark.models.generation import LOGITS

@@ -20,8 +20,8 @@ from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.engine.trial import Trial
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.codec import plain
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.results_file import plain
 from comparative_benchmark.studies.reproduce import limits
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.workloads import generated_tokens

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from comparative_benchmark.analysis.machine import other_processes
-from comparative_benchmark.analysis.machine.gpu_clocks import SESSION_VARIABLE
+from comparative_benchmark.analysis.machine.gpu_state import SESSION_VARIABLE
 from comparative_benchmark.interop.milabench.processes.kept import (
     CommandLine,
     Ended,

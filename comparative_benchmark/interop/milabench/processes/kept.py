@@ -17,16 +17,16 @@ from typing import Any, Self
 
 import attrs
 
-from comparative_benchmark.analysis.machine import other_processes, variables
-from comparative_benchmark.analysis.machine.gpu_clocks import SESSION_VARIABLE
+from comparative_benchmark.analysis.machine import other_processes, worker_settings
+from comparative_benchmark.analysis.machine.gpu_state import SESSION_VARIABLE
 from comparative_benchmark.interop.milabench.processes import keeper
 from comparative_benchmark.interop.milabench.processes.observed import (
     EventLines,
     Observed,
     SmuggledEvents,
 )
-from comparative_benchmark.results import codec
-from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results import results_file
+from comparative_benchmark.results.results_file import ResultsFileError
 from openxla.benchmark.files import write_atomically
 
 # Below this, all commands are ended: a full disk would lose the results of the others.
@@ -115,12 +115,12 @@ def restored(path: Path, before: bytes) -> bool:
 
     Records that other commands have added do not count as damage.
     """
-    due = codec.decode_document(before, str(path))
+    due = results_file.decode_document(before, str(path))
     try:
         content = path.read_bytes()
         if content == before:
             return False
-        now = codec.decode_document(content, str(path))
+        now = results_file.decode_document(content, str(path))
     except (OSError, ResultsFileError):
         pass
     else:
@@ -133,7 +133,7 @@ def restored(path: Path, before: bytes) -> bool:
 
 
 def _texts(records: Iterable[object]) -> Iterable[bytes]:
-    return map(codec.encode, records)
+    return map(results_file.encode, records)
 
 
 # Further output is dropped; the log contains a note.
@@ -184,7 +184,7 @@ class KeptCommand:
         }
         env = {**command.env, SESSION_VARIABLE: mark, "DATA_FD": str(data_write)}
         if not limits.network:
-            env |= variables.VARIABLES
+            env |= worker_settings.OFFLINE_VARIABLES
         spec = {
             "argv": command.argv,
             "cwd": command.cwd,
