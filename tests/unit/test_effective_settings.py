@@ -79,7 +79,7 @@ def test_malloc_is_glibcs_here_and_a_preloaded_librarys_there(tmp_path):
             sys.executable,
             "-c",
             "from comparative_benchmark.analysis.machine import worker_settings as s; "
-            + "print(s.allocator())",
+            "print(s.allocator())",
         ],
         env={**os.environ, "LD_PRELOAD": str(library)},
         capture_output=True,
