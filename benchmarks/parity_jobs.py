@@ -18,7 +18,7 @@ from pathlib import Path
 
 from _timing import print_goal, print_table
 
-from comparative_benchmark.studies.parity.lanes import default_jobs
+from comparative_benchmark.studies.parity.runner import default_jobs
 
 # Share of what the CPUs could do at best.
 GOAL_SHARE = 0.75

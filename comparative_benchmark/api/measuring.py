@@ -13,8 +13,8 @@ from comparative_benchmark.analysis.stats.planning import (
     FixedCounts,
     SamplingRule,
 )
-from comparative_benchmark.api import foreign
-from comparative_benchmark.api.selection import Selection, brought_model, definitions_to_save
+from comparative_benchmark.api import case_selection
+from comparative_benchmark.api.case_selection import Selection, brought_model, definitions_to_save
 from comparative_benchmark.backends.api import UnknownBackendError, origin_of
 from comparative_benchmark.engine import runner
 from comparative_benchmark.engine.settings import (
@@ -107,7 +107,7 @@ def plan_run(
       DefinitionError, NoMatchError: see `sources.selection.select`.
     """
     set_root(request.root_dir)
-    request = foreign.complete(request, chosen=selection is not None)
+    request = case_selection.with_backends(request, chosen=selection is not None)
     check_place(request.output, "-o")
     device = find_device(request.device)
     try:
@@ -251,7 +251,7 @@ def selected(request: RunRequest) -> Selection:
       DefinitionError, NoMatchError: see `sources.selection.select`.
     """
     subjects.check(request)
-    if folders := foreign.selected(request):
+    if folders := case_selection.folder_cases(request):
         return folders
     if brought := brought_model(request):
         return Selection(

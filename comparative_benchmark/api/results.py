@@ -1,28 +1,28 @@
-"""Return types of `run`, `load` and `compare`: results and comparisons that print as tables."""
+"""What `run`, `load` and `compare` return: prints as a table, becomes data frames and plots."""
 
+import functools
 import io
+import json
 import os
 import pkgutil
-from collections.abc import Iterator, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from rich.table import Table as RichTable
 
-from comparative_benchmark.analysis.stats.analysis import NOISE_THRESHOLD, Verdict
-from comparative_benchmark.api.tables import (
-    COMPARISON_COLUMNS,
-    RESULT_COLUMNS,
-    Table,
-    comparison_row,
-    html,
-    result_rows,
+from comparative_benchmark.analysis.stats.analysis import (
+    NOISE_THRESHOLD,
+    SampleError,
+    Verdict,
+    latency_interval,
 )
 from comparative_benchmark.errors import check_place
 from comparative_benchmark.results.case import Case, cases_of, latest
 from comparative_benchmark.results.comparing.compare import (
     DEFAULT_BASELINE,
-    Comparison,
     Fate,
     Summary,
     compare_documents,
@@ -31,7 +31,7 @@ from comparative_benchmark.results.comparing.compare import (
     summarize_comparisons,
     usual_baseline,
 )
-from comparative_benchmark.results.comparing.comparison import regressions
+from comparative_benchmark.results.comparing.comparison import Comparison, regressions
 from comparative_benchmark.results.record import Document, Status
 from comparative_benchmark.results.results_file import plain, write_atomically
 from comparative_benchmark.terminal import answers
@@ -39,6 +39,183 @@ from comparative_benchmark.terminal.answers import fastest, recommendation
 from comparative_benchmark.terminal.compare_views import HEADINGS, summary_line, table_rows
 from comparative_benchmark.terminal.screen import Screen
 from comparative_benchmark.terminal.tables import comparison_table, results_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def latencies(cases: Sequence[Case], axes: "Axes | None" = None) -> "Axes":
+    """Draws one bar per case that has a latency, with its interval over processes."""
+    if axes is None:
+        from matplotlib import pyplot as plt
+
+        _, axes = plt.subplots(layout="constrained")
+    shown = [case for case in cases if case.status is Status.OK and case.metrics.median_ms]
+    for position, case in enumerate(shown):
+        median_ms = case.metrics.median_ms or 0.0
+        processes = [process.latencies_ms for process in case.metrics.processes or ()]
+        error = None
+        if len(processes) > 1:
+            try:
+                interval = latency_interval(processes)
+            except SampleError:
+                pass
+            else:
+                median_ms = interval.estimate
+                error = [[median_ms - interval.low], [interval.high - median_ms]]
+        axes.barh(position, median_ms, xerr=error)
+    names = [f"{case.label}\n{case.competitor} ({case.framework})" for case in shown]
+    axes.set_yticks(range(len(shown)), names)
+    axes.invert_yaxis()
+    axes.set_xlabel("latency, ms (95 % interval over processes)")
+    return axes
+
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+Row = dict[str, Any]
+RESULT_COLUMNS = (
+    *("case", "workload", "framework", "competitor", "device", "batch_size", "status", "reason"),
+    *("latency_ms", "latency_low_ms", "latency_high_ms", "processes", "compile_ms"),
+    *("warm_compile_ms", "host_memory_peak_mb", "device_memory_peak_mb", "relative_rmse"),
+    *("accuracy", "verdict", "machine", "started", "run_id"),
+)
+COMPARISON_COLUMNS = (
+    *("workload", "competitor", "framework", "device", "quantity", "verdict", "baseline_ms"),
+    *("candidate_ms", "ratio", "ratio_low", "ratio_high", "level", "processes", "paired"),
+    *("p_value", "reason"),
+)
+
+
+class Table:
+    """Rows with the same columns; may be empty."""
+
+    def __init__(self, columns: Sequence[str], rows: Callable[[], list[Row]]) -> None:
+        """Creates a table from column names and a function that computes the rows on access."""
+        self.columns = columns
+        self._make_rows = rows
+
+    @functools.cached_property
+    def rows(self) -> list[Row]:
+        """One dict per row, with all columns."""
+        return self._make_rows()
+
+    def to_arrow(self) -> "pa.Table":
+        """Returns an Arrow table; needs pyarrow."""
+        import pyarrow as pa
+
+        return pa.table({name: [row[name] for row in self.rows] for name in self.columns})
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Returns a data frame; needs pandas."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows, columns=self.columns)
+
+
+def result_rows(cases: Sequence[Case], baseline: str | None) -> list[Row]:
+    """Returns the row of each result, with its verdict relative to the baseline competitor.
+
+    The verdict is None without a baseline, for the baseline, and for older results of a case.
+    """
+    compared = compare_to_baseline(cases, baseline) if baseline else []
+    verdicts = {
+        (item.workload, item.device, item.quantity, item.competitor, item.framework): item.verdict
+        for item in compared
+    }
+    newest = set(map(id, latest(cases)))
+    rows = []
+    for case in cases:
+        key = (case.workload, case.device, case.quantity, case.competitor, case.framework)
+        verdict = verdicts.get(key) if id(case) in newest else None
+        rows.append(result_row(case) | {"verdict": verdict and verdict.value})
+    return rows
+
+
+def result_row(case: Case) -> Row:
+    """Returns the figures of a result by column, without the verdict; None if missing."""
+    metrics, verdict = case.metrics, case.metrics.verdict
+    samples = [process.latencies_ms for process in metrics.processes or ()]
+    interval = latency_interval(samples) if len(samples) > 1 else None
+    warm = metrics.warm_compile_time_ms
+    return {
+        "case": case.result.definition.benchmark_name,
+        "workload": case.label,
+        "framework": case.framework,
+        "competitor": case.competitor,
+        "device": case.device,
+        "batch_size": case.result.definition.batch_size,
+        "status": case.result.word,
+        "reason": case.result.reason or None,
+        "latency_ms": metrics.median_ms,
+        "latency_low_ms": interval.low if interval else None,
+        "latency_high_ms": interval.high if interval else None,
+        "processes": len(metrics.processes or ()),
+        "compile_ms": metrics.compile_time_ms,
+        "warm_compile_ms": statistics.median(warm) if warm else None,
+        "host_memory_peak_mb": metrics.host_memory_peak_mb,
+        "device_memory_peak_mb": metrics.device_memory_peak_mb,
+        "relative_rmse": verdict.relative_rmse if verdict else None,
+        "accuracy": metrics.accuracy.value if metrics.accuracy else None,
+        "verdict": None,
+        "machine": case.machine,
+        "started": case.started,
+        "run_id": case.result.run_id,
+    }
+
+
+def comparison_row(item: Comparison) -> Row:
+    """Returns the columns of a comparison; None for missing values."""
+    ratio, before, after = item.ratio, item.baseline_ms, item.candidate_ms
+    return {
+        "workload": item.label,
+        "competitor": item.competitor,
+        "framework": item.framework,
+        "device": item.device,
+        "quantity": item.quantity,
+        "verdict": item.verdict.value,
+        "baseline_ms": before.estimate if before else None,
+        "candidate_ms": after.estimate if after else None,
+        "ratio": ratio.estimate if ratio else None,
+        "ratio_low": ratio.low if ratio else None,
+        "ratio_high": ratio.high if ratio else None,
+        "level": ratio.level if ratio else None,
+        "processes": ratio.processes if ratio else None,
+        "paired": item.paired,
+        "p_value": item.p_value,
+        "reason": item.reason,
+    }
+
+
+def as_json(cases: Sequence[Case], baseline: str | None, answers: Sequence[str] = ()) -> str:
+    """Returns results, their verdicts and the recommendation as JSON.
+
+    Args:
+      cases: the results.
+      baseline: competitor of the verdicts; None for none.
+      answers: sentences of the recommendation.
+    """
+    compared = compare_to_baseline(cases, baseline) if baseline else []
+    value = {
+        "baseline": baseline,
+        "results": result_rows(cases, baseline),
+        "verdicts": [comparison_row(item) for item in compared],
+        "recommendation": list(answers),
+    }
+    return json.dumps(value, indent=2, allow_nan=False, default=str)
+
+
+def html(headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
+    """Returns an HTML table for a notebook."""
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -192,8 +369,6 @@ class Results(Table, Sequence[Case]):
         Args:
           axes: axes to draw on; new ones by default.
         """
-        from comparative_benchmark.api.plots import latencies
-
         return latencies(self._cases, axes)
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from agreement_support import need
 from tests_support import python_path
 
 import comparative_benchmark as cb
-from comparative_benchmark.studies.micro import plot
+from comparative_benchmark.studies.micro import sweeps
 
 pytestmark = pytest.mark.frameworks
 
@@ -177,7 +177,7 @@ def test_a_sweep_is_drawn_by_shape_and_its_recipes_by_signal(tmp_path, recipes_e
     )
     assert "plot: p.svg" in said
     results = [case.result for case in cb.load(tmp_path / "r.json")]
-    [shapes], [bits] = plot.panels(results, "onnxruntime:default")
+    [shapes], [bits] = sweeps.panels(results, "onnxruntime:default")
     recipe = shapes.series["onnxruntime:default+int8dq-tensor (pytorch)"]
     assert [point.at for point in recipe] == [32**3, 64**3]
     assert len(shapes.series["jax_xla:xla (jax)"]) == 2

@@ -5,7 +5,7 @@ import re
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from comparative_benchmark.maintenance.artifacts.exporters import stablehlo_module
+from comparative_benchmark.maintenance.artifacts.exporters import from_xla
 
 # As XLA writes a loop: values are copied on their way in and out.
 PROGRAM = b"""
@@ -29,9 +29,9 @@ func.func @main(%arg0: tensor<2xf32>) -> tensor<2xf32> {
 
 
 def test_copies_are_replaced_by_what_they_copy():
-    with stablehlo_module.without_locations(PROGRAM) as module:
+    with from_xla.without_locations(PROGRAM) as module:
         text = str(module)
-        artifact = stablehlo_module.portable(module)
+        artifact = from_xla.portable(module)
     assert "mhlo" not in text
     assert re.search(r"stablehlo\.while\(%\w+ = %arg0\)", text)
     assert re.search(r"stablehlo\.add (%\w+), \1 ", text)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests_support import python_path
 
-from comparative_benchmark.maintenance.onboarding import judging, source_checks
+from comparative_benchmark.maintenance.onboarding import findings, implementation_checks
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = Path("common_benchmark_suite/openxla/benchmark")
@@ -185,27 +185,27 @@ def test_a_model_that_is_not_there_can_not_be_checked(cbs, arguments, words):
 def test_requirements_are_held_against_what_is_installed(tmp_path, text, state, words):
     (tmp_path / "requirements.txt").write_text(text)
     (tmp_path / "shared.txt").write_text("numpy>=1\n")
-    found = source_checks.requirements("pt", tmp_path)
+    found = implementation_checks.requirements("pt", tmp_path)
     assert found.state == state
     assert words in found.detail
     assert (found.fix is None) is (state == "ok")
 
 
 def test_missing_requirements_are_told(tmp_path):
-    assert "is missing" in source_checks.requirements("pt", tmp_path).detail
+    assert "is missing" in implementation_checks.requirements("pt", tmp_path).detail
 
 
 @pytest.mark.nightly
 def test_requirements_are_really_installed(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     (tmp_path / "requirements.txt").write_text("# nothing\n")
-    assert source_checks.install("pt", tmp_path).state == "ok"
+    assert implementation_checks.install("pt", tmp_path).state == "ok"
 
 
 def test_requirements_that_cannot_be_installed_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     (tmp_path / "requirements.txt").write_text("no-such-package-at-all==1\n")
-    found = source_checks.install("pt", tmp_path)
+    found = implementation_checks.install("pt", tmp_path)
     assert found.state == "failed"
     assert "no-such-package-at-all" in found.detail
 
@@ -215,7 +215,7 @@ def test_everything_public_needs_a_docstring(tmp_path):
         '"""Says it."""\n\n\nclass Model:\n    def forward(self):\n        pass\n\n'
         "    def _own(self):\n        pass\n\n\ndef create_model():\n    pass\n"
     )
-    found = source_checks.docstrings("pt", tmp_path)
+    found = implementation_checks.docstrings("pt", tmp_path)
     assert found.state == "failed"
     for name in ("a_model.py: Model,", "Model.forward", "create_model"):
         assert name in found.detail
@@ -223,7 +223,7 @@ def test_everything_public_needs_a_docstring(tmp_path):
 
 
 def test_a_model_without_cases_is_told():
-    found = source_checks.definitions("pt", "a.b", [])
+    found = implementation_checks.definitions("pt", "a.b", [])
     assert found.state == "failed"
     assert "a.b" in found.detail
 
@@ -234,10 +234,10 @@ def test_implementations_are_held_to_1e_9_of_the_scale():
     far = [truth[0] + 1e-6]
     states = {
         finding.framework: finding.state
-        for finding in judging.agreement({"pt": truth, "jax": near, "tf": far}, "hint")
+        for finding in findings.agreement({"pt": truth, "jax": near, "tf": far}, "hint")
     }
     assert states == {"pt": "failed", "jax": "ok", "tf": "failed"}
-    other = judging.agreement({"pt": truth, "jax": [truth[0][:5]]}, "hint")
+    other = findings.agreement({"pt": truth, "jax": [truth[0][:5]]}, "hint")
     assert [finding.state for finding in other] == ["failed", "failed"]
     assert "shapes differ" in other[1].detail
     assert all("hint" in (finding.fix or "") for finding in other)

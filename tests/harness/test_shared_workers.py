@@ -4,8 +4,8 @@ import argparse
 
 import pytest
 
+from comparative_benchmark.api.case_selection import Selection
 from comparative_benchmark.api.measuring import measure
-from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.engine import race
 from comparative_benchmark.request import RunRequest
 from openxla.benchmark import def_types, testdata

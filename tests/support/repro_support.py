@@ -17,13 +17,13 @@ from comparative_benchmark.engine.recording import to_result
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.results.results_file import encode, plain
-from comparative_benchmark.studies.reproduce import limits
+from comparative_benchmark.studies.reproduce import writing
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.workloads import workload_of
 
-TEMPLATES = Path(limits.__file__).parent / "templates"
+TEMPLATES = Path(writing.__file__).parent / "templates"
 
 
 def load_check(directory, truth, reference, parameters, *, generates=False, data_type="fp32"):
@@ -32,7 +32,7 @@ def load_check(directory, truth, reference, parameters, *, generates=False, data
     for stem, values in (("truth", truth), ("reference", reference)):
         files = arrays.save_all(directory / "expected", stem, values)
         saved[stem] = [directory / "expected" / file["file"] for file in files]
-    found = limits.expected(
+    found = writing.expected_limits(
         saved["truth"], saved["reference"], parameters, generates=generates, data_type=data_type
     )
     (directory / "expected.json").write_text(json.dumps({**found, "recorded": "ok"}))

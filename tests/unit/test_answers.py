@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from results_support import completed
 
-from comparative_benchmark.api.tables import result_row
+from comparative_benchmark.api.results import result_row
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.comparing.compare_remarks import mixture_remarks
 from comparative_benchmark.terminal.answers import answers

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark.studies.bisection.commits import Repository
-from comparative_benchmark.studies.bisection.oracle import BisectError, UnjudgeableError
+from comparative_benchmark.studies.bisection.candidates import Repository
+from comparative_benchmark.studies.bisection.search import BisectError, UnjudgeableError
 
 
 def _git(folder: Path, *arguments: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from comparative_benchmark.studies.bisection.environments import EnvironmentPool, Recipe
-from comparative_benchmark.studies.bisection.oracle import BisectError, Candidate, UnjudgeableError
+from comparative_benchmark.studies.bisection.search import BisectError, Candidate, UnjudgeableError
 
 
 class LinkInstaller:

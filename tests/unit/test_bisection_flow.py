@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from comparative_benchmark.studies.bisection import story
-from comparative_benchmark.studies.bisection.bisection import Bisection, as_json
-from comparative_benchmark.studies.bisection.journal import Journal
+from comparative_benchmark.studies.bisection import bisection
+from comparative_benchmark.studies.bisection.bisection import Bisection, Journal, as_json
 from comparative_benchmark.studies.bisection.judging import Metric, sought_threshold
-from comparative_benchmark.studies.bisection.oracle import (
+from comparative_benchmark.studies.bisection.search import (
+    Answer,
     BisectError,
     Candidate,
     CaseAnswer,
@@ -16,7 +16,6 @@ from comparative_benchmark.studies.bisection.oracle import (
     Ratio,
     UnjudgeableError,
 )
-from comparative_benchmark.studies.bisection.search import Answer
 
 
 class Slowness:
@@ -61,7 +60,11 @@ def _run(tmp_path, oracle, names=None, **options):
             **options,
         ).run()
         journal.conclude(as_json(outcome))
-    return outcome, lines, story.tell(outcome, Metric.LATENCY.word, what="toy", effort="--attempts")
+    return (
+        outcome,
+        lines,
+        bisection.as_text(outcome, Metric.LATENCY.word, what="toy", effort="--attempts"),
+    )
 
 
 def _times(*values):

@@ -9,11 +9,11 @@ from comparative_benchmark.analysis.stats.planning import (
     FixedCounts,
     SamplingRule,
 )
-from comparative_benchmark.api.selection import Selection
+from comparative_benchmark.api.case_selection import Selection
 from comparative_benchmark.engine.settings import Environment, RunSettings
 from comparative_benchmark.studies.bisection.judging import Metric
-from comparative_benchmark.studies.bisection.oracle import Focus
 from comparative_benchmark.studies.bisection.racing import RaceOracle, other_packages
+from comparative_benchmark.studies.bisection.search import Focus
 from openxla.benchmark import devices
 
 

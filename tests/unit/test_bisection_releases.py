@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark.studies.bisection import releases
-from comparative_benchmark.studies.bisection.oracle import BisectError, UnjudgeableError
-from comparative_benchmark.studies.bisection.recipes import Recipes
-from comparative_benchmark.studies.bisection.releases import (
+from comparative_benchmark.studies.bisection import candidates
+from comparative_benchmark.studies.bisection.candidates import (
     PipInstaller,
     names_in,
     releases_between,
     requirements_for,
 )
+from comparative_benchmark.studies.bisection.environments import Recipes
+from comparative_benchmark.studies.bisection.search import BisectError, UnjudgeableError
 
 OFFERED = [
     *("0.10.2", "0.9.2", "0.10.0", "0.10.1", "0.10.1rc1", "0.11.0", "0.10.10", "not-a-version"),
@@ -115,7 +115,7 @@ def _answering(monkeypatch, *answers):
         code, out, err = left.pop(0)
         return subprocess.CompletedProcess(command, code, out, err)
 
-    monkeypatch.setattr(releases.subprocess, "run", run)
+    monkeypatch.setattr(candidates.subprocess, "run", run)
     return asked
 
 
@@ -159,7 +159,7 @@ def test_pip_that_hangs_is_an_error(monkeypatch, tmp_path):
     def run(command, **options):
         raise subprocess.TimeoutExpired(command, options["timeout"])
 
-    monkeypatch.setattr(releases.subprocess, "run", run)
+    monkeypatch.setattr(candidates.subprocess, "run", run)
     with pytest.raises(BisectError, match="pip index took longer than 300 s"):
         PipInstaller().versions("jax", prereleases=False)
     with pytest.raises(UnjudgeableError, match="took longer than 3600 s"):

@@ -6,6 +6,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import textwrap
 import threading
 
 import pytest
@@ -78,8 +79,10 @@ def test_malloc_is_glibcs_here_and_a_preloaded_librarys_there(tmp_path):
         [
             sys.executable,
             "-c",
-            "from comparative_benchmark.analysis.machine import worker_settings as s; "
-            "print(s.allocator())",
+            textwrap.dedent("""
+                from comparative_benchmark.analysis.machine import worker_settings
+                print(worker_settings.allocator())
+            """),
         ],
         env={**os.environ, "LD_PRELOAD": str(library)},
         capture_output=True,

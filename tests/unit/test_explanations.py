@@ -22,7 +22,7 @@ from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results import published
 from comparative_benchmark.results.insights.explanations import BETWEEN, explain
 from comparative_benchmark.results.results_file import encode
-from comparative_benchmark.studies.explain import choosing
+from comparative_benchmark.studies.explain import explained
 
 EAGER, XLA = "pt_inductor:eager", "jax_xla:xla"
 SLOW = OperatorProfile(
@@ -219,14 +219,14 @@ def test_a_result_names_no_folder_outside():
 def test_what_cannot_be_chosen_is_said(asked, options, reason):
     found = two(record("w", "iree:llvm-cpu", status="failed"))
     with pytest.raises(UsageError, match=reason):
-        choosing.choose(found, asked, **options)
+        explained.choose(found, asked, **options)
 
 
 def test_the_slowest_and_the_fastest_unless_others_are_asked_for():
     found = two(record("w", "iree:llvm-cpu", scale=2.0))
 
     def chosen(*asked):
-        return [case.competitor for case in choosing.choose(found, asked)]
+        return [case.competitor for case in explained.choose(found, asked)]
 
     assert chosen() == [EAGER, XLA]
     assert chosen("iree") == ["iree:llvm-cpu", XLA]
@@ -237,8 +237,8 @@ def test_the_slowest_and_the_fastest_unless_others_are_asked_for():
 def test_one_workload_at_a_time():
     several = two(record("v", XLA), record("v", EAGER))
     with pytest.raises(UsageError, match="2 workloads; choose one with --case"):
-        choosing.choose(several, [])
-    first, second = choosing.choose(several, [], case="label-v")
+        explained.choose(several, [])
+    first, second = explained.choose(several, [], case="label-v")
     assert first.label == second.label == "label-v"
 
 

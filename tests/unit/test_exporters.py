@@ -13,12 +13,7 @@ import pytest
 from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.engine.session import Limits
 from comparative_benchmark.engine.settings import RunSettings
-from comparative_benchmark.maintenance.artifacts.exporters import (
-    exports,
-    generation,
-    kinds,
-    selection,
-)
+from comparative_benchmark.maintenance.artifacts.exporters import generation, kinds, selection
 from comparative_benchmark.maintenance.artifacts.exporters.kinds import Kind
 from comparative_benchmark.maintenance.artifacts.exporters.outcomes import (
     Ending,
@@ -95,7 +90,9 @@ class Observer:
 def make(found, subject, tmp_path, *, made=None, **limits):
     directory = tmp_path / "made" / found.name
     directory.mkdir(parents=True)
-    return exports.make(found, subject, directory, made or {}, settings(tmp_path, **limits))
+    return generation.export_artifact(
+        found, subject, directory, made or {}, settings(tmp_path, **limits)
+    )
 
 
 def test_an_export_that_is_read_back_and_right_is_named(subject, tmp_path):

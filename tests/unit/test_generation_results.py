@@ -19,7 +19,7 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.outcome import GenerationTimes, ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block, Phase, Status
 from comparative_benchmark.results.results_file import SCHEMA_FILE
-from comparative_benchmark.terminal.task_tables import generation_remarks, generation_table
+from comparative_benchmark.terminal.console import generation_remarks, generation_table
 
 GREEDY = "models/GPT2_TINY_GREEDY_FP32_JAX_4X16XI32_8XI32/inputs/INPUT_DATA_MODEL_DEFAULT"
 RIGHT = Verification(passed=True, relative_rmse=1e-7)

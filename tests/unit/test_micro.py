@@ -24,8 +24,8 @@ from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.comparison import Comparison, Fate
 from comparative_benchmark.results.results_file import ResultsFile
-from comparative_benchmark.studies.micro import shapes, sweep
-from comparative_benchmark.studies.micro.estimate import (
+from comparative_benchmark.studies.micro import shapes, sweeps
+from comparative_benchmark.studies.micro.sweeps import (
     estimate,
     needed_bytes,
     size_bytes,
@@ -460,8 +460,8 @@ def test_a_sweep_says_who_loses_where(monkeypatch):
         _compared("d", Verdict.FASTER, 0.5),
         _compared("a", Verdict.UNCLEAR, 1.0, "jax_xla:xla"),
     ]
-    monkeypatch.setattr(sweep, "compare_to_baseline", lambda *_: found)
-    iree, xla = sweep.by_competitor([], "pt_inductor:eager")
+    monkeypatch.setattr(sweeps, "compare_to_baseline", lambda *_: found)
+    iree, xla = sweeps.by_competitor([], "pt_inductor:eager")
     assert iree == (
         "iree:llvm-cpu (jax) against pt_inductor:eager: faster on 1, slower on 2 of 4 shapes; "
         "worst 4.00 x (3.90-4.10) at a; best 0.50 x (0.40-0.60) at d"
@@ -469,4 +469,4 @@ def test_a_sweep_says_who_loses_where(monkeypatch):
     assert xla == (
         "jax_xla:xla (jax) against pt_inductor:eager: faster on 0, slower on 0 of 1 shapes"
     )
-    assert list(sweep.by_competitor([], None)) == []
+    assert list(sweeps.by_competitor([], None)) == []

@@ -11,8 +11,7 @@ from comparative_benchmark.cli.commands import parity as command
 from comparative_benchmark.results.expected_failures import Ending, ExpectedFailure, judge
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.studies.parity import matrix
-from comparative_benchmark.studies.parity.cell_result import CellResult
-from comparative_benchmark.studies.parity.document import ParityFile, ParityFileError
+from comparative_benchmark.studies.parity.grid import CellResult, ParityFile, ParityFileError
 
 LABELS = ("bert-tiny-fp32-1x32xi32", "resnet-tiny-fp32-1x3x32x32xf32")
 COMPETITORS = ("jax_xla:xla", "iree:llvm-cpu-data-tiling")

@@ -19,8 +19,8 @@ from comparative_benchmark.engine.trial import Trial, parse_competitors
 from comparative_benchmark.results.record import Phase
 from comparative_benchmark.results.results_file import ResultsFile
 from comparative_benchmark.studies.micro import guide
-from comparative_benchmark.studies.micro.estimate import estimate
 from comparative_benchmark.studies.micro.shapes import Shape
+from comparative_benchmark.studies.micro.sweeps import estimate
 from openxla.benchmark.comparative_suite.operator_cases import cases
 from openxla.benchmark.devices import HOST_CPU
 from openxla.benchmark.workloads import workload_of

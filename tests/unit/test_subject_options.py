@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 import pytest
 
-from comparative_benchmark.api import foreign
+from comparative_benchmark.api import case_selection
 from comparative_benchmark.api.measuring import plan_run
 from comparative_benchmark.cli.commands import micro
 from comparative_benchmark.cli.commands import run as run_command
@@ -218,7 +218,7 @@ KINDS = (Subject.CATALOGUE, Subject.MODULE, Subject.TORCHBENCH)
 )
 def test_an_option_is_used_or_refused(words, usual, monkeypatch, subject, option):
     monkeypatch.setenv("CBS_ROOT_DIR", os.environ["CBS_ROOT_DIR"])
-    monkeypatch.setattr(foreign, "_sizes", lambda wanted, *_: {wanted[0].path: 2})
+    monkeypatch.setattr(case_selection, "_sizes", lambda wanted, *_: {wanted[0].path: 2})
     if option in LATER and subject not in subjects.REFUSALS.get(option, {}):
         return
     given = {"suite": ["--suite-dir", "suite"], "model": ["net.py"]} | GIVEN

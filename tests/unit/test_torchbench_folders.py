@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark.api import auto_batch
+from comparative_benchmark.api import case_selection
 from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.sources.torchbench import cases, folders, installing, network
@@ -270,7 +270,7 @@ def test_the_largest_batch_is_found_by_doubling(answers, size, words):
             raise answer
         return answer
 
-    found, why = auto_batch.largest(try_out)
+    found, why = case_selection.largest_batch(try_out)
     assert found == size
     assert words in why
     assert asked == [2**power for power in range(len(answers))]

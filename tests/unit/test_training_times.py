@@ -16,7 +16,7 @@ from comparative_benchmark.engine.worker.sampling import measure_step
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block, Status, StepTimes
-from comparative_benchmark.terminal.task_tables import training_remarks, training_table
+from comparative_benchmark.terminal.console import training_remarks, training_table
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import training_cases
 

@@ -267,7 +267,7 @@ class _Found:
 
     Attributes:
       gpu: its name, as the first library reported it.
-      absent: by library, why it cannot measure_gpu at all.
+      absent: by library, why it cannot measure at all.
     """
 
     gpu: str | None = None
@@ -300,7 +300,7 @@ def measure_gpu(
         _measure_one(library, what, found, say, budget, child_options)
     reasons = [f"{library}: {reason}" for library, reason in found.absent.items()] + found.skipped
     if not found.gemms and not found.copies:
-        raise CeilingsError("no library could measure_gpu the GPU", reasons)
+        raise CeilingsError("no library could measure the GPU", reasons)
     return Ceilings(
         cpu_model=cpu_model,
         threads=None,

@@ -17,12 +17,16 @@ from comparative_benchmark.errors import EXIT_MISSING, EXIT_OK, UsageError
 from comparative_benchmark.request import EVAL
 from comparative_benchmark.results.results_file import ResultsFileError
 from comparative_benchmark.sources.selection import find_device
-from comparative_benchmark.studies.bisection import story
+from comparative_benchmark.studies.bisection import bisection
 from comparative_benchmark.studies.bisection.bisection import as_json
-from comparative_benchmark.studies.bisection.environments import EnvironmentPool
+from comparative_benchmark.studies.bisection.environments import (
+    EnvironmentPool,
+    Recipes,
+    companions_of,
+    lock_of,
+)
 from comparative_benchmark.studies.bisection.judging import Metric
 from comparative_benchmark.studies.bisection.racing import RaceOracle
-from comparative_benchmark.studies.bisection.recipes import Recipes, companions_of, lock_of
 from comparative_benchmark.studies.bisection.request import BisectRequest, Subject, bisect
 from comparative_benchmark.terminal.console import Console
 from openxla.benchmark.workloads import workload_of
@@ -50,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         metric = Metric(options.metric)
         print(
-            story.tell(
+            bisection.as_text(
                 outcome,
                 metric.word,
                 what=request.subject,

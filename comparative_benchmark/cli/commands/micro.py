@@ -6,8 +6,8 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from comparative_benchmark.api.case_selection import Selection
 from comparative_benchmark.api.measuring import Measured
-from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.backends import recipes
 from comparative_benchmark.cli.commands import run as run_command
 from comparative_benchmark.cli.options.studies import DATA_TYPES
@@ -23,11 +23,10 @@ from comparative_benchmark.errors import (
 )
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Result
-from comparative_benchmark.studies.micro import guide, plot, shapes
+from comparative_benchmark.studies.micro import guide, shapes, sweeps
 from comparative_benchmark.studies.micro.config import read
-from comparative_benchmark.studies.micro.estimate import estimate, why_too_large
-from comparative_benchmark.studies.micro.from_model import explained, products_of
-from comparative_benchmark.studies.micro.sweep import by_competitor
+from comparative_benchmark.studies.micro.shapes import products_of, shares_of_latency
+from comparative_benchmark.studies.micro.sweeps import by_competitor, estimate, why_too_large
 from openxla.benchmark import devices, operators
 from openxla.benchmark.comparative_suite.operator_cases import cases
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
@@ -145,7 +144,7 @@ def sweep(options: argparse.Namespace) -> int:
       UsageError: an option is invalid.
     """
     if options.plot is not None:
-        plot.check(options.plot)
+        sweeps.check_plot(options.plot)
     if options.own_workers and options.share_workers:
         raise UsageError("--own-workers and --share-workers cannot be combined; use one of them")
     if options.config is not None:
@@ -173,7 +172,7 @@ def sweep(options: argparse.Namespace) -> int:
     _refuse_defined(options, "from_model")
     found = products_of(options.from_model)
     chosen = [*cases([options.op], found.counts, [found.data_type]), *found.cases]
-    return _race(options, chosen, lambda results: explained(found, options.op, results))[0]
+    return _race(options, chosen, lambda results: shares_of_latency(found, options.op, results))[0]
 
 
 def _refuse_defined(options: argparse.Namespace, source: str) -> None:
@@ -197,7 +196,7 @@ def _race(
         if options.plot is not None:
             competitors = [Case(result=result).competitor for result in measured.results]
             baseline = measured.baseline or competitors[0]
-            lines.append(plot.draw(measured.results, baseline, options.plot))
+            lines.append(sweeps.draw_plot(measured.results, baseline, options.plot))
         return lines
 
     code = run_command.run(

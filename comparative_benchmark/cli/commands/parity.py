@@ -23,14 +23,16 @@ from comparative_benchmark.results import expected_failures
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.sources.selection import find_device
 from comparative_benchmark.studies.parity import grid, matrix
-from comparative_benchmark.studies.parity.cell_result import CellResult
-from comparative_benchmark.studies.parity.document import ParityFile, ParityFileError
-from comparative_benchmark.studies.parity.drift import Drift
-from comparative_benchmark.studies.parity.grid import Cell, Row
-from comparative_benchmark.studies.parity.lanes import default_jobs
-from comparative_benchmark.studies.parity.runner import Runner
-from comparative_benchmark.studies.parity.screen import Screen
-from comparative_benchmark.studies.parity.tracer import Tracer
+from comparative_benchmark.studies.parity.drift import Drift, Tracer
+from comparative_benchmark.studies.parity.grid import (
+    Cell,
+    CellResult,
+    ParityFile,
+    ParityFileError,
+    Row,
+)
+from comparative_benchmark.studies.parity.matrix import Screen
+from comparative_benchmark.studies.parity.runner import Runner, default_jobs
 from comparative_benchmark.terminal.streams import without_secrets
 from openxla.benchmark.artifacts import lock_file, workload_store
 from openxla.benchmark.comparative_suite import catalog

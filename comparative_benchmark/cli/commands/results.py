@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from comparative_benchmark.api.tables import as_json
+from comparative_benchmark.api.results import as_json
 from comparative_benchmark.errors import EXIT_OK, UsageError
 from comparative_benchmark.reporting.history import location
 from comparative_benchmark.reporting.report.inputs import ReportError

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from comparative_benchmark.analysis.stats.planning import SamplingRule
+from comparative_benchmark.api.case_selection import Selection
 from comparative_benchmark.api.measuring import Measured, measure, plan_run
-from comparative_benchmark.api.selection import Selection
-from comparative_benchmark.api.tables import as_json
+from comparative_benchmark.api.results import as_json
 from comparative_benchmark.cli.options.run import request_from
 from comparative_benchmark.errors import (
     EXIT_FAILED,

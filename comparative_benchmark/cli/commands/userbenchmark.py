@@ -192,7 +192,7 @@ def _write(path: Path, text: str) -> None:
 
 def _bisect(options: argparse.Namespace) -> int:
     from comparative_benchmark.interop.userbenchmarks.bisecting import bisect_userbenchmark
-    from comparative_benchmark.studies.bisection import story
+    from comparative_benchmark.studies.bisection import bisection
     from comparative_benchmark.studies.bisection.bisection import as_json
 
     benchmark = discovery.find(options.name, discovery.find_folder(options.directory))
@@ -208,6 +208,8 @@ def _bisect(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(as_json(outcome), indent=2))
     else:
-        told = story.tell(outcome, "worse", what=request.subject, effort="--attempts, --runs")
+        told = bisection.as_text(
+            outcome, "worse", what=request.subject, effort="--attempts, --runs"
+        )
         print(f"{benchmark.name}: {told}")
     return EXIT_OK if outcome.found else EXIT_MISSING

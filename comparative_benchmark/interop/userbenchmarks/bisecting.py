@@ -26,18 +26,17 @@ from comparative_benchmark.interop.userbenchmarks.processes import (
 )
 from comparative_benchmark.interop.userbenchmarks.signals import more_is_better
 from comparative_benchmark.studies.bisection.bisection import Outcome
-from comparative_benchmark.studies.bisection.environments import EnvironmentPool, Recipe
+from comparative_benchmark.studies.bisection.environments import EnvironmentPool, Recipe, Recipes
 from comparative_benchmark.studies.bisection.judging import by_ratio
-from comparative_benchmark.studies.bisection.oracle import (
+from comparative_benchmark.studies.bisection.request import BisectRequest, Subject, bisect
+from comparative_benchmark.studies.bisection.search import (
+    Answer,
     Candidate,
     CaseAnswer,
     Finding,
     Focus,
     UnjudgeableError,
 )
-from comparative_benchmark.studies.bisection.recipes import Recipes
-from comparative_benchmark.studies.bisection.request import BisectRequest, Subject, bisect
-from comparative_benchmark.studies.bisection.search import Answer
 
 Value = float | str
 _DISTRIBUTION = "common-benchmark-suite"

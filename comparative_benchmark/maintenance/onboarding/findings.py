@@ -1,14 +1,22 @@
-"""The list of checks, and their findings."""
+"""Findings of the checks of a model, and how worker outputs are judged."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
+import numpy as np
+import numpy.typing as npt
 from rich.table import Table
 from rich.text import Text
 
 from comparative_benchmark.terminal.screen import Screen
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.def_types import BenchmarkCase, TensorSpec
+from openxla.benchmark.models import architectures
+from openxla.benchmark.models.architectures.base import DATA_TYPES
+from openxla.benchmark.models.preprocessing import element_type_of
 
 State = Literal["ok", "failed", "not_applicable", "not_run"]
 
@@ -85,3 +93,98 @@ def print_findings(
     out.print(
         Text(f"{len(found)} checks, {bad} failed or not run" if bad else f"{len(found)} checks ok")
     )
+
+
+# Largest difference of float64 runs, relative to the scale of the output.
+AGREEMENT = 1e-9
+
+Array = npt.NDArray[Any]
+
+
+def agreement(truths: Mapping[str, Sequence[Array]], hint: str) -> list[Finding]:
+    """Compares the float64 outputs of all implementations with the first one's.
+
+    Args:
+      truths: outputs by framework; at least two.
+      hint: a command that finds the layer in which they differ.
+    """
+    (first, expected), *others = truths.items()
+    found = []
+    for framework, values in others:
+        error = _largest(values, expected)
+        ok = error is not None and error <= AGREEMENT
+        detail = (
+            f"output shapes differ from {first}"
+            if error is None
+            else f"differs from {first} by {error:.1e} of the scale"
+        )
+        fix = None if ok else f"find the layer that differs: {hint}"
+        found.append(_agrees(framework, ok=ok, detail=detail, fix=fix))
+    bad = [finding.framework for finding in found if finding.state == "failed"]
+    detail = (
+        f"differs from {', '.join(bad)}"
+        if bad
+        else f"agrees with {', '.join(f for f, _ in others)}"
+    )
+    fix = f"find the layer that differs: {hint}" if bad else None
+    return [_agrees(first, ok=not bad, detail=detail, fix=fix), *found]
+
+
+def _agrees(framework: str, *, ok: bool, detail: str, fix: str | None) -> Finding:
+    state: State = "ok" if ok else "failed"
+    return Finding(check="agreement", framework=framework, state=state, detail=detail, fix=fix)
+
+
+def _largest(values: Sequence[Array], expected: Sequence[Array]) -> float | None:
+    pairs = list(zip(values, expected, strict=False))
+    if len(values) != len(expected) or any(a.shape != b.shape for a, b in pairs):
+        return None
+    return max(relative_difference(a, b) for a, b in pairs)
+
+
+def relative_difference(values: Array, truth: Array) -> float:
+    """Returns the largest difference, relative to the root mean square of the truth."""
+    wide, expected = np.asarray(values, np.float64), np.asarray(truth, np.float64)
+    scale = float(np.sqrt(np.mean(expected * expected)))
+    largest = float(np.abs(wide - expected).max())
+    if largest == 0:
+        return 0.0
+    return largest / scale if scale and np.isfinite(largest) else float("inf")
+
+
+def specs(folder: Path, stem: str) -> list[TensorSpec]:
+    """Returns shape and type of each array `<stem>_<n>.npy`."""
+    values = arrays.load_all(folder, stem)
+    return [TensorSpec(shape=value.shape, dtype=element_type_of(value.dtype)) for value in values]
+
+
+def other_than_declared(
+    case: BenchmarkCase, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+) -> list[str]:
+    """Returns differences from the architecture's declaration, or without one, from `data_type`."""
+    name = case.model.name
+    implementation = case.model.model_impl
+    if implementation.architecture is None:
+        due_type = DATA_TYPES.get(str(case.data_type))
+        floats = [spec for spec in outputs if spec.dtype.startswith(("f", "bf"))]
+        return [
+            f"{name} returns {spec}, expected {due_type}"
+            for spec in floats
+            if due_type not in (None, spec.dtype)
+        ]
+    architecture = architectures.get(implementation.architecture)
+    parameters = architecture.complete(case.model.model_parameters)
+    pairs: list[tuple[str, Callable[..., Sequence[TensorSpec]], Sequence[TensorSpec]]] = [
+        ("takes", architecture.input_specs, inputs),
+        ("returns", architecture.output_specs, outputs),
+    ]
+    return [
+        f"{name} {verb} {_listed(got)}, declared: {_listed(declared)}"
+        for verb, due, got in pairs
+        for declared in [list(due(parameters))]
+        if list(got) != declared
+    ]
+
+
+def _listed(specs: Sequence[TensorSpec]) -> str:
+    return ", ".join(map(str, specs))

@@ -10,11 +10,7 @@ import openxla.benchmark
 from comparative_benchmark.backends.api import BackendInfo, judges_of
 from comparative_benchmark.engine.session import Limits
 from comparative_benchmark.errors import EXIT_OK, EXIT_WRONG, UsageError
-from comparative_benchmark.maintenance.onboarding import (
-    judging,
-    source_checks,
-    worker_checks,
-)
+from comparative_benchmark.maintenance.onboarding import findings, implementation_checks
 from comparative_benchmark.maintenance.onboarding.findings import Finding, State, print_findings
 from comparative_benchmark.terminal.screen import Screen
 from openxla.benchmark import devices, synonyms
@@ -61,12 +57,14 @@ def check_model(
         console.print(Text(f"checking {name} in {framework}"))
         folder = _MODELS / framework / name
         found.append(
-            source_checks.definitions(framework, _module_path(name, framework), cases[framework])
+            implementation_checks.definitions(
+                framework, _module_path(name, framework), cases[framework]
+            )
         )
-        found.append(source_checks.docstrings(framework, folder))
-        found.append(source_checks.requirements(framework, folder))
+        found.append(implementation_checks.docstrings(framework, folder))
+        found.append(implementation_checks.requirements(framework, folder))
         if install:
-            found.append(source_checks.install(framework, folder))
+            found.append(implementation_checks.install(framework, folder))
         with temporary_folder("check") as scratch:
             more, truth = _run_model(framework, chosen[framework], timeout_s, Path(scratch))
         found += more
@@ -151,17 +149,17 @@ def _differs_in_type(other: BenchmarkCase, case: BenchmarkCase) -> bool:
 
 def _run_model(
     framework: str, cases: Sequence[BenchmarkCase], timeout_s: float, scratch: Path
-) -> tuple[list[Finding], list[judging.Array] | None]:
+) -> tuple[list[Finding], list[findings.Array] | None]:
     """Returns the findings from running the model, and its float64 outputs."""
     if not cases:
         return _none_run(framework, "no case to run"), None
     backend = _backend(cases[0])
     if isinstance(backend, str):
         return _none_run(framework, backend), None
-    settings = worker_checks.ElsewhereSettings(
+    settings = implementation_checks.ElsewhereSettings(
         device=devices.HOST_CPU, limits=Limits(deadline_s=timeout_s), log_dir=scratch
     )
-    checks = worker_checks.WorkerChecks(framework, cases, backend, settings, scratch)
+    checks = implementation_checks.WorkerChecks(framework, cases, backend, settings, scratch)
     return checks.run(), checks.truth
 
 
@@ -180,14 +178,14 @@ def _backend(case: BenchmarkCase) -> BackendInfo | str:
 def _none_run(framework: str, reason: str) -> list[Finding]:
     return [
         Finding(check=check, framework=framework, state="not_run", detail=reason)
-        for check in ("runs elsewhere", *worker_checks.RUNS)
+        for check in ("runs elsewhere", *implementation_checks.RUNS)
     ]
 
 
 def _agreement(
     name: str,
     asked: Sequence[str],
-    truths: Mapping[str, list[judging.Array]],
+    truths: Mapping[str, list[findings.Array]],
     chosen: Mapping[str, Sequence[BenchmarkCase]],
 ) -> list[Finding]:
     def all_of(frameworks: Sequence[str], state: State, detail: str) -> list[Finding]:
@@ -220,4 +218,4 @@ def _agreement(
         ]
     case = next(iter(chosen.values()))[0]
     hint = f"cbs parity --drift -name '{case.name}'"
-    return [*found, *judging.agreement(truths, hint)]
+    return [*found, *findings.agreement(truths, hint)]

@@ -1,6 +1,6 @@
-"""`cbs new-model`: creates the files of a new architecture, complete and correct.
+"""`cbs new-model`: creates a new architecture, or a TorchBench folder, complete and correct.
 
-The suite discovers them by their location, so existing files are not changed.
+The suite discovers the files by their location, so existing files are not changed.
 """
 
 import keyword
@@ -16,9 +16,22 @@ import attrs
 
 import openxla.benchmark
 from comparative_benchmark.errors import EXIT_OK, UsageError
-from comparative_benchmark.maintenance.onboarding import new_folder
 from openxla.benchmark import synonyms
 from openxla.benchmark.text import printable
+
+_FOLDER_TEMPLATES = Path(__file__).parent / "templates" / "torchbench"
+
+
+def new_folder_files(name: str) -> dict[Path, str]:
+    """Returns the contents of the files in a new folder, by relative path."""
+    fields = {"name": name, "title": name.replace("_", " ").capitalize()}
+    return {
+        Path(name) / template.stem: string.Template(
+            template.read_text(encoding="utf-8")
+        ).substitute(fields)
+        for template in sorted(_FOLDER_TEMPLATES.glob("*.txt"))
+    }
+
 
 _SUITE = Path("common_benchmark_suite/openxla/benchmark")
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -106,7 +119,7 @@ def _write_folder(name: str, root: Path) -> int:
     _check_name(name)
     if (root / name).exists():
         raise UsageError(f"{root / name} already exists; nothing was written")
-    files = new_folder.new_files(name)
+    files = new_folder_files(name)
     write_files(root, files)
     for path in files:
         print(printable(str(root / path)))

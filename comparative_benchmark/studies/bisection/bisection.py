@@ -1,23 +1,157 @@
 """A bisection: confirms both ends, locates the step, and verifies it in a direct comparison.
 
-The oracle that judges candidates may race environments or run a userbenchmark.
+The oracle that judges candidates may race environments or run a userbenchmark. A state file has the
+question and all answers, so that an interrupted bisection can be resumed.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
 
 import attrs
+import msgspec
+from filelock import FileLock, Timeout
 
-from comparative_benchmark.studies.bisection.journal import Comparison, Journal
-from comparative_benchmark.studies.bisection.oracle import (
+from comparative_benchmark.results.results_file import plain, write_atomically
+from comparative_benchmark.studies.bisection.search import (
+    Answer,
     BisectError,
     Candidate,
     CaseAnswer,
+    Conclusion,
+    Finding,
     Focus,
     Oracle,
     UnjudgeableError,
+    locate,
 )
-from comparative_benchmark.studies.bisection.search import Answer, Conclusion, locate
+
+SCHEMA_VERSION: Literal[1] = 1
+
+
+@attrs.frozen(kw_only=True)
+class Comparison:
+    """A comparison of a candidate with a good one.
+
+    Attributes:
+      good, candidate: names of candidates.
+      attempts: number of attempts until the answer was clear, or the limit was reached.
+      answer: the final answer.
+      reason: why it could not be judged; None if it was.
+      finding: finding of the last attempt; None if there was none.
+    """
+
+    good: str
+    candidate: str
+    attempts: int
+    answer: Answer
+    reason: str | None = None
+    finding: Finding | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _Document:
+    schema_version: Literal[1] = SCHEMA_VERSION
+    kind: Literal["bisection"] = "bisection"
+    question: dict[str, Any]
+    candidates: list[Candidate]
+    comparisons: list[Comparison]
+    conclusion: dict[str, Any] | None = None
+
+
+class Journal:
+    """A state file, locked by one process at a time; use as a context manager."""
+
+    def __init__(self, path: Path, question: Mapping[str, Any]) -> None:
+        self.path = path
+        self.candidates: list[Candidate] = []
+        self.comparisons: list[Comparison] = []
+        self._question = dict(question)
+        self._lock = FileLock(path.parent / f".{path.name}.lock")
+
+    def __enter__(self) -> Self:
+        """Reads existing entries.
+
+        Raises:
+          BisectError: the file is in use, is damaged, or belongs to another bisection.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire(timeout=0)
+        except Timeout as error:
+            raise BisectError(f"another bisection is running in {self.path.parent}") from error
+        except OSError as error:
+            raise BisectError(f"{self.path.parent} cannot be written: {error}") from error
+        try:
+            if self.path.exists():
+                self._read()
+        except BaseException:
+            self._lock.release()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+
+    def start(self, candidates: Sequence[Candidate]) -> None:
+        """Records the candidates once, so that new releases do not change them."""
+        self.candidates = list(candidates)
+        self._write()
+
+    def find(self, good: str, candidate: str) -> Comparison | None:
+        """Returns the comparison of a pair, if it exists."""
+        return next(
+            (c for c in self.comparisons if (c.good, c.candidate) == (good, candidate)), None
+        )
+
+    def add(self, comparison: Comparison) -> None:
+        """Records a comparison, replacing one of the same pair; it is on disk on return."""
+        pair = (comparison.good, comparison.candidate)
+        self.comparisons = [c for c in self.comparisons if (c.good, c.candidate) != pair]
+        self.comparisons.append(comparison)
+        self._write()
+
+    def conclude(self, conclusion: Mapping[str, Any]) -> None:
+        """Records the outcome."""
+        self._write(conclusion)
+
+    def _write(self, conclusion: Mapping[str, Any] | None = None) -> None:
+        document = _Document(
+            question=self._question,
+            candidates=self.candidates,
+            comparisons=self.comparisons,
+            conclusion=None if conclusion is None else dict(conclusion),
+        )
+        try:
+            write_atomically(self.path, plain(document))
+        except OSError as error:
+            raise BisectError(f"{self.path} cannot be written: {error}") from error
+
+    def _read(self) -> None:
+        other = "move it, or choose another folder with -o"
+        try:
+            found = msgspec.json.decode(self.path.read_bytes(), type=_Document)
+        except (OSError, ValueError, RecursionError) as error:
+            raise BisectError(
+                f"{self.path} is not a bisection state file ({error}); {other}"
+            ) from error
+        # Convert through JSON, which turns tuples into lists.
+        ours = json.loads(json.dumps(self._question))
+        both = {**found.question, **ours}
+        if differ := [name for name in both if found.question.get(name) != ours.get(name)]:
+            told = "; ".join(
+                f"{name} was {found.question.get(name)!r}, now {ours.get(name)!r}"
+                for name in differ
+            )
+            raise BisectError(f"{self.path} belongs to another bisection ({told}); {other}")
+        self.candidates, self.comparisons = found.candidates, found.comparisons
 
 
 @attrs.frozen(kw_only=True)
@@ -189,3 +323,85 @@ def _in_words(comparison: Comparison) -> str:
     told = f"{worst.ratio}; {worst.reason}" if worst.ratio else worst.reason
     several = f", {len(cases)} of {len(comparison.finding.cases)} cases"
     return f": {told}{several if len(comparison.finding.cases) > 1 else ''}"
+
+
+def as_text(outcome: Outcome, word: str, *, what: str, effort: str, measured: bool = True) -> str:
+    """Returns the outcome in sentences, the conclusion first.
+
+    Args:
+      outcome: outcome of the bisection.
+      word: describes a bad candidate, e.g. `slower`.
+      what: the bisected package or repository.
+      effort: options that make an unclear answer clearer.
+      measured: whether `word` is relative to another candidate.
+    """
+    names = [candidate.short for candidate in outcome.candidates]
+    where = outcome.conclusion
+    if where is None:
+        than = f"{word} than {names[0]}" if measured else word
+        return "\n".join(_no_step(outcome, f"{what} {names[-1]}", than, effort))
+    lines = _step(outcome, word, what, measured=measured)
+    if outcome.neighbours is not None:
+        lines += _cases(outcome.neighbours)
+    for bad, good in where.contradictions:
+        lines.append(
+            f"the answers alternate: {names[bad]} is bad, but {names[good]} after it is good. "
+            "This is the last of several steps"
+        )
+    lines += _packages(outcome.neighbours or outcome.ends)
+    return "\n".join(lines)
+
+
+def _no_step(outcome: Outcome, last: str, than: str, effort: str) -> list[str]:
+    if outcome.ends.answer is Answer.GOOD:
+        verdict = f"{last} is not {than}"
+        advice = "nothing to bisect"
+    else:
+        verdict = f"it is unclear whether {last} is {than} (attempts: {outcome.ends.attempts})"
+        advice = f"increase one of {effort}, or reduce disturbances (see cbs doctor)"
+    return [f"{verdict}: {advice}", *_cases(outcome.ends), *_packages(outcome.ends)]
+
+
+def _step(outcome: Outcome, word: str, what: str, *, measured: bool) -> list[str]:
+    where, candidates = outcome.conclusion, outcome.candidates
+    assert where is not None
+    first, last = candidates[where.first_bad], candidates[where.last_good]
+    if where.suspects:
+        between = ", ".join(candidates[index].short for index in where.suspects)
+        lines = [
+            f"{what} became {word} after {last.short}, at the latest in {first}",
+            f"candidates between them that could not be judged: {between}",
+        ]
+    else:
+        lines = [f"{what} became {word} in {first}; {last.short} is the last good one"]
+    neighbours = outcome.neighbours
+    if neighbours is not None and neighbours.answer is not Answer.BAD:
+        than = f"{word} than {last.short}" if measured else word
+        state = {
+            Answer.GOOD: f"is not {than}",
+            Answer.UNCLEAR: f"is not clearly {than}",
+            Answer.SKIPPED: f"could not be compared with {last.short}",
+        }[neighbours.answer]
+        lines.append(
+            f"but in a direct comparison {first.short} {state}: the change came in several small "
+            "steps, or one answer is a chance result. Use --everything to judge each candidate"
+        )
+    return lines
+
+
+def _cases(comparison: Comparison) -> list[str]:
+    if comparison.finding is None:
+        return [f"  {comparison.reason}"]
+    lines = [f"  {case}" for case in comparison.finding.cases]
+    if comparison.finding.results:
+        lines.append(f"  results: {comparison.finding.results}")
+    return lines
+
+
+def _packages(comparison: Comparison) -> list[str]:
+    if comparison.finding is None or not comparison.finding.packages:
+        return []
+    return [
+        "these other packages differ between the two and may be the cause:",
+        *(f"  {line}" for line in comparison.finding.packages),
+    ]

@@ -22,8 +22,7 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.compare import compare_to_baseline
 from comparative_benchmark.results.comparing.comparison import COMPILE_THRESHOLD, quotient
 from comparative_benchmark.results.record import Result, Status
-from comparative_benchmark.studies.bisection.oracle import CaseAnswer, Ratio
-from comparative_benchmark.studies.bisection.search import Answer
+from comparative_benchmark.studies.bisection.search import Answer, CaseAnswer, Ratio
 
 # Peak resident memory varies this much with pages, arenas and threads.
 _MEMORY_THRESHOLD = 0.02

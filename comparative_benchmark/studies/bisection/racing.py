@@ -16,7 +16,7 @@ from comparative_benchmark.analysis.stats.planning import (
     FixedCounts,
     SamplingRule,
 )
-from comparative_benchmark.api.selection import Selection
+from comparative_benchmark.api.case_selection import Selection
 from comparative_benchmark.engine import runner
 from comparative_benchmark.engine.settings import Environment, RunSettings
 from comparative_benchmark.engine.trial import Competitor, in_environments
@@ -25,7 +25,7 @@ from comparative_benchmark.results.results_file import ResultsFile
 from comparative_benchmark.studies.bisection import judging
 from comparative_benchmark.studies.bisection.environments import EnvironmentPool, Recipe
 from comparative_benchmark.studies.bisection.judging import Metric
-from comparative_benchmark.studies.bisection.oracle import (
+from comparative_benchmark.studies.bisection.search import (
     Candidate,
     CaseAnswer,
     Finding,

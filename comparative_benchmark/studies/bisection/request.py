@@ -9,20 +9,21 @@ from typing import Any
 import attrs
 
 from comparative_benchmark.errors import UsageError
-from comparative_benchmark.studies.bisection import releases
-from comparative_benchmark.studies.bisection.bisection import Bisection, Outcome, as_json
-from comparative_benchmark.studies.bisection.commits import Repository
-from comparative_benchmark.studies.bisection.environments import EnvironmentPool
-from comparative_benchmark.studies.bisection.journal import Journal
+from comparative_benchmark.studies.bisection import candidates
+from comparative_benchmark.studies.bisection.bisection import Bisection, Journal, Outcome, as_json
+from comparative_benchmark.studies.bisection.candidates import Installer, PipInstaller, Repository
+from comparative_benchmark.studies.bisection.environments import (
+    EnvironmentPool,
+    Recipes,
+    companions_of,
+)
 from comparative_benchmark.studies.bisection.judging import sought_threshold
-from comparative_benchmark.studies.bisection.oracle import (
+from comparative_benchmark.studies.bisection.search import (
     BisectError,
     Candidate,
     CaseAnswer,
     Oracle,
 )
-from comparative_benchmark.studies.bisection.recipes import Recipes, companions_of
-from comparative_benchmark.studies.bisection.releases import Installer, PipInstaller
 
 STATE = "bisection.json"
 
@@ -172,7 +173,7 @@ def _candidates(
     if repository is not None:
         return repository.commits_between(request.good, request.bad)
     assert request.package is not None
-    return releases.releases_between(
+    return candidates.releases_between(
         request.package,
         request.good,
         request.bad,

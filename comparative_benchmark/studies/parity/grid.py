@@ -1,21 +1,36 @@
-"""The cells of a matrix: rows are workloads, columns are pairs of framework and competitor.
+"""The cells of a matrix, their results, and the JSON file with all of them.
 
-A row contains the workload's case in each framework that implements it. A column is a framework of
+A row contains a workload's case in each framework that implements it. A column is a framework of
 models with a competitor. Every combination is a cell, with either a trial or the reason why it
-cannot be run.
+cannot be run. The file is written as a whole, every few seconds and at the end.
+
+{"schema_version": 1, "kind": "parity", "started": ..., "command": [...],
+"execution_environment": {"python_environment": [...], "host": {...}, "git_revision": ...,
+"jobs": ...},
+"cells": [CellResult ...], "drift": [...],
+"counts": {"ok": ..., ...}, "exit_code": ...}
+
+`cells` has one object for each combination of workload, framework and competitor, with the fields
+of `CellResult`; its `expected` is the reason of a known failure. `counts` and `exit_code` are null
+until the run has ended.
 """
 
+import datetime
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import attrs
+import msgspec
+from filelock import FileLock, Timeout
+from msgspec import UNSET, UnsetType
 
 from comparative_benchmark.engine.trial import Competitor, Trial
-from openxla.benchmark.def_types import (
-    BenchmarkCase,
-    DeviceSpec,
-    ModelFrameworkType,
-    Workload,
-)
+from comparative_benchmark.results.outcome import ProcessRecord
+from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.results_file import plain, write_atomically
+from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, ModelFrameworkType, Workload
 from openxla.benchmark.models import architectures
 from openxla.benchmark.workloads import workload_of
 
@@ -195,3 +210,257 @@ def _implementation(case: BenchmarkCase) -> tuple[object, ...]:
 
 def _framework(case: BenchmarkCase) -> ModelFrameworkType:
     return case.model.model_impl.framework_type
+
+
+@attrs.frozen(kw_only=True)
+class CellResult:
+    """The result of a cell, as stored in the file.
+
+    Attributes:
+      workload: digest of the workload; `workload_id` is readable.
+      label: label of the row.
+      framework: framework of the model, as in `cbs list --framework`.
+      competitor: `backend:compiler+options`.
+      device: name of the device.
+      case: name of the benchmark case; None if a framework has no implementation.
+      status: as in results, see `Status`.
+      phase: the phase in which it ended; with `reason` unless it is `ok`.
+      relative_error: root mean square error of the output against the float64 truth, over the
+        truth's root mean square.
+      allowed_relative_error: largest relative error that passes.
+      worst_part: the largest error of a part as a share of the allowed one; see `Verification`.
+      max_abs_error: largest absolute error of an element.
+      wall_s: duration of the cell in seconds.
+      log_file: output of its worker; cells that shared a worker share the file.
+      traceback: traceback from the worker, if any.
+      versions: versions of the packages that the worker imported.
+      note: further information on how it ran.
+      expected: reason of a known failure.
+    """
+
+    workload: str
+    workload_id: str
+    label: str
+    framework: str
+    competitor: str
+    device: str
+    case: str | None = None
+    status: Status
+    phase: str | None = None
+    reason: str | None = None
+    relative_error: float | None = None
+    allowed_relative_error: float | None = None
+    worst_part: float | None = None
+    max_abs_error: float | None = None
+    wall_s: float = 0.0
+    log_file: str | None = None
+    traceback: str | None = None
+    versions: dict[str, str] = attrs.field(factory=dict, hash=False)
+    note: str | None = None
+    expected: str | UnsetType = UNSET
+
+    @property
+    def key(self) -> CellKey:
+        """The same as `Cell.key`."""
+        return (self.workload, self.case or self.label, self.framework, self.competitor)
+
+
+def unsupported(cell: Cell, device: str) -> CellResult:
+    """Returns the result of a cell that cannot be run."""
+    return CellResult(
+        **_identity(cell, device),
+        case=cell.case.name if cell.case else None,
+        status=Status.UNSUPPORTED,
+        phase="import",
+        reason=cell.unsupported,
+    )
+
+
+def result_of(
+    cell: Cell, trial: Trial, record: ProcessRecord, wall_s: float, note: str | None = None
+) -> CellResult:
+    """Returns the result of a cell that was run."""
+    verification = record.final_verification or record.verification
+    return CellResult(
+        **_identity(cell, trial.device.name),
+        case=trial.case.name,
+        status=record.status,
+        phase=record.phase,
+        reason=record.reason,
+        relative_error=verification.relative_rmse if verification else None,
+        allowed_relative_error=verification.allowed_relative_rmse if verification else None,
+        worst_part=verification.worst_part if verification else None,
+        max_abs_error=verification.max_abs_error if verification else None,
+        wall_s=round(wall_s, 3),
+        log_file=record.log_file or None,
+        traceback=record.traceback,
+        versions=record.versions,
+        note=note,
+    )
+
+
+def _identity(cell: Cell, device: str) -> dict[str, Any]:
+    return {
+        "workload": cell.row.workload.digest,
+        "workload_id": cell.row.workload.id,
+        "label": cell.row.label,
+        "framework": cell.column.framework.value,
+        "competitor": str(cell.column.competitor),
+        "device": device,
+    }
+
+
+SCHEMA_VERSION = 1
+_KIND = "parity"
+# `--resume` reuses results with these statuses.
+_SETTLED = (Status.OK, Status.UNSUPPORTED)
+_WRITE_EVERY_S = 2.0
+
+
+class ParityFileError(RuntimeError):
+    """A file is not a parity file, or cannot be written; the message gives the remedy."""
+
+
+class ParityFile:
+    """A matrix stored in a file, or only in memory if there is no path.
+
+    A matrix may have thousands of cells, so the file is written at most every few seconds, and at
+    the end of the `with` block, which the caller must enter. Within the block, the file is locked:
+    two processes would overwrite each other's results.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        command: Sequence[str],
+        execution_environment: Mapping[str, Any],
+        resume: bool,
+    ) -> None:
+        """Reads an existing file.
+
+        Raises:
+          ParityFileError: the file is not a parity file, and is left unchanged; or another process
+            is writing it.
+        """
+        self._path = path.absolute() if path else None
+        self._lock = self._locked()
+        self._cells: dict[tuple[str, CellKey], CellResult] = {}
+        try:
+            known = _read(self._path) if self._path and self._path.exists() else ()
+        except ParityFileError:
+            self._release()
+            raise
+        if resume:
+            self._cells = {(cell.device, cell.key): cell for cell in known}
+        self._head = {
+            "schema_version": SCHEMA_VERSION,
+            "kind": _KIND,
+            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "command": list(command),
+            "execution_environment": dict(execution_environment),
+        }
+        self._tail: dict[str, Any] = {"drift": [], "counts": None, "exit_code": None}
+        self._written_at = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.flush()
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+    def _locked(self) -> FileLock | None:
+        if self._path is None:
+            return None
+        lock = FileLock(self._path.parent / f".{self._path.name}.lock")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise ParityFileError(
+                f"another `cbs parity` is writing {self._path}; wait until it ends, or choose "
+                "another file with -o"
+            ) from None
+        except OSError as error:
+            raise ParityFileError(f"{self._path} cannot be written: {error}") from error
+        return lock
+
+    def settled(self, device: str) -> dict[CellKey, CellResult]:
+        """Returns the results that can be reused."""
+        return {
+            key: attrs.evolve(cell, expected=msgspec.UNSET)
+            for (where, key), cell in self._cells.items()
+            if where == device and cell.status in _SETTLED
+        }
+
+    def put(self, result: CellResult) -> None:
+        """Stores a result, replacing an older one of the same cell.
+
+        Raises:
+          ParityFileError: the file cannot be written.
+        """
+        self._cells[(result.device, result.key)] = result
+        if time.monotonic() - self._written_at > _WRITE_EVERY_S:
+            self.flush()
+
+    def finish(
+        self,
+        *,
+        expected: Mapping[CellKey, str],
+        drift: Iterable[Mapping[str, Any]],
+        counts: Mapping[str, int],
+        exit_code: int,
+        device: str,
+    ) -> None:
+        """Adds information that is available after all cells have ended.
+
+        Raises:
+          ParityFileError: the file cannot be written.
+        """
+        for key, reason in expected.items():
+            place = (device, key)
+            self._cells[place] = attrs.evolve(self._cells[place], expected=reason)
+        self._tail = {"drift": list(drift), "counts": dict(counts), "exit_code": exit_code}
+        self.flush()
+
+    def flush(self) -> None:
+        """Writes the current state.
+
+        Raises:
+          ParityFileError: the file cannot be written.
+        """
+        self._written_at = time.monotonic()
+        if self._path is None:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            cells = [plain(cell) for cell in self._cells.values()]
+            write_atomically(self._path, {**self._head, "cells": cells, **self._tail})
+        except OSError as error:
+            raise ParityFileError(f"{self._path} cannot be written: {error}") from error
+
+
+@attrs.frozen
+class _File:
+    schema_version: Literal[1]
+    kind: Literal["parity"]
+    cells: tuple[CellResult, ...]
+
+
+def _read(path: Path) -> tuple[CellResult, ...]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_File).cells
+    except OSError as error:
+        raise ParityFileError(f"{path} cannot be read: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ParityFileError(
+            f"{path} is not a file of `cbs parity` ({error}) and was not changed; choose another "
+            "file with -o"
+        ) from error

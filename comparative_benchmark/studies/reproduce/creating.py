@@ -24,7 +24,7 @@ from comparative_benchmark.engine.trial import Trial
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_OK, UsageError
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Document, Status
-from comparative_benchmark.studies.reproduce import readme, writing
+from comparative_benchmark.studies.reproduce import writing
 from comparative_benchmark.studies.reproduce.writing import Outcome
 from comparative_benchmark.terminal.console import Console
 from openxla.benchmark.artifacts import arrays
@@ -113,7 +113,7 @@ def reproduce(
         if check and outcome.exported:
             console.say(f"running    {trial}")
             checked = _check(directory, trial, timeout_s)
-        readme.write(directory, trial, recorded, outcome, check=checked)
+        writing.write_readme(directory, trial, recorded, outcome, check=checked)
     return _report(console, target, recorded, outcome, checked)
 
 

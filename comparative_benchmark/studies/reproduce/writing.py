@@ -1,4 +1,9 @@
-"""Writes a reproducer's data and scripts; exporters write the program, `readme` the README."""
+"""Writes a reproducer's data, limits, scripts and README; exporters write the program.
+
+The limits let a reproducer verify outputs without the suite. Their rules are those in
+`verification.verify` and `generation_verification.verify_free_run`, evaluated here for a truth and
+a reference, so that checking outputs needs only NumPy.
+"""
 
 import importlib.util
 import json
@@ -11,20 +16,131 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import numpy as np
+import numpy.typing as npt
 from packaging.utils import InvalidName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from comparative_benchmark.analysis.verification.error_limits import MIN_SQNR, factor_of, groups_of
+from comparative_benchmark.analysis.verification.generation_verification import limits_of
+from comparative_benchmark.analysis.verification.verification import is_constant, open_array, verify
+from comparative_benchmark.analysis.verification.verification import limits_of as limits_of_output
 from comparative_benchmark.api.recorded_trials import versions_of
 from comparative_benchmark.backends.reproducing import Exported
 from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.engine.trial import Trial
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.record import ArtifactSource, Host, ProgramSource, Status
 from comparative_benchmark.results.results_file import plain
-from comparative_benchmark.studies.reproduce import limits
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
+from openxla.benchmark.models.architectures.base import DATA_TYPES
+from openxla.benchmark.models.generation import LOGITS
+from openxla.benchmark.models.preprocessing import element_type_of
 from openxla.benchmark.workloads import generated_tokens
+
+Limits = dict[str, Any]
+Array = npt.NDArray[Any]
+
+
+def expected_limits(
+    truth: Sequence[Path],
+    reference: Sequence[Path],
+    parameters: Mapping[str, float],
+    *,
+    generates: bool,
+    data_type: str | None,
+) -> Limits:
+    """Returns the contents of `expected.json` for `check.py`, except the recorded measurement.
+
+    Args:
+      truth: `.npy` files from the float64 run.
+      reference: `.npy` files from the op-by-op run in the model's own type.
+      parameters: parameters of the verification.
+      generates: whether the outputs are generated tokens and their logits.
+      data_type: the model's data type, e.g. `bf16`.
+
+    Returns:
+      `outputs`, the limits of each output; `generation`, those for generated text; and `problem`,
+      the reason if outputs cannot be verified, otherwise None.
+    """
+    found: Limits = {"outputs": [], "generation": None, "problem": None}
+    if generates:
+        found["outputs"] = [{"dtype": open_array(path).dtype.name} for path in reference]
+        generated = limits_of(
+            open_array(truth[LOGITS]), open_array(reference[LOGITS]), parameters, data_type
+        )
+        if isinstance(generated, str):
+            return found | {"problem": generated}
+        found["generation"] = {
+            "rmse": generated.rmse,
+            "step_rmse": generated.step_rmse.tolist(),
+            "largest_error": generated.element,
+            "bias": generated.bias if np.isfinite(generated.bias) else None,
+            "tolerance": _tolerance(parameters),
+        }
+        return found
+    for index, (due, same_type) in enumerate(zip(truth, reference, strict=True)):
+        limits, problem = _output(due, same_type, parameters)
+        found["outputs"].append(limits)
+        if problem:
+            found["problem"] = f"output {index}: {problem}"
+    return found
+
+
+def _output(
+    truth: Path, reference: Path, parameters: Mapping[str, float]
+) -> tuple[Limits, str | None]:
+    """Returns the limits of an output, and the reason if they cannot be computed."""
+    same_type = open_array(reference)
+    # Judge the reference as a candidate to obtain its own error, and the largest allowed one.
+    verdict = verify([reference], [truth], [reference], parameters)
+    exact = same_type.dtype.kind in "iub"
+    limits: Limits = {
+        "dtype": same_type.dtype.name,
+        "exact": exact,
+        "relative_rmse": verdict.allowed_relative_rmse,
+        "largest_error": None,
+        "bias": None,
+        "tolerance": _tolerance(parameters),
+        "groups": [],
+    }
+    if verdict.relative_rmse is None and not verdict.passed:
+        return limits, verdict.reason
+    if not exact:
+        found = limits_of_output(open_array(truth), same_type, parameters)
+        if isinstance(found, str):
+            return limits, found
+        limits["largest_error"] = found.element
+        limits["bias"] = found.bias if np.isfinite(found.bias) else None
+        if MIN_SQNR not in parameters:
+            limits["groups"] = _groups(open_array(truth), same_type, parameters)
+    return limits, None
+
+
+def _groups(truth: Array, reference: Array, parameters: Mapping[str, float]) -> list[Limits]:
+    """Returns limits by position or magnitude; none if there are NaN or infinite values."""
+    if not (np.isfinite(truth).all() and np.isfinite(reference).all()):
+        return []
+    if reference.dtype.kind == "c" or is_constant(truth):
+        return []
+    found = groups_of(reference, truth, reference, element_type_of(reference.dtype), parameters)
+    return [
+        {
+            name: value
+            for name, value in attrs.asdict(group).items()
+            if name in ("axis", "index", "least", "below", "limit") and value is not None
+        }
+        for group in found
+    ]
+
+
+def _tolerance(parameters: Mapping[str, float]) -> list[float] | None:
+    names = ("absolute_tolerance", "relative_tolerance")
+    if not set(names) & set(parameters):
+        return None
+    return [parameters.get(name, 0.0) for name in names]
+
 
 TEMPLATES = Path(__file__).parent / "templates"
 _WIDTH = 88
@@ -66,7 +182,7 @@ def write_data(directory: Path, trial: Trial, artifacts: WorkloadArtifacts) -> N
         (directory / folder).mkdir(exist_ok=True)
         for index, path in enumerate(paths):
             shutil.copyfile(path, directory / folder / f"{stem}_{index}.npy")
-    found = limits.expected(
+    found = expected_limits(
         artifacts.truth,
         artifacts.reference,
         trial.verify_parameters,
@@ -195,3 +311,178 @@ def _write_json(path: Path, value: Any) -> None:
 def _add_to_json(path: Path, **more: Any) -> None:
     found = json.loads(path.read_text(encoding="utf-8"))
     _write_json(path, {**more, **found})
+
+
+# Expected result of running the reproducer, by recorded status.
+_DUE = {
+    "ok": "It is expected to pass, with a latency similar to the recorded one.",
+    "unsteady": "It is expected to pass; the recorded problem is that its times do not settle.",
+    "wrong_output": "It is expected to fail as recorded.",
+    "crashed": "It is expected to crash as recorded.",
+    "timeout": "It is expected to take at least as long as recorded.",
+    "out_of_memory": "It is expected to need as much memory as recorded.",
+    "unsupported": "The suite refused it for the reason above; here it runs as far as it can.",
+}
+
+
+def write_readme(
+    directory: Path, trial: Trial, recorded: Case, outcome: Outcome, *, check: str | None
+) -> None:
+    """Writes `README.md`.
+
+    Args:
+      directory: directory of the reproducer.
+      trial: the reproduced trial.
+      recorded: the recorded result.
+      outcome: outcome of the export.
+      check: output of `run.py` on this machine; None if it was not run.
+    """
+    result, exported = recorded.result, outcome.exported
+    status, traceback = result.status.value, result.traceback
+    fields = {
+        "case": trial.case.name,
+        "competitor": str(trial.competitor),
+        "what": _what(outcome),
+        "status": status,
+        "phase": f" in `{result.phase}`" if result.phase else "",
+        "reason": f"- reason: {result.reason}\n" if result.reason else "",
+        "date": recorded.run.trigger.timestamp if recorded.run else "unknown date",
+        "revision": f", suite at {recorded.revision}" if recorded.revision else "",
+        "machine": _machine(recorded.host),
+        "traceback": f"```\n{traceback.rstrip()}\n```\n\n" if traceback else "",
+        "run": _run_text(status, exported, check) if exported else "",
+        "files": "\n".join(f"- `{name}`: {text}" for name, text in _files(directory, outcome)),
+        "versions": _versions_table(recorded, outcome),
+        "rule": _rule(trial),
+        "notes": "\n".join(f"- {note}" for note in _notes(trial, recorded, outcome)),
+    }
+    text = filled(TEMPLATES / "readme.md.txt", fields)
+    (directory / "README.md").write_text(text, encoding="utf-8")
+
+
+def _what(outcome: Outcome) -> str:
+    if outcome.exported is not None:
+        return (
+            "One case of the Common Benchmark Suite as a standalone program, with weights, inputs "
+            "and expected outputs."
+        )
+    ended = outcome.ended
+    how = "" if ended is None else f" ({ended.status.value} in `{ended.phase}`)"
+    return (
+        f"The program of this case cannot be exported{how}, so there is nothing to compile. "
+        "`traceback.txt` shows where the export fails, and `export.py` repeats the export."
+    )
+
+
+def _files(directory: Path, outcome: Outcome) -> Iterator[tuple[str, str]]:
+    exported = outcome.exported
+    described = {
+        **({} if exported is None else exported.files),
+        "inputs": "input_0.npy and so on, one per argument; bfloat16 has two bytes per element",
+        "expected": "truth_N.npy and reference_N.npy for each output",
+        "expected.json": "the limits (see below)",
+        "run.py": "compiles, runs, checks and times the program",
+        "check.py": "reads arrays and checks outputs; needs only NumPy",
+        "commands.sh": "the same steps as shell commands",
+        "requirements.txt": "the measured package versions",
+        "result.json": "the recorded result and a description of the machine",
+        "traceback.txt": "traceback of the failed export",
+        "export.py": "repeats the export with export.json; needs the suite and the framework",
+    }
+    for name, text in described.items():
+        if (directory / name).exists():
+            yield name, text
+
+
+def _versions_table(recorded: Case, outcome: Outcome) -> str:
+    names = list(outcome.exported.packages) if outcome.exported else []
+    measured = versions_of(recorded)
+    rows = ["| package | measured | exported with |", "|---|---|---|"]
+    for name in dict.fromkeys([*names, *recorded.result.versions]):
+        version = version_in(measured, name) or "?"
+        rows.append(f"| {name} | {version} | {outcome.versions.get(name, '')} |")
+    return "\n".join(rows)
+
+
+def _machine(host: Host | None) -> str:
+    if host is None:
+        return "unknown"
+    facts = (
+        host.cpu_model,
+        host.architecture,
+        f"{host.logical_cpus or '?'} logical CPUs",
+        f"threads: {host.threads}",
+        f"{host.memory_bytes / 2**30:.0f} GiB" if host.memory_bytes else None,
+        f"governor {host.governor}" if host.governor else None,
+        host.system,
+        f"Python {host.python}" if host.python else None,
+    )
+    return ", ".join(str(fact) for fact in facts if fact)
+
+
+def _commands_text(exported: Exported) -> str:
+    if not exported.commands:
+        return ""
+    lines = "\n".join(shell_lines(exported, heading=False))
+    return f"\nAs shell commands (`commands.sh`):\n\n```\n{lines}\n```\n"
+
+
+def _rule(trial: Trial) -> str:
+    parameters = trial.verify_parameters
+    if MIN_SQNR in parameters:
+        return f"The limits correspond to a signal-to-noise ratio of {parameters[MIN_SQNR]:g} dB."
+    data_type = str(trial.case.model.model_parameters.get("data_type"))
+    element_type = DATA_TYPES.get(data_type, "f32")
+    text = (
+        f"The limits are {factor_of(element_type, parameters):g} times the reference's error, and "
+        "slightly higher for few numbers."
+    )
+    if generated_tokens(trial.case) is not None:
+        text += " Generated text is judged step by step, up to the first token that differs."
+    return text
+
+
+def _notes(trial: Trial, recorded: Case, outcome: Outcome) -> Iterator[str]:
+    case, exported = trial.case, outcome.exported
+    module = case.model.model_impl.module_path
+    yield f"The model is `create_model(**{dict(case.model.model_parameters)!r})` from `{module}`."
+    metrics = recorded.metrics
+    if source := metrics.artifact_source:
+        yield f"Measured on the published artifacts at {_publication(source)}."
+    if program := metrics.program_source:
+        kinds = ", ".join(program.types)
+        yield (
+            f"The published program ({kinds}) at {_publication(program)} was measured; this "
+            "reproducer exports the model again."
+        )
+    if exported is None:
+        return
+    yield from exported.notes
+    recorded_sha256 = metrics.program.artifact_sha256
+    if recorded_sha256 and exported.program_sha256:
+        same = "the same as" if recorded_sha256 == exported.program_sha256 else "different from"
+        yield f"The program is {same} the measured one, whose sha256 is {recorded_sha256}."
+    elif recorded_sha256:
+        yield f"sha256 of the measured program: {recorded_sha256}."
+    versions = versions_of(recorded)
+    for name in exported.packages:
+        measured = version_in(versions, name)
+        here = outcome.versions.get(name)
+        if measured and here and measured != here:
+            yield f"Exported with {name} {here}, but measured with {measured}."
+
+
+def _publication(source: ArtifactSource | ProgramSource) -> str:
+    return f"{source.url} (manifest sha256 {source.manifest_sha256})"
+
+
+def _run_text(status: str, exported: Exported, check: str | None) -> str:
+    """Returns the section about running the program."""
+    fields = {
+        "due": _DUE.get(status, "It is expected to end as recorded."),
+        "commands": _commands_text(exported),
+    }
+    text = filled(TEMPLATES / "readme_run.md.txt", fields)
+    if check:
+        text += f"Output of a run on the machine that exported it:\n\n```\n{check}\n```\n\n"
+    return text

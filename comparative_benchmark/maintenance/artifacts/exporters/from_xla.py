@@ -1,18 +1,83 @@
 """StableHLO and HLO of JAX and TensorFlow models, with the weights in a separate archive.
 
-Models are exported as by the backend `xla_hlo`; here the result is converted to files for
-publication, without local paths. Files are read back with XLA's client in jaxlib, without a
-framework.
+Models are exported as by the backend `xla_hlo`; here the result is converted with jaxlib's MLIR to
+files for publication, without local paths. Files are read back with XLA's client in jaxlib, without
+a framework.
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from jaxlib.mlir import ir, passmanager
+from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
 from comparative_benchmark.backends import published_programs
 from comparative_benchmark.backends.api import Array, untimed
 from comparative_benchmark.maintenance.artifacts.exporters.job import Job
 from comparative_benchmark.xla_hlo.export import export
 from comparative_benchmark.xla_hlo.exported_program import FORMS, ExportedProgram
+from comparative_benchmark.xla_hlo.private_jaxlib import extension
 from openxla.benchmark.artifacts import archives, arrays
+
+_COPY = "mhlo.copy"
+
+
+@contextmanager
+def without_locations(content: bytes) -> Iterator[Any]:
+    """Yields the module from a portable artifact, bytecode or text, without its locations.
+
+    Locations contain paths of the models' sources, which differ between checkouts.
+    """
+    with _context() as context, ir.Location.unknown():
+        try:
+            module = stablehlo.deserialize_portable_artifact(context, content)
+        except (ValueError, RuntimeError, ir.MLIRError):
+            module = ir.Module.parse(content)
+        passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+        _drop_copies(module)
+        yield module
+
+
+def portable(module: Any) -> bytes:
+    """Returns a module as bytecode that this version of StableHLO and later ones can read."""
+    version = stablehlo.get_current_version()
+    artifact: bytes = extension.mlir.serialize_portable_artifact(module, version)
+    return artifact
+
+
+def _drop_copies(module: Any) -> None:
+    """Replaces copies, which XLA leaves in programs with loops, by their operands.
+
+    Copies do not change values, and StableHLO has no operation for them.
+    """
+    found = []
+
+    def visit(operation: Any) -> Any:
+        if operation.name == _COPY:
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    for operation in found:
+        operation.results[0].replace_all_uses_with(operation.operands[0])
+        operation.erase()
+
+
+def _context() -> Any:
+    """Returns a context with the dialects of JAX's and TensorFlow's programs."""
+    context = ir.Context()
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    mhlo.register_mhlo_dialect(context)
+    for dialect in (sdy, chlo, stablehlo):
+        dialect.register_dialect(context)
+    return context
+
 
 WEIGHTS, ARGUMENTS = "weights_npy.tgz", "xla_arguments.json"
 
@@ -29,19 +94,15 @@ def export_weights(job: Job) -> None:
 
 def export_stablehlo_mlir(job: Job) -> None:
     """Writes StableHLO as text."""
-    from comparative_benchmark.maintenance.artifacts.exporters import stablehlo_module
-
-    with stablehlo_module.without_locations(_exported(job, "stablehlo").path.read_bytes()) as found:
+    with without_locations(_exported(job, "stablehlo").path.read_bytes()) as found:
         text = found.operation.get_asm()
     (job.directory / job.options["file"]).write_text(text, encoding="utf-8")
 
 
 def export_stablehlo_bytecode(job: Job) -> None:
     """Writes StableHLO as a portable artifact: bytecode that later versions can read."""
-    from comparative_benchmark.maintenance.artifacts.exporters import stablehlo_module
-
-    with stablehlo_module.without_locations(_exported(job, "stablehlo").path.read_bytes()) as found:
-        content = stablehlo_module.portable(found)
+    with without_locations(_exported(job, "stablehlo").path.read_bytes()) as found:
+        content = portable(found)
     (job.directory / job.options["file"]).write_bytes(content)
 
 
