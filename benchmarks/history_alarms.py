@@ -15,9 +15,8 @@ import numpy as np
 from _timing import print_goal, print_table
 
 from comparative_benchmark.analysis.stats.steps import Array, discoveries
-from comparative_benchmark.reporting.history.metric_trends import MetricTrends
 from comparative_benchmark.reporting.history.queries import Night
-from comparative_benchmark.reporting.history.regressions import FALSE_RATE, THRESHOLDS
+from comparative_benchmark.reporting.history.regressions import FALSE_RATE, THRESHOLDS, MetricTrends
 
 Noise = Callable[[np.random.Generator, tuple[int, int]], Array]
 

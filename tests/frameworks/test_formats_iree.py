@@ -10,8 +10,12 @@ import jsonschema
 import pytest
 from formats_support import validate
 
-from comparative_benchmark.reporting.formats.registry import detect, importer, read_file
-from comparative_benchmark.reporting.formats.source import read_source
+from comparative_benchmark.reporting.formats.interface import (
+    detect,
+    importer,
+    read_file,
+    read_source,
+)
 from comparative_benchmark.reporting.history.writing import rows_of
 
 pytestmark = pytest.mark.frameworks

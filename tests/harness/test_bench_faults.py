@@ -11,8 +11,8 @@ import pytest
 from fault_list import BENCHFILES, RUNS
 
 from comparative_benchmark.interop.milabench import config, phases
-from comparative_benchmark.interop.milabench.placement import Placement
 from comparative_benchmark.interop.milabench.talk import PREPARE, PhaseOutcome, Wishes
+from comparative_benchmark.interop.milabench.workspace import Placement
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.results.results_file import read_document
 
@@ -139,7 +139,7 @@ def test_what_cannot_be_installed_costs_no_other(tmp_path, monkeypatch, capsys, 
         )
     path = support.configured(tmp_path / "c.yaml", bad=[], good=[])
     base = tmp_path / "base"
-    monkeypatch.setattr("comparative_benchmark.interop.milabench.venvs.ALWAYS", ())
+    monkeypatch.setattr("comparative_benchmark.interop.milabench.workspace.ALWAYS_INSTALLED", ())
     monkeypatch.setattr(phases, "add_packages", lambda *_: PhaseOutcome())
     assert phases.install(config.read(path), base, variant=None, force=False) == 1
     printed = capsys.readouterr()

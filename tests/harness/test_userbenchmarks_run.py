@@ -12,8 +12,7 @@ import pytest
 from tests_support import processes_of
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.interop.userbenchmarks.discovery import Userbenchmark
-from comparative_benchmark.interop.userbenchmarks.processes import metrics_files
+from comparative_benchmark.interop.userbenchmarks.runner import Userbenchmark, metrics_files
 from comparative_benchmark.studies.bisection import request
 
 AUTHORING = "from comparative_benchmark.interop.userbenchmarks.authoring import "

@@ -9,12 +9,12 @@ import sys
 import textwrap
 from pathlib import Path
 
-from comparative_benchmark.interop.milabench import config, running, venvs
+from comparative_benchmark.interop.milabench import config, phases, workspace
 from comparative_benchmark.interop.milabench.measuring import Replicate, to_result
-from comparative_benchmark.interop.milabench.placement import Placement
-from comparative_benchmark.interop.milabench.processes.kept import Ended
+from comparative_benchmark.interop.milabench.processes.execution import Ended
 from comparative_benchmark.interop.milabench.processes.observed import Observed
 from comparative_benchmark.interop.milabench.talk import PhaseOutcome
+from comparative_benchmark.interop.milabench.workspace import Placement
 from comparative_benchmark.results.results_file import ResultsFile
 
 # Runs main.py by plain Python: voir is not installed where these tests run.
@@ -71,14 +71,14 @@ def installed(benches, base):
         if not venv.exists():
             command = [sys.executable, "-m", "venv", "--without-pip", str(venv)]
             subprocess.run(command, check=True, capture_output=True)
-        venvs.note_installed(place, None)
+        workspace.note_installed(place, None)
     return benches
 
 
 def run(path, base, **how):
     """Runs a configuration; returns the exit code and the results by name."""
     benches = installed(config.read(path), base)
-    code, results = running.run(benches, base, running.How(results=base / "results.json", **how))
+    code, results = phases.run(benches, base, phases.How(results=base / "results.json", **how))
     return code, {result.definition.model: result for result in results}
 
 
@@ -166,7 +166,7 @@ def made(tmp_path, bench, replicates, **fields):
 def keep(path, results_of, *, time=None):
     """Adds the results that a function makes of a new run; returns them."""
     file = ResultsFile(path)
-    run_id = file.start_run(execution_environment=running.execution_environment(), command=["cbs"])
+    run_id = file.start_run(execution_environment=phases.execution_environment(), command=["cbs"])
     results = results_of(run_id)
     file.append(*results)
     if time is not None:

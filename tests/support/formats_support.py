@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from comparative_benchmark.analysis.verification.verification import Verification
 from comparative_benchmark.engine.recording import to_result
-from comparative_benchmark.reporting.history.portable import OK, STATUSES, PortableResult
+from comparative_benchmark.reporting.history.rows import OK, STATUSES, PortableResult
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block, ExecutionEnvironment, Status
 from comparative_benchmark.results.results_file import ResultsFile, converted

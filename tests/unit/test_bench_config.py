@@ -6,11 +6,10 @@ from fault_list import WRONG
 
 from comparative_benchmark.cli.commands import bench as command
 from comparative_benchmark.errors import UsageError
-from comparative_benchmark.interop.milabench import config, inheritance, placement
-from comparative_benchmark.interop.milabench.arguments import ArgumentsError, assemble, filled
-from comparative_benchmark.interop.milabench.config import Plan
+from comparative_benchmark.interop.milabench import config, inheritance, workspace
+from comparative_benchmark.interop.milabench.config import ArgumentsError, Plan, assemble, filled
 from comparative_benchmark.interop.milabench.measuring import best_factor
-from comparative_benchmark.interop.milabench.placement import Placement
+from comparative_benchmark.interop.milabench.workspace import Placement
 
 
 def read(tmp_path, text):
@@ -137,9 +136,9 @@ def test_what_a_benchmark_asks_of_the_machine_is_never_evaluated(tmp_path, monke
         [bench] = read(tmp_path, f"a: {{definition: x, {text}}}")
         assert (bench.needs is None) if said is None else (said in bench.needs)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert placement.unmet(bench) == "it needs 2 GPUs, but this machine has 1"
+    assert workspace.unmet(bench) == "it needs 2 GPUs, but this machine has 1"
     [bench] = read(tmp_path, "a: {definition: {git: 'https://example.org/a', branch: main}}")
-    assert placement.unmet(bench) == "it needs https://example.org/a, which cbs does not fetch"
+    assert workspace.unmet(bench) == "it needs https://example.org/a, which cbs does not fetch"
 
 
 def test_names_that_stand_for_paths_and_the_machine(tmp_path, monkeypatch):
@@ -295,4 +294,4 @@ def test_the_description_of_a_system_says_what_computes(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match=r"c\.yaml:1:1: expr\(1 // 0\).*by zero"):
         said(override=["net.argv.--n=expr(1 // {gpu_count})"])
     [bench] = command.benches(support.options(config=path, use_current_env=True))
-    assert bench.venv == placement.current_venv()
+    assert bench.venv == workspace.current_venv()

@@ -9,7 +9,7 @@ import pytest
 
 from comparative_benchmark.cli import main
 from comparative_benchmark.interop.milabench import config, scores, table
-from comparative_benchmark.interop.milabench.processes import kept
+from comparative_benchmark.interop.milabench.processes import execution
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.results.results_file import read_document
 
@@ -118,13 +118,13 @@ def test_a_results_file_that_a_script_has_damaged_is_restored(tmp_path, benches)
     path = tmp_path / "r.json"
     support.keep(path, results_with(tmp_path, benches))
     before = path.read_bytes()
-    assert not kept.restored(path, before)
+    assert not execution.restored(path, before)
     for damage in (b"", b"{}", before[: len(before) // 2], before.replace(b"200.0", b"900.0")):
         path.write_bytes(damage)
-        assert kept.restored(path, before)
+        assert execution.restored(path, before)
         assert path.read_bytes() == before
     path.unlink()
-    assert kept.restored(path, before)
+    assert execution.restored(path, before)
     # Another command's results are no damage.
     support.keep(
         path,
@@ -132,7 +132,7 @@ def test_a_results_file_that_a_script_has_damaged_is_restored(tmp_path, benches)
             support.made(tmp_path, benches["gone"], [[(support.noisy(1), 0)]], run_id=run_id)
         ],
     )
-    assert not kept.restored(path, before)
+    assert not execution.restored(path, before)
     assert len(read_document(path).benchmarks) == 4
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from comparative_benchmark.errors import UsageError
-from comparative_benchmark.interop.milabench import placement, template, venvs
+from comparative_benchmark.interop.milabench import template, workspace
 from comparative_benchmark.interop.milabench.processes.observed import ForeignCpu, Observed
 from comparative_benchmark.interop.milabench.table import Dash
 
@@ -37,25 +37,25 @@ def test_the_dash_shows_rate_loss_progress_and_device(capsys):
 
 def test_uv_is_taken_where_it_is(monkeypatch, tmp_path):
     monkeypatch.setattr(
-        venvs.shutil, "which", lambda name: f"/bin/{name}" if name == "uv" else None
+        workspace.shutil, "which", lambda name: f"/bin/{name}" if name == "uv" else None
     )
     python = str(tmp_path / "bin" / "python")
-    assert venvs.install_command(tmp_path, ["-r", "x"]) == [
+    assert workspace.install_command(tmp_path, ["-r", "x"]) == [
         *("/bin/uv", "pip", "install", "--compile-bytecode", "--python", python, "-r", "x")
     ]
-    assert venvs.compile_command(tmp_path, ["-o", "y", "x"]) == [
+    assert workspace.compile_command(tmp_path, ["-o", "y", "x"]) == [
         *("/bin/uv", "pip", "compile", "--quiet", "-o", "y", "x")
     ]
-    monkeypatch.setattr(venvs.shutil, "which", lambda _: None)
-    assert venvs.install_command(tmp_path, ["x"]) == [
+    monkeypatch.setattr(workspace.shutil, "which", lambda _: None)
+    assert workspace.install_command(tmp_path, ["x"]) == [
         *(sys.executable, "-P", "-m", "pip", "--python", python, "install", "x")
     ]
 
 
 def test_an_environment_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(venvs.VenvError, match="cannot create"):
-        venvs.make(tmp_path / "file" / "venv")
+    with pytest.raises(workspace.VenvError, match="cannot create"):
+        workspace.make_venv(tmp_path / "file" / "venv")
 
 
 def test_the_shim_is_a_function_of_one_shell(tmp_path):
@@ -173,7 +173,7 @@ def test_cpu_time_of_others(tmp_path):
 
 
 def test_commands_of_real_benchfiles(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(placement.HOST_PATH))
+    monkeypatch.syspath_prepend(str(workspace.HOST_PATH))
     commands, packs = map(importlib.import_module, ("milabench.commands", "milabench.pack"))
     (tmp_path / "main.py").write_text("")
     config = {"name": "b", "definition": str(tmp_path), "plan": {"method": "njobs"}, "argv": ["-x"]}
@@ -211,7 +211,7 @@ def test_commands_of_real_benchfiles(tmp_path, monkeypatch):
 
 
 def test_a_benchfile_fetches_a_repository(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(placement.HOST_PATH))
+    monkeypatch.syspath_prepend(str(workspace.HOST_PATH))
     paths, channel = map(importlib.import_module, ("milabench.fs", "milabench.channel"))
     source = tmp_path / "source"
     (source / "sub").mkdir(parents=True)

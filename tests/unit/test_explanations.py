@@ -244,10 +244,10 @@ def test_one_workload_at_a_time():
 
 def test_the_page_has_it_beside_the_case(file):
     pytest.importorskip("jinja2", reason="the page needs the extra `report`")
-    from comparative_benchmark.reporting.report import inputs, payload
+    from comparative_benchmark.reporting.report import inputs, page
     from comparative_benchmark.reporting.report.summary import summarize
 
-    data = payload.build(summarize(inputs.read([file])))
+    data = page.build(summarize(inputs.read([file])))
     [explained] = data["explained"]
     positions = data["cases"]["explained"]
     assert positions.count(0) == positions.count(None) == 1
@@ -256,9 +256,9 @@ def test_the_page_has_it_beside_the_case(file):
     assert [EAGER, "graph break", "2 x print"] in explained["lines"]
     [path] = file.parent.rglob(f"*eager*/{FILE}")
     path.write_text("{")
-    data = payload.build(summarize(inputs.read([file])))
+    data = page.build(summarize(inputs.read([file])))
     assert "cannot be read" in data["explained"][0]["error"]
-    plain = payload.build(summarize(read(document(record(), record(competitor=EAGER)))))
+    plain = page.build(summarize(read(document(record(), record(competitor=EAGER)))))
     assert plain["explained"] == []
 
 

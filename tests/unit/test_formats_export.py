@@ -18,10 +18,9 @@ from formats_support import REVISION, own_results, validate, write_results
 from hypothesis import assume, given, settings
 
 from comparative_benchmark.reporting.formats import EXPORTS
-from comparative_benchmark.reporting.formats.exported import CARRIER
-from comparative_benchmark.reporting.formats.registry import exporter
+from comparative_benchmark.reporting.formats.interface import CARRIER, exporter
 from comparative_benchmark.reporting.history import results_files
-from comparative_benchmark.reporting.history.portable import FormatError, PortableResult
+from comparative_benchmark.reporting.history.rows import FormatError, PortableResult
 
 
 @pytest.fixture(scope="module")

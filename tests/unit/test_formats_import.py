@@ -7,9 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comparative_benchmark.reporting.formats.registry import detect, importer, read_file
-from comparative_benchmark.reporting.formats.source import Source, read_source
-from comparative_benchmark.reporting.history.portable import Contents, FormatError
+from comparative_benchmark.reporting.formats.interface import (
+    Source,
+    detect,
+    importer,
+    read_file,
+    read_source,
+)
+from comparative_benchmark.reporting.history.rows import Contents, FormatError
 from comparative_benchmark.reporting.history.writing import rows_of
 
 BASE = "model=resnet50, test=eval, device=cuda, bs=32, extra_args=['--inductor', 'a, b'], metric="

@@ -7,7 +7,7 @@ from formats_support import own_results, write_results
 from hypothesis import given
 
 from comparative_benchmark.reporting.history import results_files
-from comparative_benchmark.reporting.history.portable import (
+from comparative_benchmark.reporting.history.rows import (
     FormatError,
     PortableResult,
     decoded,

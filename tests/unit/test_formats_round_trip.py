@@ -7,11 +7,15 @@ import pytest
 from formats_support import own_results, write_results
 from hypothesis import assume, given, settings
 
-from comparative_benchmark.reporting.formats.exported import CARRIER
-from comparative_benchmark.reporting.formats.registry import exporter, importer, read_file
-from comparative_benchmark.reporting.formats.source import Source
+from comparative_benchmark.reporting.formats.interface import (
+    CARRIER,
+    Source,
+    exporter,
+    importer,
+    read_file,
+)
 from comparative_benchmark.reporting.history import results_files
-from comparative_benchmark.reporting.history.portable import FormatError
+from comparative_benchmark.reporting.history.rows import FormatError
 from comparative_benchmark.reporting.history.writing import rows_of
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from test_userbenchmark_signals import latencies, two_nights  # noqa: F401
 from comparative_benchmark.analysis.stats.analysis import MIN_PROCESSES, Interval
 from comparative_benchmark.interop.userbenchmarks import evidence
 from comparative_benchmark.reporting.history.output import print_records
-from comparative_benchmark.reporting.report import markdown, page, wording
+from comparative_benchmark.reporting.report import page, wording, writing
 from comparative_benchmark.reporting.report.summary import summarize
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.comparing.compare import (
@@ -62,7 +62,7 @@ def both_comparisons(found):
 @pytest.mark.parametrize("name", UNDECIDED)
 def test_the_report_names_no_winner(name):
     summary = summarize(read(pair(*UNDECIDED[name])))
-    headline = markdown.as_markdown(summary, title="T").splitlines()[2]
+    headline = writing.as_markdown(summary, title="T").splitlines()[2]
     for text in (headline, page_headline(summary)):
         assert "No winner: no competitor is clearly faster than" in text
         assert "as fast as" not in text
@@ -86,7 +86,7 @@ def test_all_of_them_name_one_where_there_is_one(capsys):
     found = pair(0.5, 4)
     summary = summarize(read(found))
     assert "is 2.0" in page_headline(summary)
-    assert "**`jax_xla:xla` (jax) is 2.0" in markdown.as_markdown(summary, title="T")
+    assert "**`jax_xla:xla` (jax) is 2.0" in writing.as_markdown(summary, title="T")
     assert "1 faster" in table(found, capsys)
     for items in both_comparisons(found):
         assert "1 faster" in as_markdown(items, summarize_comparisons(items))
@@ -97,7 +97,7 @@ def test_an_interval_of_one_process_is_called_so_wherever_it_stands(capsys):
     summary = summarize(read(found))
     texts = [
         page_headline(summary),
-        markdown.as_markdown(summary, title="T"),
+        writing.as_markdown(summary, title="T"),
         table(found, capsys),
         as_markdown(
             items := compare_to_baseline(cases_of(decoded(found)), EAGER),
@@ -122,7 +122,7 @@ def test_who_is_clearly_faster_wins_though_another_has_a_higher_mean():
     assert contest.winner.competitor == XLA
     assert [standing.competitor for standing in contest.rivals] == [IREE]
     assert "overlaps with the interval of iree:llvm-cpu (jax)" in page_headline(summary)
-    assert "overlaps with the interval of iree:llvm-cpu (jax)" in markdown.as_markdown(
+    assert "overlaps with the interval of iree:llvm-cpu (jax)" in writing.as_markdown(
         summary, title="T"
     )
 

@@ -13,9 +13,8 @@ from test_history_rows import START, night, noisy_nights, row
 
 from comparative_benchmark.reporting.history import queries
 from comparative_benchmark.reporting.history.database import Database, HistoryError
-from comparative_benchmark.reporting.history.portable import microseconds, moment, parsed
-from comparative_benchmark.reporting.history.queries import Filter
-from comparative_benchmark.reporting.history.trends import open_trends
+from comparative_benchmark.reporting.history.queries import Filter, open_trends
+from comparative_benchmark.reporting.history.rows import microseconds, moment, parsed
 
 VARIED = [
     row(**night(1), workload="bert-tiny", options=["fast", "tf32"]),

@@ -10,7 +10,7 @@ import pytest
 from test_history_rows import NOISE, night, noisy_nights, row
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.reporting.history import issue
+from comparative_benchmark.reporting.history import output
 from comparative_benchmark.reporting.history.database import Database
 from comparative_benchmark.reporting.history.findings import Kind
 from comparative_benchmark.reporting.history.queries import Filter
@@ -425,8 +425,8 @@ def test_yaml_reads_back_whatever_the_text_is():
         "!!python/object:os.system",
     ]
     document = {text: {"plain_key": text, text: [text, None, 1.5, True]} for text in texts}
-    assert yaml.safe_load(issue.as_yaml(document)) == document
-    assert yaml.safe_load(issue.as_yaml({"details": {}})) == {"details": {}}
+    assert yaml.safe_load(output.as_yaml(document)) == document
+    assert yaml.safe_load(output.as_yaml({"details": {}})) == {"details": {}}
 
 
 def test_the_issue_has_the_sections_of_torchbench(cbs, history, tmp_path, monkeypatch):
@@ -453,9 +453,9 @@ def test_text_of_a_file_can_not_write_into_issue_or_workflow(history, tmp_path, 
     rows = noisy_nights(0, cases=2, plant=planted(case=1, status="failed", **nasty))
     with contextlib.closing(Database(str(history(rows)))) as database:
         found = look(database, Filter()).counted
-    issue.tell_workflow(found)
+    output.tell_workflow(found)
     assert (tmp_path / "env").read_text() == "TORCHBENCH_REGRESSION_DETECTED='aPATHevil'\n"
-    text = issue.issue_text(found, name="`x` @all")
+    text = output.issue_text(found, name="`x` @all")
     assert "\n# big" not in text
     assert "\\<img src=x\\> \\@all \\[x\\](y) \\# big" in text
     assert "The benchmark `'x' @all` has" in text

@@ -12,9 +12,8 @@ from comparative_benchmark.analysis.stats.steps import (
     missed,
     tail,
 )
-from comparative_benchmark.reporting.history.metric_trends import MetricTrends
 from comparative_benchmark.reporting.history.queries import Night
-from comparative_benchmark.reporting.history.regressions import FALSE_RATE, THRESHOLDS
+from comparative_benchmark.reporting.history.regressions import FALSE_RATE, THRESHOLDS, MetricTrends
 
 NIGHTS = 30
 

@@ -10,7 +10,7 @@ import pytest
 from report_support import document, metrics, read, record
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.reporting.report import payload
+from comparative_benchmark.reporting.report import page
 from comparative_benchmark.reporting.report.standings import judge
 from comparative_benchmark.reporting.report.summary import summarize
 from comparative_benchmark.results.comparing.comparison import Verdict
@@ -198,7 +198,7 @@ def test_the_page_gets_positions_and_no_number_twice():
         of("jax_xla:xla", (4, 4, 4), operator="linear"),
         of("jax_xla:xla", (8, 8, 8), operator="linear", status="wrong_output"),
     ]
-    data = payload.build(summarize(read(document(*records))))
+    data = page.build(summarize(read(document(*records))))
     [panel] = data["sweeps"]
     found = {name: points for name, points, _ in panel["series"]}
     assert found["jax_xla:xla (jax)"] == [[4, 64]]
@@ -241,9 +241,9 @@ def test_profiles_are_linked_where_they_lie_beside_the_page(tmp_path):
     (tmp_path / "x.profiles").mkdir()
     (tmp_path / "r.json").write_text(json.dumps(document(*records)))
     (tmp_path / "pages").mkdir()
-    for page, start in (("p.html", ""), ("pages/p.html", "../")):
-        assert cli.main(["report", str(tmp_path / "r.json"), "-o", str(tmp_path / page)]) == 0
-        data = data_of((tmp_path / page).read_text())
+    for name, start in (("p.html", ""), ("pages/p.html", "../")):
+        assert cli.main(["report", str(tmp_path / "r.json"), "-o", str(tmp_path / name)]) == 0
+        data = data_of((tmp_path / name).read_text())
         found = [data["profiles"][place] for place in data["cases"]["profile"]]
         link = f"{start}r.profiles/run/CASE-host%2Bcpu/trace.json"
         assert found[0]["files"] == [["trace.json", link], ["gone.txt", None]]

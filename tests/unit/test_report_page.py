@@ -9,7 +9,7 @@ import pytest
 from report_support import HOST, document, read, record, run, usual
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.reporting.report import markdown, trends
+from comparative_benchmark.reporting.report import trends, writing
 from comparative_benchmark.reporting.report.inputs import ReportError
 from comparative_benchmark.reporting.report.summary import summarize
 from comparative_benchmark.results.results_file import ResultsFileError
@@ -226,18 +226,18 @@ def test_nobody_wins_where_the_interval_holds_1():
     even = summarize(
         read(document(record("w1", "pt_inductor:eager"), record("w1", "jax_xla:xla", scale=0.9995)))
     )
-    headline = markdown.as_markdown(even, title="T").splitlines()[2]
+    headline = writing.as_markdown(even, title="T").splitlines()[2]
     assert headline.startswith(
         "**No winner: no competitor is clearly faster than `pt_inductor:eager`"
     )
-    won = markdown.as_markdown(summarize(read(usual())), title="T").splitlines()[2]
+    won = writing.as_markdown(summarize(read(usual())), title="T").splitlines()[2]
     assert won.startswith("**`jax_xla:xla` (jax) is ")
 
 
 def test_markdown_is_a_comment_that_nothing_in_it_can_break(tmp_path):
     old = tmp_path / "old.json"
     old.write_text(json.dumps(usual()))
-    text = markdown.as_markdown(summarize(read(usual()), baseline_file=old), title="T")
+    text = writing.as_markdown(summarize(read(usual()), baseline_file=old), title="T")
     assert "is 2.8" in text
     row = next(line for line in text.splitlines() if line.startswith("| `jax_xla:xla`"))
     assert row.count("|") == 6
@@ -249,11 +249,11 @@ def test_markdown_is_a_comment_that_nothing_in_it_can_break(tmp_path):
 
 def test_markdown_of_many_failures_fits_into_a_comment(monkeypatch):
     records = [record(f"w{n}", status="failed", reason=f"{n} " + "long " * 200) for n in range(200)]
-    text = markdown.as_markdown(summarize(read(document(*records))), title="T")
+    text = writing.as_markdown(summarize(read(document(*records))), title="T")
     assert len(text) < 65_536
     assert "and 180 more" in text
-    monkeypatch.setattr(markdown, "MOST_CHARACTERS", 2000)
-    cut = markdown.as_markdown(summarize(read(document(*records))), title="T")
+    monkeypatch.setattr(writing, "MOST_CHARACTERS", 2000)
+    cut = writing.as_markdown(summarize(read(document(*records))), title="T")
     assert len(cut) < 2200
     assert "truncated to fit a comment" in cut
 

@@ -5,7 +5,7 @@ import pytest
 from report_support import HOST, document, read, record
 
 from comparative_benchmark.analysis.roofline.ceilings import Ceilings, Copy, Gemm, save_ceilings
-from comparative_benchmark.reporting.report import payload
+from comparative_benchmark.reporting.report import page
 from comparative_benchmark.reporting.report.summary import summarize
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -48,7 +48,7 @@ def measured():
 
 
 def test_each_result_is_judged_by_the_ceilings_of_its_device(measured):
-    data = payload.build(summarize(measured))
+    data = page.build(summarize(measured))
     found = [position is not None and data["ceilings"][position]["gpu"]
              for position in data["cases"]["ceilings"]]  # fmt: skip
     assert found == [None, H100, H100, H100, False]
@@ -61,5 +61,5 @@ def test_each_result_is_judged_by_the_ceilings_of_its_device(measured):
 
 
 def test_the_plot_is_told_of_the_gpu():
-    assert payload.as_json(OF_GPU)["peaks"] == {"fp32": 4e-3, "tf32": 1e-2}
-    assert (payload.as_json(OF_GPU)["gpu"], payload.as_json(OF_CPU)["gpu"]) == (H100, None)
+    assert page.as_json(OF_GPU)["peaks"] == {"fp32": 4e-3, "tf32": 1e-2}
+    assert (page.as_json(OF_GPU)["gpu"], page.as_json(OF_CPU)["gpu"]) == (H100, None)

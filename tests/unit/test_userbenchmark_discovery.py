@@ -8,16 +8,15 @@ import pytest
 
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.interop.userbenchmarks import authoring
-from comparative_benchmark.interop.userbenchmarks.ci import CiError, read_ci
-from comparative_benchmark.interop.userbenchmarks.discovery import (
+from comparative_benchmark.interop.userbenchmarks.runner import (
+    CiError,
+    MetricsError,
     UserbenchmarkError,
     find,
     find_all,
     find_folder,
-)
-from comparative_benchmark.interop.userbenchmarks.processes import (
-    MetricsError,
     metrics_files,
+    read_ci,
     read_metrics,
 )
 

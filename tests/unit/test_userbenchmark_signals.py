@@ -8,8 +8,8 @@ import pytest
 from formats_support import write_results
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.interop.userbenchmarks import evidence, several_runs, signals
-from comparative_benchmark.interop.userbenchmarks.processes import MetricsError
+from comparative_benchmark.interop.userbenchmarks import changes, evidence
+from comparative_benchmark.interop.userbenchmarks.runner import MetricsError
 from comparative_benchmark.reporting.formats.torchbench import document_of
 from comparative_benchmark.reporting.history import results_files
 
@@ -27,7 +27,7 @@ def test_what_changed_beyond_the_threshold_in_both_directions():
     new = document(
         same=1.06, slower=1.08, faster=1.0, new=1.0, broken="failed", mended=1.0, zero=0.0
     )
-    found = signals.compare(None, old, new)
+    found = changes.compare(None, old, new)
     assert {item.metric: item.delta for item in found.found} == {
         "slower": pytest.approx(0.08),
         "faster": -0.5,
@@ -43,18 +43,18 @@ def test_what_changed_beyond_the_threshold_in_both_directions():
 def test_more_throughput_is_better():
     old = document(**{f"{KEY}throughputs": 100.0, f"{KEY}latencies": 1.0, "tokens_per_s": 1.0})
     new = document(**{f"{KEY}throughputs": 50.0, f"{KEY}latencies": 0.5, "tokens_per_s": 2.0})
-    assert [s.metric for s in signals.compare(None, old, new).regressions] == [f"{KEY}throughputs"]
+    assert [s.metric for s in changes.compare(None, old, new).regressions] == [f"{KEY}throughputs"]
 
 
 def test_metrics_of_two_userbenchmarks_are_not_compared():
     with pytest.raises(MetricsError, match="'mine' and 'other'"):
-        signals.compare(None, document(), document("other"))
+        changes.compare(None, document(), document("other"))
 
 
 def test_the_regression_file_is_that_of_torchbench():
     yaml = pytest.importorskip("yaml")
-    found = signals.compare(None, document(a=1.0, b=1.0), document(a=2.0, c=1.0))
-    loaded = yaml.safe_load(signals.as_yaml(found))
+    found = changes.compare(None, document(a=1.0, b=1.0), document(a=2.0, c=1.0))
+    loaded = yaml.safe_load(changes.as_yaml(found))
     assert list(loaded) == [
         *("name", "control_env", "treatment_env", "details", "control_only_metrics"),
         *("treatment_only_metrics", "bisection", "bisection_mode", "bisection_config_file_path"),
@@ -68,8 +68,8 @@ def test_the_regression_file_is_that_of_torchbench():
 
 
 def test_the_issue_tells_what_and_calls_only_owners():
-    found = signals.compare(None, document(**{"a <b> @me": 1.0}), document(**{"a <b> @me": 2.0}))
-    text = signals.issue_text(found, ("@owner",))
+    found = changes.compare(None, document(**{"a <b> @me": 1.0}), document(**{"a <b> @me": 2.0}))
+    text = changes.issue_text(found, ("@owner",))
     assert "Base commit: 0000000000" in text
     assert "- a &lt;b&gt; @\u200bme: +100.0%" in text
     assert text.endswith("cc @owner\n")
@@ -153,7 +153,7 @@ def test_compare_refuses_what_is_damaged(tmp_path, capsys):
 
 
 def test_signals_are_values():
-    signal = signals.Signal(metric="a", control=1.0, treatment=2.0, delta=1.0)
+    signal = changes.Signal(metric="a", control=1.0, treatment=2.0, delta=1.0)
     assert attrs.evolve(signal, treatment=0.5, delta=-0.5).change == "-50.0%"
 
 
@@ -201,7 +201,7 @@ def test_several_runs_show_what_changed_beyond_their_spread():
         "added": [1.0] * 6,
     }
     del new["gone"]
-    found, rows = several_runs.compare_runs(_runs(old), _runs(new))
+    found, rows = changes.compare_runs(_runs(old), _runs(new))
     assert {item.metric: item.result for item in rows} == {
         "slower": "worse",
         "faster": "better",
@@ -228,12 +228,12 @@ def test_several_runs_show_what_changed_beyond_their_spread():
 
 def test_fewer_than_six_runs_decide_nothing():
     old, new = ({"a": _scaled(factor)[:5], "count": [factor] * 5} for factor in (0.0, 2.0))
-    _, rows = several_runs.compare_runs(
+    _, rows = changes.compare_runs(
         _runs({**old, "a": _scaled(1)[:5]}), _runs({**new, "a": _scaled(9)[:5]})
     )
     assert {item.result for item in rows} == {"unclear"}
-    assert "A change needs 6 runs of each side." in several_runs.as_markdown("#", rows, 5)
-    _, [lone] = several_runs.compare_runs(_runs({"a": [1.0]}), _runs({"a": [9.0]}))
+    assert "A change needs 6 runs of each side." in changes.as_markdown("#", rows, 5)
+    _, [lone] = changes.compare_runs(_runs({"a": [1.0]}), _runs({"a": [9.0]}))
     assert lone.result == "unclear"
 
 
@@ -244,7 +244,7 @@ def test_equal_sides_with_many_metrics_rarely_have_a_change():
     def side():
         return _runs({f"m{i}": [draw.lognormvariate(0, 0.1) for _ in range(6)] for i in range(40)})
 
-    changed = sum(bool(several_runs.compare_runs(side(), side())[0].found) for _ in range(100))
+    changed = sum(bool(changes.compare_runs(side(), side())[0].found) for _ in range(100))
     assert changed <= 15
 
 
@@ -272,4 +272,4 @@ def test_folders_of_runs_are_compared_by_the_command_line(tmp_path, capsys):
 
 def test_runs_of_two_userbenchmarks_are_not_compared():
     with pytest.raises(MetricsError, match="'mine' and 'other'"):
-        several_runs.compare_runs(_runs({"a": [1.0]}), _runs({"a": [1.0]}, "other"))
+        changes.compare_runs(_runs({"a": [1.0]}), _runs({"a": [1.0]}, "other"))

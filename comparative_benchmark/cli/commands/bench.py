@@ -13,9 +13,8 @@ import attrs
 
 from comparative_benchmark.engine.settings import UnusableEnvironmentError, interpreters
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_OK, UsageError
-from comparative_benchmark.interop.milabench import config, inheritance, placement, table
-from comparative_benchmark.interop.milabench.arguments import ArgumentsError
-from comparative_benchmark.interop.milabench.config import Bench
+from comparative_benchmark.interop.milabench import config, inheritance, table, workspace
+from comparative_benchmark.interop.milabench.config import ArgumentsError, Bench
 from comparative_benchmark.results.record import EnvironmentName, Result
 from comparative_benchmark.results.results_file import ResultsFileError, read_document
 from comparative_benchmark.terminal.console import Console
@@ -56,7 +55,7 @@ def benches(options: argparse.Namespace) -> list[Bench]:
     Raises:
       UsageError: the configuration is missing or invalid, or a name selects nothing.
     """
-    path = options.config or os.environ.get(placement.CONFIG_VARIABLE)
+    path = options.config or os.environ.get(workspace.CONFIG_VARIABLE)
     if not path:
         raise UsageError("no configuration; pass --config FILE or set MILABENCH_CONFIG")
     file = Path(path).expanduser()
@@ -66,11 +65,11 @@ def benches(options: argparse.Namespace) -> list[Bench]:
     found = config.read(file, over)
     found = config.select(found, _names(options.select), _names(options.exclude))
     if options.use_current_env:
-        venv = placement.current_venv()
+        venv = workspace.current_venv()
         found = [attrs.evolve(bench, venv=venv) for bench in found]
     for bench in found:
         try:
-            placement.Placement(base=Path(), bench=bench, run_name="").config()
+            workspace.Placement(base=Path(), bench=bench, run_name="").config()
         except ArgumentsError as error:
             raise UsageError(f"{bench.place}: {error}") from error
     return found
@@ -80,7 +79,7 @@ def _system(given: Path | None, config_file: Path) -> Path | None:
     """Returns the path of the system description, searched as milabench does."""
     if given is not None:
         return given
-    if configured := os.environ.get(placement.SYSTEM_VARIABLE):
+    if configured := os.environ.get(workspace.SYSTEM_VARIABLE):
         return Path(configured).expanduser()
     # Reading the configuration reports a name that is too long for a file.
     return next(config_file.parent.glob(f"{glob.escape(config_file.name)}.system"), None)
@@ -93,7 +92,7 @@ def _names(given: Sequence[str]) -> list[str]:
 def results_path(options: argparse.Namespace) -> Path:
     """Returns the path of the results file: as given, else in the base folder."""
     given = getattr(options, "results", None) or getattr(options, "output", None)
-    return Path(given) if given else placement.base_dir(options.base) / RESULTS
+    return Path(given) if given else workspace.base_dir(options.base) / RESULTS
 
 
 def _install(options: argparse.Namespace) -> int:
@@ -101,7 +100,7 @@ def _install(options: argparse.Namespace) -> int:
 
     return phases.install(
         benches(options),
-        placement.base_dir(options.base),
+        workspace.base_dir(options.base),
         variant=options.variant,
         force=options.force,
     )
@@ -110,7 +109,7 @@ def _install(options: argparse.Namespace) -> int:
 def _prepare(options: argparse.Namespace) -> int:
     from comparative_benchmark.interop.milabench import phases
 
-    return phases.prepare(benches(options), placement.base_dir(options.base))
+    return phases.prepare(benches(options), workspace.base_dir(options.base))
 
 
 def _pin(options: argparse.Namespace) -> int:
@@ -118,7 +117,7 @@ def _pin(options: argparse.Namespace) -> int:
 
     return phases.pin(
         benches(options),
-        placement.base_dir(options.base),
+        workspace.base_dir(options.base),
         variant=options.variant,
         constraints=[path.absolute() for path in options.constraints],
         clear_previous=options.from_scratch,
@@ -127,20 +126,20 @@ def _pin(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from comparative_benchmark.interop.milabench import running
+    from comparative_benchmark.interop.milabench import phases
 
     chosen = benches(options)
-    base = placement.base_dir(options.base)
+    base = workspace.base_dir(options.base)
     if options.env and options.use_current_env:
         raise UsageError("--env and --use-current-env exclude each other; leave one out")
     try:
         named = interpreters(options.env) if options.env else {}
     except UnusableEnvironmentError as error:
         raise UsageError(f"--env {error}") from error
-    code, results = running.run(
+    code, results = phases.run(
         chosen,
         base,
-        running.How(
+        phases.How(
             results=results_path(options),
             run_name=options.run_name,
             repeat=options.repeat,
@@ -164,7 +163,7 @@ def _run(options: argparse.Namespace) -> int:
 def _dev(options: argparse.Namespace) -> int:
     from comparative_benchmark.interop.milabench import template
 
-    return template.shell(benches(options), placement.base_dir(options.base), options.shell_command)
+    return template.shell(benches(options), workspace.base_dir(options.base), options.shell_command)
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -190,7 +189,7 @@ def _summary(options: argparse.Namespace) -> int:
 def _rows(options: argparse.Namespace) -> list[table.Row]:
     """Returns the table's rows: for the configured benchmarks, or else for all results."""
     results: Sequence[Result] = read_document(results_path(options)).benchmarks
-    if options.config or os.environ.get(placement.CONFIG_VARIABLE):
+    if options.config or os.environ.get(workspace.CONFIG_VARIABLE):
         return table.rows(benches(options), results)
     found = table.rows_of(results)
     if not found:

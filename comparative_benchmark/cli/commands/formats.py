@@ -10,11 +10,14 @@ from typing import Any
 import msgspec
 
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, UsageError
-from comparative_benchmark.reporting.formats.exported import Exported
-from comparative_benchmark.reporting.formats.registry import exporter, read_file
-from comparative_benchmark.reporting.formats.source import printable
+from comparative_benchmark.reporting.formats.interface import (
+    Exported,
+    exporter,
+    printable,
+    read_file,
+)
 from comparative_benchmark.reporting.history import results_files
-from comparative_benchmark.reporting.history.portable import Contents, FormatError, PortableResult
+from comparative_benchmark.reporting.history.rows import Contents, FormatError, PortableResult
 from comparative_benchmark.results.published import host_name, without_folders
 from openxla.benchmark.extras import install_command
 from openxla.benchmark.files import write_atomically

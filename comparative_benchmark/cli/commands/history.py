@@ -15,16 +15,10 @@ from openxla.benchmark.extras import install_command
 from openxla.benchmark.files import new_file
 
 try:
-    from comparative_benchmark.reporting.history import (
-        issue,
-        output,
-        queries,
-        regressions,
-        results_files,
-    )
+    from comparative_benchmark.reporting.history import output, queries, regressions, results_files
     from comparative_benchmark.reporting.history.database import Database, HistoryError
     from comparative_benchmark.reporting.history.findings import Kind, as_json, changed_text
-    from comparative_benchmark.reporting.history.portable import DamagedRowError
+    from comparative_benchmark.reporting.history.rows import DamagedRowError
     from comparative_benchmark.reporting.history.writing import import_files
 except ModuleNotFoundError as missing:
     raise UsageError(f"the history needs {missing.name}: {install_command('history')}") from missing
@@ -117,15 +111,15 @@ def _regressions(options: argparse.Namespace, database: Database) -> int:
     report = regressions.look(database, _filter(options), settings)
     counted = report.counted
     if options.yaml is not None:
-        document = issue.as_mapping(counted, name=options.name, added=report.added)
-        _write(options.yaml, issue.as_yaml(document))
+        document = output.regression_document(counted, name=options.name, added=report.added)
+        _write(options.yaml, output.as_yaml(document))
     if options.issue is not None:
-        text = issue.issue_text(
+        text = output.issue_text(
             counted, name=options.name, owners=options.owner, added=report.added
         )
         _write(options.issue, text)
         try:
-            issue.tell_workflow(counted)
+            output.tell_workflow(counted)
         except OSError as error:
             raise UsageError(f"$GITHUB_ENV cannot be written: {error}") from error
     if options.json:

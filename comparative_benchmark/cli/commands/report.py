@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_OK, UsageError
-from comparative_benchmark.reporting.report import inputs, markdown
+from comparative_benchmark.reporting.report import inputs, writing
 from comparative_benchmark.reporting.report.summary import summarize
 from comparative_benchmark.reporting.report.trends import open_trends
 from comparative_benchmark.reporting.report.writing import (
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
             size = options.output.stat().st_size / 1e6
             say(f"page: {options.output} ({len(summary.judged)} results, {size:.1f} MB)")
         if options.markdown:
-            text = markdown.as_markdown(summary, title=options.title)
+            text = writing.as_markdown(summary, title=options.title)
             if options.markdown == _STDOUT:
                 print(text, end="")
             else:

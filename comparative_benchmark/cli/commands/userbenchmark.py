@@ -9,17 +9,19 @@ from typing import Any
 
 from comparative_benchmark.cli.options.studies import bisect_request
 from comparative_benchmark.errors import EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
-from comparative_benchmark.interop.userbenchmarks import discovery, several_runs, signals
-from comparative_benchmark.interop.userbenchmarks.ci import Ci, CiError
-from comparative_benchmark.interop.userbenchmarks.discovery import Userbenchmark, UserbenchmarkError
-from comparative_benchmark.interop.userbenchmarks.processes import (
+from comparative_benchmark.interop.userbenchmarks import changes, runner
+from comparative_benchmark.interop.userbenchmarks.changes import Signals
+from comparative_benchmark.interop.userbenchmarks.runner import (
+    Ci,
+    CiError,
     Document,
     MetricsError,
+    Userbenchmark,
+    UserbenchmarkError,
     metrics_files,
     read_metrics,
     run_benchmark,
 )
-from comparative_benchmark.interop.userbenchmarks.signals import Signals
 from comparative_benchmark.terminal.screen import escaped
 from openxla.benchmark.text import printable
 
@@ -47,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    found = discovery.find_all(discovery.find_folder(options.directory))
+    found = runner.find_all(runner.find_folder(options.directory))
     code = EXIT_OK
     rows: list[tuple[Userbenchmark, Ci | None]] = []
     for benchmark in found:
@@ -85,9 +87,9 @@ def _as_json(benchmark: Userbenchmark, ci: Ci | None) -> dict[str, Any]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    folder = discovery.find_folder(options.directory)
-    benchmark = discovery.find(options.name, folder)
-    output = options.output or discovery.output_base(folder)
+    folder = runner.find_folder(options.directory)
+    benchmark = runner.find(options.name, folder)
+    output = options.output or runner.output_base(folder)
     left = run_benchmark(benchmark, options.arguments, output, timeout_s=options.timeout)
     for path in left.files:
         print(printable(f"metrics: {path}"))
@@ -96,21 +98,21 @@ def _run(options: argparse.Namespace) -> int:
 
 def _compare(options: argparse.Namespace) -> int:
     if len(options.files) == 2 and all(Path(name).is_dir() for name in options.files):
-        sides = [several_runs.read_runs(Path(name)) for name in options.files]
-        found, rows = several_runs.compare_runs(*sides)
+        sides = [changes.read_runs(Path(name)) for name in options.files]
+        found, rows = changes.compare_runs(*sides)
         if options.markdown:
             headline = f"### Userbenchmark: {escaped(found.name)}"
             runs = min(map(len, sides))
-            _write(options.markdown, several_runs.as_markdown(headline, rows, runs))
+            _write(options.markdown, changes.as_markdown(headline, rows, runs))
     elif options.markdown:
         raise UserbenchmarkError("--markdown requires two folders of metrics files")
     else:
         control, treatment = _two_documents(options)
-        found = signals.compare(_benchmark_of(control["name"], options), control, treatment)
+        found = changes.compare(_benchmark_of(control["name"], options), control, treatment)
     if options.yaml:
-        _write(options.yaml, signals.as_yaml(found))
+        _write(options.yaml, changes.as_yaml(found))
     if options.issue and (found.found or found.control_only or found.treatment_only):
-        _write(options.issue, signals.issue_text(found, tuple(options.owner)))
+        _write(options.issue, changes.issue_text(found, tuple(options.owner)))
     if options.json:
         print(json.dumps(found.as_document(), indent=2, allow_nan=False))
     else:
@@ -134,9 +136,9 @@ def _two_documents(options: argparse.Namespace) -> tuple[Document, Document]:
 
 
 def _last_two(name: str, options: argparse.Namespace) -> list[Path]:
-    folder = discovery.find_folder(options.directory)
-    benchmark = discovery.find(name, folder)
-    output = (options.output or discovery.output_base(folder)) / benchmark.name
+    folder = runner.find_folder(options.directory)
+    benchmark = runner.find(name, folder)
+    output = (options.output or runner.output_base(folder)) / benchmark.name
     paths = metrics_files(output)[-2:]
     if len(paths) < 2:
         raise UserbenchmarkError(
@@ -150,7 +152,7 @@ def _last_two(name: str, options: argparse.Namespace) -> list[Path]:
 def _benchmark_of(name: str, options: argparse.Namespace) -> Userbenchmark | None:
     """Returns the userbenchmark of a metrics file, or None if it is not on this machine."""
     try:
-        return discovery.find(name, discovery.find_folder(options.directory))
+        return runner.find(name, runner.find_folder(options.directory))
     except UserbenchmarkError:
         if options.directory is not None:
             raise
@@ -195,7 +197,7 @@ def _bisect(options: argparse.Namespace) -> int:
     from comparative_benchmark.studies.bisection import bisection
     from comparative_benchmark.studies.bisection.bisection import as_json
 
-    benchmark = discovery.find(options.name, discovery.find_folder(options.directory))
+    benchmark = runner.find(options.name, runner.find_folder(options.directory))
     request = bisect_request(options)
     outcome = bisect_userbenchmark(
         benchmark,

@@ -295,7 +295,7 @@ def _count(text: str) -> int:
 
 
 def _time(text: str) -> datetime.datetime:
-    from comparative_benchmark.reporting.history.portable import parsed
+    from comparative_benchmark.reporting.history.rows import parsed
 
     try:
         return parsed(text)

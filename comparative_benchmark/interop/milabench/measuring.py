@@ -18,7 +18,7 @@ from comparative_benchmark.analysis.stats.analysis import (
 )
 from comparative_benchmark.analysis.stats.steadiness import FEWEST_SAMPLES, Steadiness, steadiness
 from comparative_benchmark.interop.milabench.config import Bench, definition
-from comparative_benchmark.interop.milabench.processes.kept import Ended
+from comparative_benchmark.interop.milabench.processes.execution import Ended
 from comparative_benchmark.interop.milabench.talk import PhaseOutcome
 from comparative_benchmark.results.outcome import contention_of, outlier_counts, summarize
 from comparative_benchmark.results.record import (

@@ -14,22 +14,22 @@ from typing import Any
 import attrs
 
 from comparative_benchmark.backends import host_settings
-from comparative_benchmark.interop.milabench import venvs
+from comparative_benchmark.interop.milabench import workspace
 from comparative_benchmark.interop.milabench.config import Plan
-from comparative_benchmark.interop.milabench.placement import (
+from comparative_benchmark.interop.milabench.processes import execution
+from comparative_benchmark.interop.milabench.processes.execution import (
+    CommandLine,
+    Ended,
+    Limits,
+    Listener,
+    disk_reserve_bytes,
+)
+from comparative_benchmark.interop.milabench.workspace import (
     Placement,
     as_json,
     gpus,
     host_command,
     host_environment,
-)
-from comparative_benchmark.interop.milabench.processes import execution
-from comparative_benchmark.interop.milabench.processes.execution import Listener
-from comparative_benchmark.interop.milabench.processes.kept import (
-    CommandLine,
-    Ended,
-    Limits,
-    disk_reserve_bytes,
 )
 from comparative_benchmark.results.record import Status
 from openxla.benchmark.temporary import temporary_folder
@@ -192,7 +192,7 @@ class Talk:
         duration_s = self._placement.bench.max_duration_s if running else LONGEST_S
         try:
             commands = [self._command(item, own) for item, own in zip(wanted, sets, strict=True)]
-        except venvs.VenvError as error:
+        except workspace.VenvError as error:
             self._outcome.fail(Status.FAILED, str(error))
             return [1] * len(wanted)
         ended = execution.run(
@@ -214,11 +214,11 @@ class Talk:
         env = placement.environment(wanted.env, scripts=self._phase in (PREPARE, RUN))
         argv = list(wanted.argv)
         if first == "pip" and rest[:1] == ["install"]:
-            argv = venvs.install_command(placement.dirs["venv"], rest[1:])
-            env = venvs.installer_environment()
+            argv = workspace.install_command(placement.dirs["venv"], rest[1:])
+            env = workspace.installer_environment()
         elif first == "pip-compile":
-            argv = venvs.compile_command(placement.base, rest)
-            env = venvs.installer_environment()
+            argv = workspace.compile_command(placement.base, rest)
+            env = workspace.installer_environment()
         elif found := shutil.which(first, path=env["PATH"]):
             argv[0] = found
         elif first.endswith(".py") and Path(first).is_file():

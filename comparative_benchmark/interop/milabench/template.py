@@ -12,7 +12,7 @@ from pathlib import Path
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.interop.milabench.config import Bench
 from comparative_benchmark.interop.milabench.phases import not_installed
-from comparative_benchmark.interop.milabench.placement import Placement
+from comparative_benchmark.interop.milabench.workspace import Placement
 from openxla.benchmark.files import new_directory
 
 

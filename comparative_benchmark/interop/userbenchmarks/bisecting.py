@@ -18,13 +18,14 @@ from packaging.requirements import Requirement
 from comparative_benchmark.analysis.stats.analysis import SampleError, unpaired_ratio, verdict
 from comparative_benchmark.engine.settings import Environment
 from comparative_benchmark.errors import UsageError
-from comparative_benchmark.interop.userbenchmarks.discovery import Userbenchmark, UserbenchmarkError
-from comparative_benchmark.interop.userbenchmarks.processes import (
+from comparative_benchmark.interop.userbenchmarks.changes import more_is_better
+from comparative_benchmark.interop.userbenchmarks.runner import (
     MetricsError,
+    Userbenchmark,
+    UserbenchmarkError,
     read_metrics,
     run_benchmark,
 )
-from comparative_benchmark.interop.userbenchmarks.signals import more_is_better
 from comparative_benchmark.studies.bisection.bisection import Outcome
 from comparative_benchmark.studies.bisection.environments import EnvironmentPool, Recipe, Recipes
 from comparative_benchmark.studies.bisection.judging import by_ratio

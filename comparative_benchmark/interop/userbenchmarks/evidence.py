@@ -17,9 +17,9 @@ from comparative_benchmark.analysis.stats.analysis import (
     verdict,
 )
 from comparative_benchmark.interop.userbenchmarks.authoring import TorchBenchABTestResult, detector
-from comparative_benchmark.reporting.formats.exported import CARRIER
+from comparative_benchmark.reporting.formats.interface import CARRIER
 from comparative_benchmark.reporting.formats.torchbench import LATENCY, metric_key
-from comparative_benchmark.reporting.history.portable import PortableResult
+from comparative_benchmark.reporting.history.rows import PortableResult
 
 # Alert thresholds: smallest relative change per kind of metric.
 LATENCY_THRESHOLD = 0.03

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from comparative_benchmark.reporting.formats.exported import (
+from comparative_benchmark.reporting.formats.interface import (
     CARRIER,
     Exported,
     carried,
@@ -21,7 +21,7 @@ from comparative_benchmark.reporting.formats.exported import (
     remarks_on,
     unique,
 )
-from comparative_benchmark.reporting.history.portable import FormatError, PortableResult
+from comparative_benchmark.reporting.history.rows import FormatError, PortableResult
 
 API_VERSION = 2
 COLUMNS = (

@@ -12,18 +12,20 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
-from comparative_benchmark.reporting.formats.exported import (
+from comparative_benchmark.reporting.formats.interface import (
     CARRIER,
     Exported,
+    Part,
+    Source,
     carried,
     json_file,
+    numbers,
     one_run,
     read_carrier,
     remarks_on,
     unique,
 )
-from comparative_benchmark.reporting.formats.source import Part, Source, numbers
-from comparative_benchmark.reporting.history.portable import (
+from comparative_benchmark.reporting.history.rows import (
     OK,
     Contents,
     FormatError,

@@ -11,8 +11,8 @@ import xml.etree.ElementTree as ET  # written here, never read
 from collections.abc import Sequence
 
 from comparative_benchmark.analysis.stats.analysis import WITHIN_ONE_PROCESS
-from comparative_benchmark.reporting.formats.exported import Exported, remarks_on
-from comparative_benchmark.reporting.history.portable import OK, PortableResult
+from comparative_benchmark.reporting.formats.interface import Exported, remarks_on
+from comparative_benchmark.reporting.history.rows import OK, PortableResult
 
 _ELEMENTS = {OK: None, "wrong_output": "failure", "unsupported": "skipped"}
 # Characters that XML 1.0 cannot represent, even escaped.

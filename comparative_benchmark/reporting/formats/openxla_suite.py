@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from comparative_benchmark.reporting.formats.source import Source, numbers
-from comparative_benchmark.reporting.history.portable import (
+from comparative_benchmark.reporting.formats.interface import Source, numbers
+from comparative_benchmark.reporting.history.rows import (
     OK,
     Contents,
     FormatError,

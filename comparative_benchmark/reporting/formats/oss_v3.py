@@ -16,14 +16,15 @@ import attrs
 import msgspec
 from msgspec import Raw
 
-from comparative_benchmark.reporting.formats.exported import (
+from comparative_benchmark.reporting.formats.interface import (
     CARRIER,
     Exported,
+    Part,
+    Source,
     json_line,
     remarks_on,
 )
-from comparative_benchmark.reporting.formats.source import Part, Source
-from comparative_benchmark.reporting.history.portable import (
+from comparative_benchmark.reporting.history.rows import (
     OK,
     Contents,
     FormatError,

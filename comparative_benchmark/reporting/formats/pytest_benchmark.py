@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from comparative_benchmark.reporting.formats.exported import (
+from comparative_benchmark.reporting.formats.interface import (
     CARRIER,
     Exported,
     carried,
@@ -20,7 +20,7 @@ from comparative_benchmark.reporting.formats.exported import (
     remarks_on,
     unique,
 )
-from comparative_benchmark.reporting.history.portable import PortableResult
+from comparative_benchmark.reporting.history.rows import PortableResult
 
 # The version of this layout; readers add the fields of later versions.
 _VERSION = "5.0.0"

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, get_type_hints
 
-from comparative_benchmark.reporting.formats.exported import Exported, json_line, remarks_on
-from comparative_benchmark.reporting.history.portable import (
+from comparative_benchmark.reporting.formats.interface import Exported, json_line, remarks_on
+from comparative_benchmark.reporting.history.rows import (
     FormatError,
     PortableResult,
     spreadsheet_text,

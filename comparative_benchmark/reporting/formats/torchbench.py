@@ -16,9 +16,11 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from comparative_benchmark.reporting.formats.exported import (
+from comparative_benchmark.reporting.formats.interface import (
     CARRIER,
     Exported,
+    Part,
+    Source,
     carried,
     json_file,
     one_run,
@@ -26,8 +28,7 @@ from comparative_benchmark.reporting.formats.exported import (
     remarks_on,
     unique,
 )
-from comparative_benchmark.reporting.formats.source import Part, Source
-from comparative_benchmark.reporting.history.portable import (
+from comparative_benchmark.reporting.history.rows import (
     OK,
     Contents,
     FormatError,

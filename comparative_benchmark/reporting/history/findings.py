@@ -1,15 +1,17 @@
-"""Findings of the history: a step, a changed status, or a missing case."""
+"""Findings of the history: steps, and without statistics changed statuses and missing cases."""
 
 import datetime
 import enum
-from collections.abc import Mapping
+import statistics
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import attrs
 
-from comparative_benchmark.reporting.history.output import competitor
 from comparative_benchmark.reporting.history.queries import Night, Window
-from comparative_benchmark.reporting.history.rows import OK
+from comparative_benchmark.reporting.history.rows import OK, competitor, moment
 
 
 class Kind(enum.Enum):
@@ -135,3 +137,207 @@ def as_json(finding: Finding) -> dict[str, Any]:
         side: Occurrence = getattr(finding, name)
         found[name] = {**attrs.asdict(side), "time": side.time.isoformat()}
     return found
+
+
+def place(dimensions: Mapping[str, object]) -> Hashable:
+    """Returns the key of the noise: machine, device and source of the measurement."""
+    return tuple(dimensions[name] for name in ("source", "machine", "device"))
+
+
+# Statuses that indicate a fault; with other statuses data are merely missing.
+_BROKEN = ("wrong_output", "failed", "out_of_memory", "timeout", "crashed")
+# A run with a smaller share of a case's companions was another selection, not a nightly run.
+_COMPANIONS = 0.5
+# Limit on the characters of a reason within one line; the results file has the full text.
+_LONGEST = 200
+
+
+def turned(window: Window) -> list[Finding]:
+    """Returns a finding for each series that was `ok` and is not in its latest night."""
+    found = []
+    for series, nights in window.nights.items():
+        last = nights[-1]
+        good = [position for position, night in enumerate(nights) if night.status == OK]
+        if last.status == OK or not good:
+            continue
+        first = good[-1] + 1
+        lasted = len(nights) - first
+        found.append(
+            Finding(
+                kind=Kind.STATUS if last.status in _BROKEN else Kind.MISSING,
+                dimensions=window.dimensions[series],
+                metric="status",
+                last_good=occurrence(nights[first - 1], window),
+                # The last night has the current reason, the first bad one the start.
+                first_bad=attrs.evolve(occurrence(nights[first], window), status=last.status),
+                nights=lasted,
+                what=f"ok -> {last.status}{_reason(last)}",
+            )
+        )
+    return found
+
+
+def _reason(night: Night) -> str:
+    text = " ".join(night.reason.split())
+    return f": {text[:_LONGEST]}" if text else ""
+
+
+@attrs.frozen
+class _Run:
+    """A run by its identifier: its time, and one night of each series in it."""
+
+    run_id: str
+    time_us: int
+    nights: Mapping[int, Night]
+
+
+def missing(window: Window, *, most_runs: int) -> list[Finding]:
+    """Returns a finding for each series that is missing from later runs.
+
+    A run should contain a case if it contains at least half of the cases that ran with it the last
+    time. A manual run of a few cases, or of another shard, is therefore ignored. If the whole run
+    is missing (e.g. a shard that was not started), the case counts as missing if two later runs on
+    that machine came after half of the case's usual interval between runs.
+
+    Args:
+      window: the history.
+      most_runs: a case missing from this many runs counts as retired.
+    """
+    found = []
+    runs = _runs(window)
+    by_place = _times(window)
+    for series, nights in window.nights.items():
+        last = nights[-1]
+        without = list(_without(series, last, runs))
+        if not without:
+            elsewhere = by_place[place(window.dimensions[series])]
+            without = _gone(nights, elsewhere)
+        if not without or len(without) >= most_runs:
+            continue
+        first = without[0]
+        found.append(
+            Finding(
+                kind=Kind.MISSING,
+                dimensions=window.dimensions[series],
+                metric="status",
+                last_good=occurrence(last, window),
+                first_bad=_absence(series, first, window),
+                nights=len(without),
+                what=_sentence(without),
+            )
+        )
+    return found
+
+
+def added(window: Window) -> list[Finding]:
+    """Returns cases that appear for the first time in the latest run of a place.
+
+    The findings are not regressions: last good and first bad are that one night.
+    """
+    found = []
+    for runs in _times(window).values():
+        latest = max(runs.values(), key=lambda run: run.time_us)
+        fresh = [series for series in latest.nights if len(window.nights[series]) == 1]
+        if len(fresh) == len(latest.nights):
+            continue
+        for series in fresh:
+            night = latest.nights[series]
+            found.append(
+                Finding(
+                    kind=Kind.MISSING,
+                    dimensions=window.dimensions[series],
+                    metric="status",
+                    after=night.latency_ms,
+                    last_good=occurrence(night, window),
+                    first_bad=occurrence(night, window),
+                    nights=1,
+                    what=f"new: {night.status}",
+                )
+            )
+    return found
+
+
+def _sentence(without: list[_Run]) -> str:
+    first = without[0]
+    name = first.run_id or f"the run of {moment(first.time_us):%Y-%m-%d %H:%M}"
+    count = len(without)
+    return f"missing from {count} run{'' if count == 1 else 's'}, starting with {name}"
+
+
+def _runs(window: Window) -> dict[str, _Run]:
+    members: defaultdict[str, dict[int, Night]] = defaultdict(dict)
+    for series, nights in window.nights.items():
+        for night in nights:
+            if night.run_id:
+                members[night.run_id][series] = night
+    return {
+        run_id: _Run(run_id, max(night.time_us for night in nights.values()), nights)
+        for run_id, nights in members.items()
+    }
+
+
+def _without(series: int, last: Night, runs: Mapping[str, _Run]) -> Iterator[_Run]:
+    own = runs.get(last.run_id)
+    companions = set(own.nights) - {series} if own else set()
+    if not companions:
+        return
+    later = [run for run in runs.values() if run.time_us > last.time_us]
+    for run in sorted(later, key=lambda run: run.time_us):
+        shared = len(companions & run.nights.keys())
+        if shared >= _COMPANIONS * len(companions):
+            yield run
+
+
+def _times(window: Window) -> dict[object, dict[tuple[str, int], _Run]]:
+    """Returns all runs by place; runs without an identifier are identified by their time."""
+    found: defaultdict[object, defaultdict[tuple[str, int], dict[int, Night]]]
+    found = defaultdict(lambda: defaultdict(dict))
+    for series, nights in window.nights.items():
+        where = place(window.dimensions[series])
+        for night in nights:
+            key = (night.run_id, 0 if night.run_id else night.time_us)
+            found[where][key][series] = night
+    return {
+        where: {
+            key: _Run(key[0], max(night.time_us for night in nights.values()), nights)
+            for key, nights in runs.items()
+        }
+        for where, runs in found.items()
+    }
+
+
+def _gone(nights: list[Night], elsewhere: Mapping[tuple[str, int], _Run]) -> list[_Run]:
+    times = [night.time_us for night in nights]
+    gaps = [after - before for before, after in pairwise(times)]
+    # One interval between two nights does not show what is usual.
+    if len(gaps) < 2:
+        return []
+    half = statistics.median(gaps) / 2
+    later = sorted(
+        (run for run in elsewhere.values() if run.time_us > times[-1] + half),
+        key=lambda run: run.time_us,
+    )
+    # Runs within a short time count as one night.
+    apart: list[_Run] = []
+    for run in later:
+        if not apart or run.time_us - apart[-1].time_us > half:
+            apart.append(run)
+    return apart if len(apart) > 1 else []
+
+
+def _absence(series: int, run: _Run, window: Window) -> Occurrence:
+    """Returns a run as an occurrence of a case that is missing from it.
+
+    Versions are those of the most similar case in it: of the same backend, if any ran.
+    """
+    backend = window.dimensions[series]["backend"]
+    framework = window.dimensions[series]["framework"]
+
+    def nearness(item: tuple[int, Night]) -> tuple[bool, bool]:
+        names = window.dimensions[item[0]]
+        return names["backend"] == backend, names["framework"] == framework
+
+    relative, night = max(run.nights.items(), key=nearness)
+    told = occurrence(night, window)
+    same = window.dimensions[relative]["backend"] == backend
+    return attrs.evolve(told, program="", status="missing", versions=told.versions if same else {})

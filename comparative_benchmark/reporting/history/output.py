@@ -1,7 +1,14 @@
-"""Prints query results as a table, CSV, JSON or Parquet."""
+"""Writes query results and regressions: tables, CSV, JSON, Parquet, YAML, and the text of an issue.
+
+YAML and issue text are those of TorchBench's detector: its readers find their keys in the usual
+places; additional data are in separate keys.
+"""
 
 import csv
 import json
+import os
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -11,9 +18,14 @@ from rich.console import Console
 from rich.text import Text
 
 from comparative_benchmark.analysis.stats.analysis import WITHIN_ONE_PROCESS
-from comparative_benchmark.reporting.history.portable import spreadsheet_text
+from comparative_benchmark.reporting.history.findings import Finding, Kind, Occurrence, changed_text
 from comparative_benchmark.reporting.history.queries import COLUMNS, Record, Series
-from comparative_benchmark.reporting.history.rows import DIMENSIONS, METRICS
+from comparative_benchmark.reporting.history.rows import (
+    DIMENSIONS,
+    METRICS,
+    competitor,
+    spreadsheet_text,
+)
 from comparative_benchmark.terminal.screen import Column, fitted
 
 FORMATS = ("table", "csv", "json", "parquet")
@@ -126,13 +138,6 @@ def series_as_json(found: Sequence[Series]) -> str:
     )
 
 
-def competitor(record: Mapping[str, Any]) -> str:
-    """Returns `backend:compiler+option@environment`; see `Row.competitor`."""
-    compiler = "+".join([record["compiler"], *record["options"]])
-    where = f"@{record['environment']}" if record["environment"] else ""
-    return f"{record['backend']}:{compiler}{where}" if compiler else f"{record['backend']}{where}"
-
-
 def digits(value: float | None, significant: int = 3) -> str:
     """Returns a number with `significant` significant digits; `-` for None."""
     if value is None:
@@ -184,3 +189,194 @@ def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
     iterator = iter(records)
     while batch := list(islice(iterator, _BATCH)):
         yield batch
+
+
+# Read by TorchBench workflows after its detector.
+_DETECTED = "TORCHBENCH_REGRESSION_DETECTED"
+# Words that YAML reads as a boolean or null.
+_NO_PLAIN_KEY = ("yes", "off", "true", "false", "null")
+
+
+def regression_document(
+    findings: Sequence[Finding], *, name: str, added: Sequence[Finding] = ()
+) -> dict[str, Any]:
+    """Returns the content of the YAML file.
+
+    `control_env` describes the oldest last good night and `treatment_env` the latest first bad one;
+    each detail has its own, which may be closer together. `delta` is a fraction, positive for
+    worse. For a changed status it is `null`, and control and treatment are the statuses.
+
+    Args:
+      findings: findings that count.
+      name: name of the benchmark.
+      added: cases that appear for the first time.
+    """
+    present = [finding for finding in findings if finding.kind is not Kind.MISSING]
+    gone = [finding for finding in findings if finding.kind is Kind.MISSING]
+    control = min((f.last_good for f in findings), key=lambda night: night.time, default=None)
+    treatment = max((f.first_bad for f in findings), key=lambda night: night.time, default=None)
+    return {
+        "name": name,
+        "control_env": _environment(control),
+        "treatment_env": _environment(treatment),
+        "details": {_key(finding): _detail(finding) for finding in present},
+        "control_only_metrics": {_key(finding): finding.what for finding in gone},
+        "treatment_only_metrics": {_key(finding): finding.what for finding in added},
+        "bisection": _suspect(findings),
+        "bisection_mode": "bisect",
+        "bisection_config_file_path": None,
+    }
+
+
+def as_yaml(document: Mapping[str, Any]) -> str:
+    """Returns block-style YAML; strings are quoted as in JSON, which YAML reads alike."""
+    return "".join(f"{line}\n" for line in _lines(document))
+
+
+def issue_text(
+    findings: Sequence[Finding],
+    *,
+    name: str,
+    owners: Sequence[str] = (),
+    added: Sequence[Finding] = (),
+) -> str:
+    """Returns Markdown with the sections of TorchBench's issues."""
+    present = [finding for finding in findings if finding.kind is not Kind.MISSING]
+    gone = [finding for finding in findings if finding.kind is Kind.MISSING]
+    control = min((f.last_good for f in findings), key=lambda night: night.time, default=None)
+    treatment = max((f.first_bad for f in findings), key=lambda night: night.time, default=None)
+    sections = [
+        f"The benchmark {_code(name)} has detected a performance signal.",
+        f"Base: {_night(control)}",
+        f"Affected: {_night(treatment)}",
+        "Affected Tests:\n" + _list(_line(finding) for finding in present),
+        "Tests that were no longer run on affected commit:\n"
+        + _list(f"{_code(finding.name)}: {_escaped(finding.what)}" for finding in gone),
+        "Tests that were newly added on affected commit:\n"
+        + _list(f"{_code(finding.name)}: {_escaped(finding.what)}" for finding in added),
+    ]
+    if owners:
+        sections.append("cc " + " ".join(owners))
+    return "\n\n".join(sections) + "\n"
+
+
+def tell_workflow(findings: Sequence[Finding]) -> None:
+    """Passes the affected revision to a GitHub workflow, if this runs in one.
+
+    Raises:
+      OSError: its environment file cannot be written.
+    """
+    path = os.environ.get("GITHUB_ENV")
+    if not path or not findings:
+        return
+    latest = max((finding.first_bad for finding in findings), key=lambda night: night.time)
+    # A line break would set further variables.
+    revision = re.sub(r"[^0-9A-Za-z._-]", "", latest.revision or latest.run_id) or "unknown"
+    with Path(path).open("a", encoding="utf-8") as file:
+        file.write(f"{_DETECTED}='{revision}'\n")
+
+
+def _environment(night: Occurrence | None) -> dict[str, Any]:
+    if night is None:
+        return {}
+    return {
+        "pytorch_version": night.versions.get("torch"),
+        # Packages do not report it, but TorchBench's readers require the key.
+        "pytorch_git_version": None,
+        "git_commit_hash": night.revision or None,
+        "time": night.time.isoformat(),
+        "run_id": night.run_id,
+        "versions": dict(night.versions),
+    }
+
+
+def _key(finding: Finding) -> str:
+    names = finding.dimensions
+    parts = {
+        "model": names["workload"],
+        "framework": names["framework"],
+        "backend": competitor(names),
+        "device": names["device"],
+        "machine": names["machine"],
+        # Two workloads may have one label.
+        "digest": names["workload_digest"][:12],
+        "metric": finding.metric,
+    }
+    return ", ".join(f"{name}={value}" for name, value in parts.items() if value)
+
+
+def _detail(finding: Finding) -> dict[str, Any]:
+    step = finding.kind is Kind.STEP
+    return {
+        "control": finding.before if step else finding.last_good.status,
+        "treatment": finding.after if step else finding.first_bad.status,
+        "delta": finding.ratio - 1 if finding.ratio is not None else None,
+        "delta_low": finding.low - 1 if finding.low is not None else None,
+        "delta_high": finding.high - 1 if finding.high is not None else None,
+        "nights": finding.nights,
+        "what": finding.what,
+        "last_good": _environment(finding.last_good),
+        "first_bad": _environment(finding.first_bad),
+        "changed": {package: list(pair) for package, pair in finding.changed.items()},
+    }
+
+
+def _suspect(findings: Sequence[Finding]) -> str | None:
+    """Returns the package that changed in most findings; None if none changed."""
+    counts = Counter(
+        package for finding in findings for package in finding.changed if package != "revision"
+    )
+    return min(counts, key=lambda package: (-counts[package], package), default=None)
+
+
+def _lines(document: Mapping[str, Any], indent: str = "") -> list[str]:
+    lines = []
+    for key, value in document.items():
+        plain = re.fullmatch("[a-z][a-z_]{2,}", key) and key not in _NO_PLAIN_KEY
+        name = key if plain else _quoted(key)
+        if isinstance(value, Mapping) and value:
+            lines += [f"{indent}{name}:", *_lines(value, indent + "  ")]
+        else:
+            lines.append(f"{indent}{name}: {_quoted(value)}")
+    return lines
+
+
+def _quoted(value: Any) -> str:
+    """Returns a value as JSON that is also YAML."""
+    # YAML has one escape for a character beyond 16 bits; JSON has two.
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return re.sub(r"[^\x20-\x7e]", lambda found: f"\\U{ord(found[0]):08x}", text)
+
+
+def _night(night: Occurrence | None) -> str:
+    if night is None:
+        return "unknown"
+    revision = f", revision {_code(night.revision)}" if night.revision else ""
+    run = f", run {_code(night.run_id)}" if night.run_id else ""
+    return f"{night.time:%Y-%m-%d %H:%M} UTC{run}{revision}"
+
+
+def _line(finding: Finding) -> str:
+    if finding.ratio is None or finding.low is None or finding.high is None:
+        size = _escaped(finding.what)
+    else:
+        size = (
+            f"{finding.ratio - 1:+.1%} ({finding.low - 1:+.1%} to {finding.high - 1:+.1%}) "
+            f"{finding.metric}, {digits(finding.before)} -> {digits(finding.after)}"
+        )
+    since = f"{finding.first_bad.time:%Y-%m-%d}"
+    return f"{_code(finding.name)}: {size}, since {since}; {_code(changed_text(finding))}"
+
+
+def _list(lines: Any) -> str:
+    return "\n".join(f"- {line}" for line in lines) or "- none"
+
+
+def _code(text: str) -> str:
+    """Returns text that Markdown leaves unchanged, including mentions."""
+    return f"`{' '.join(text.replace('`', chr(39)).split())}`"
+
+
+def _escaped(text: str) -> str:
+    """Returns text from a file, escaped for the middle of a line."""
+    return re.sub(r"([\\`*_{}\[\]<>#|@!])", r"\\\1", " ".join(text.split()))

@@ -1,16 +1,217 @@
-"""Regressions: steps within a window of nights, compared with the noise of that window."""
+"""Regressions: steps within a window of nights, compared with the noise of that window.
 
-from collections.abc import Hashable, Mapping, Sequence
+The nights are arrays, one per metric. Noise is the difference of unchanged programs between nights.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import attrs
+import numpy as np
 
-from comparative_benchmark.analysis.stats.steps import discoveries
-from comparative_benchmark.reporting.history import absences, noise
+from comparative_benchmark.analysis.stats.steps import (
+    FEWEST_NIGHTS,
+    Array,
+    Mask,
+    Step,
+    boundaries,
+    correlation,
+    discoveries,
+    fit,
+    missed,
+    noise_scale,
+    penalties,
+    rises,
+    tail,
+)
+from comparative_benchmark.reporting.history import findings
 from comparative_benchmark.reporting.history.database import Database
-from comparative_benchmark.reporting.history.findings import Finding, Kind, Occurrence, occurrence
-from comparative_benchmark.reporting.history.metric_trends import Rise, metric_trends
-from comparative_benchmark.reporting.history.queries import Filter, Window, load
-from comparative_benchmark.reporting.history.rows import METRICS
+from comparative_benchmark.reporting.history.findings import (
+    Finding,
+    Kind,
+    Occurrence,
+    occurrence,
+    place,
+)
+from comparative_benchmark.reporting.history.queries import Filter, Night, Window, load
+from comparative_benchmark.reporting.history.rows import METRICS, OK
+from comparative_benchmark.results.comparing.noise_floor import FEWEST_FOR_95
+
+# Errors below this count as this, because the logarithm needs a positive number.
+_LEAST_ERROR = 1e-9
+# Minimum noise: timer, clock and memory layout cause this much even if a short window shows less.
+_LEAST_SCALE = 0.001
+_Z = 1.959964
+_COLUMNS = (*METRICS, "latency_low_ms", "latency_high_ms")
+_FROM_NIGHT = [Night._fields.index(name) for name in _COLUMNS]
+
+
+@attrs.frozen(kw_only=True)
+class MetricTrends:
+    """One metric of all series with enough nights.
+
+    Attributes:
+      series: the series of each row; `nights` has all of its nights.
+      logs: [rows, nights], logarithms; `known` marks existing values.
+      own: [rows, nights], variance of each logarithm from its interval; 0 without one.
+    """
+
+    metric: str
+    series: Sequence[int]
+    nights: Sequence[Sequence[Night]]
+    logs: Array
+    own: Array
+    known: Mask
+
+    def rises(self, thresholds: Mapping[str, float]) -> Iterator["Rise"]:
+        """Yields the rises that noise is unlikely to cause in a single series."""
+        together = correlation(self.logs, self.known)
+        # Differences of correlated nights are smaller than the nights' own scatter.
+        scale = noise_scale(self.logs, self.known) / math.sqrt(1 - together)
+        penalty = penalties(scale, self.known.sum(axis=1), _LEAST_SCALE)
+        starts = boundaries(self.logs, self.known, penalty)
+        positions = [np.flatnonzero(known) for known in self.known]
+        fits = [
+            fit(
+                self.logs[row, positions[row]],
+                self.own[row, positions[row]],
+                [int(start) for start in np.searchsorted(positions[row], starts[row])],
+                least=_LEAST_SCALE,
+                correlation=together,
+            )
+            for row in range(len(self.series))
+        ]
+        residuals = [found.residuals for found in fits]
+        heaviness, factor = tail(residuals), missed(scale, residuals)
+        for row, found in enumerate(found.scaled(factor) for found in fits):
+            for step in rises(found, threshold=thresholds[self.metric], tail=heaviness):
+                good, bad = (self.nights[row][positions[row][step.night - back]] for back in (1, 0))
+                yield Rise(
+                    metric=self.metric,
+                    series=self.series[row],
+                    step=step,
+                    last_good=good,
+                    first_bad=bad,
+                    nights=found.nights - step.night,
+                )
+
+
+@attrs.frozen(kw_only=True)
+class Rise:
+    """A step of a series, with its nights; `nights` is the number since the step."""
+
+    metric: str
+    series: int
+    step: Step
+    last_good: Night
+    first_bad: Night
+    nights: int
+
+
+def metric_trends(window: Window) -> list[MetricTrends]:
+    """Returns the trends of each of `METRICS`, over the nights that were `ok`."""
+    values = _values(window)
+    return [_trends(metric, values, window) for metric in METRICS]
+
+
+def _values(window: Window) -> Array:
+    """Returns [series, nights, columns], NaN where there is no value."""
+    longest = max(map(len, window.nights.values()), default=0)
+    values = np.full((len(window.nights), longest, len(_COLUMNS)), np.nan)
+    nothing = [None] * len(_COLUMNS)
+    for row, nights in enumerate(window.nights.values()):
+        # None becomes NaN.
+        values[row, : len(nights)] = np.array(
+            [
+                [night[column] for column in _FROM_NIGHT] if night.status == OK else nothing
+                for night in nights
+            ],
+            dtype=np.float64,
+        )
+    return values
+
+
+def _trends(metric: str, values: Array, window: Window) -> MetricTrends:
+    chosen = values[:, :, _COLUMNS.index(metric)]
+    if metric == "error":
+        chosen = np.maximum(chosen, _LEAST_ERROR)
+    known = chosen > 0
+    rows = np.flatnonzero(known.sum(axis=1) >= FEWEST_NIGHTS)
+    known = known[rows]
+    own = np.zeros(known.shape)
+    if metric == "latency_ms":
+        low, high = (values[rows, :, column] for column in (-2, -1))
+        told = known & (low > 0) & (high > 0)
+        own = (np.log(np.where(told, high, 1.0) / np.where(told, low, 1.0)) / 2 / _Z) ** 2
+    series = list(window.nights)
+    return MetricTrends(
+        metric=metric,
+        series=[series[row] for row in rows],
+        nights=[window.nights[series[row]] for row in rows],
+        logs=np.log(np.where(known, chosen[rows], 1.0)),
+        own=own,
+        known=known,
+    )
+
+
+# Limits the number of pairs; nights a year apart say little about noise.
+_MOST_NIGHTS = 60
+
+
+def noise_floors(window: Window) -> dict[tuple[str, Hashable], float]:
+    """Returns by metric and place how much unchanged programs differ, as a fraction.
+
+    It pools all pairs of nights of a series whose compiled program and package versions are known
+    and equal, on one machine and device, and takes the 95 % quantile of their ratios, or the
+    largest of fewer than ten pairs. The causes affect other programs, too: other processes, clocks,
+    memory layout, drift. Noise common to all nights is not detected. See
+    docs/design/0005-unchanged-programs.md for method and limits.
+    """
+    pairs: defaultdict[tuple[str, Hashable], list[Array]] = defaultdict(list)
+    for series, nights in window.nights.items():
+        if not window.dimensions[series]["machine"]:
+            continue
+        where = place(window.dimensions[series])
+        for group in _noise_unchanged(nights, window.version_sets):
+            for metric in METRICS:
+                values = [getattr(night, metric) for night in group]
+                known = [value for value in values if value]
+                if len(known) > 1:
+                    pairs[metric, where].append(_differences(known))
+    return {key: _floor(np.concatenate(found)) for key, found in pairs.items()}
+
+
+def identified(versions: Mapping[str, str]) -> bool:
+    """Returns whether versions identify the packages: a development version may be any build."""
+    return bool(versions) and not any("dev" in version for version in versions.values())
+
+
+def _noise_unchanged(
+    nights: list[Night], version_sets: Mapping[int, Mapping[str, str]]
+) -> list[list[Night]]:
+    groups: defaultdict[tuple[str, int], list[Night]] = defaultdict(list)
+    for night in nights:
+        if night.program and night.status == OK:
+            groups[night.program, night.version_set].append(night)
+    return [
+        group[-_MOST_NIGHTS:]
+        for (_, version_set), group in groups.items()
+        if len(group) > 1 and identified(version_sets[version_set])
+    ]
+
+
+def _differences(values: list[float]) -> Array:
+    logs = np.log(values)
+    first, second = np.triu_indices(len(values), 1)
+    found: Array = np.abs(logs[first] - logs[second])
+    return found
+
+
+def _floor(differences: Array) -> float:
+    share = 0.95 if differences.size >= FEWEST_FOR_95 else 1.0
+    return math.expm1(float(np.quantile(differences, share)))
+
 
 DEFAULT_WINDOW = 60
 # Smaller rises are not worth anyone's time, however significant.
@@ -80,7 +281,7 @@ def look(database: Database, which: Filter, settings: Settings | None = None) ->
     """
     settings = settings or Settings()
     window = load(database, attrs.evolve(which, since=None), window=settings.window)
-    floors = noise.floors(window)
+    floors = noise_floors(window)
     trends = metric_trends(window)
     candidates = [rise for trend in trends for rise in trend.rises(settings.thresholds)]
     judged = sum(len(trend.series) for trend in trends)
@@ -88,14 +289,14 @@ def look(database: Database, which: Filter, settings: Settings | None = None) ->
     found = [_finding(rise, window, floors) for rise in candidates if rise.step.p <= limit]
     if settings.count_unchanged:
         found = [attrs.evolve(finding, withheld="") for finding in found]
-    found += absences.turned(window)
-    found += absences.missing(window, most_runs=settings.window)
+    found += findings.turned(window)
+    found += findings.missing(window, most_runs=settings.window)
     if which.since is not None:
         found = [finding for finding in found if finding.first_bad.time >= which.since]
     latency = trends[METRICS.index("latency_ms")]
     return Report(
         findings=sorted(found, key=_order),
-        added=absences.added(window),
+        added=findings.added(window),
         series=len(window.nights),
         judged=judged,
         short=len(window.nights) - len(latency.series),
@@ -129,7 +330,7 @@ def _finding(rise: Rise, window: Window, floors: Mapping[tuple[str, Hashable], f
     # The same program must give the same answer, on any machine at any time.
     if rise.metric == "error":
         return finding
-    floor = floors.get((rise.metric, noise.place(dimensions)), 0.0)
+    floor = floors.get((rise.metric, place(dimensions)), 0.0)
     if step.ratio <= 1 + floor:
         return attrs.evolve(
             finding,
@@ -142,7 +343,7 @@ def _unchanged(good: Occurrence, bad: Occurrence) -> str:
     """Returns the reason if no known condition changed between two nights; empty if one did."""
     same_program = good.program and good.program == bad.program
     same_around = good.versions == bad.versions and good.revision == bad.revision
-    if same_program and same_around and noise.identified(good.versions):
+    if same_program and same_around and identified(good.versions):
         return "the compiled program and package versions are identical, so the machine changed"
     return ""
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from comparative_benchmark.analysis.stats.analysis import SampleError, latency_interval
-from comparative_benchmark.reporting.history.portable import (
+from comparative_benchmark.reporting.history.rows import (
     OK,
     Contents,
     FormatError,
     PortableResult,
+    canonical,
     made,
 )
-from comparative_benchmark.reporting.history.rows import canonical
 from comparative_benchmark.results.case import LATENCY, Case, cases_of
 from comparative_benchmark.results.comparing.comparison import process_samples
 from comparative_benchmark.results.comparing.noise_floor import program_digest

@@ -21,12 +21,13 @@ from comparative_benchmark.reporting.history.database import (
     VERSION_SETS,
     Database,
 )
-from comparative_benchmark.reporting.history.portable import Contents, microseconds
 from comparative_benchmark.reporting.history.rows import (
     DIMENSIONS,
+    Contents,
     Row,
     RowError,
     canonical,
+    microseconds,
     row_of,
 )
 

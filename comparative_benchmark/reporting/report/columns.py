@@ -15,9 +15,9 @@ from msgspec import UnsetType
 
 from comparative_benchmark.analysis.stats.analysis import Interval
 from comparative_benchmark.engine.worker.phases import PHASES
-from comparative_benchmark.reporting.report.changes import Changes
 from comparative_benchmark.reporting.report.inputs import ReportCase
 from comparative_benchmark.reporting.report.standings import Judged
+from comparative_benchmark.reporting.report.trends import Changes
 from comparative_benchmark.results.comparing.comparison import Comparison, samples_of
 from comparative_benchmark.results.comparing.noise_floor import program_digest
 from comparative_benchmark.results.insights.plot_data import Speedup, selection_of, speedup

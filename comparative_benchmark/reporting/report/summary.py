@@ -10,7 +10,6 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.analysis.stats.analysis import NOISE_THRESHOLD
-from comparative_benchmark.reporting.report.changes import Changes, find_changes
 from comparative_benchmark.reporting.report.details import EnvironmentDiff, environment_diff
 from comparative_benchmark.reporting.report.inputs import Inputs, ReportCase, ReportError
 from comparative_benchmark.reporting.report.standings import (
@@ -20,7 +19,13 @@ from comparative_benchmark.reporting.report.standings import (
     contests,
     judge,
 )
-from comparative_benchmark.reporting.report.trends import TrendPoint, Trends, trends_of
+from comparative_benchmark.reporting.report.trends import (
+    Changes,
+    TrendPoint,
+    Trends,
+    find_changes,
+    trends_of,
+)
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.compare_remarks import mixture_remarks
 from comparative_benchmark.results.record import FIXED, Contention, Status

@@ -1,4 +1,7 @@
-"""Runs a userbenchmark in its own process and cleans up after it."""
+"""Finds userbenchmarks with their `ci.yaml`, and runs each in its own process.
+
+Userbenchmarks are subfolders of `userbenchmark/`. All processes of a run are killed at its end.
+"""
 
 import contextlib
 import json
@@ -16,16 +19,184 @@ from typing import IO, Any
 import attrs
 import msgspec
 
+import comparative_benchmark
 from comparative_benchmark.errors import EXIT_MISSING, EXIT_OK, EXIT_WRONG
 from comparative_benchmark.interop.userbenchmarks import child
-from comparative_benchmark.interop.userbenchmarks.authoring import OUTPUT_VARIABLE
-from comparative_benchmark.interop.userbenchmarks.discovery import (
-    Userbenchmark,
-    UserbenchmarkError,
-    output_base,
+from comparative_benchmark.interop.userbenchmarks.authoring import (
+    OUTPUT_VARIABLE,
+    PLATFORMS,
+    USERBENCHMARK_OUTPUT_PREFIX,
 )
-from comparative_benchmark.reporting.formats.source import read_source
-from comparative_benchmark.reporting.history.portable import FormatError
+from comparative_benchmark.reporting.formats.interface import read_source
+from comparative_benchmark.reporting.history.rows import FormatError
+from openxla.benchmark import devices
+from openxla.benchmark.text import did_you_mean
+
+CI_FILE = "ci.yaml"
+SCHEDULES = ("nightly", "weekly")
+
+
+class CiError(ValueError):
+    """A `ci.yaml` is invalid; the message names the file and the error."""
+
+
+@attrs.frozen(kw_only=True)
+class Ci:
+    """Contents of a `ci.yaml`.
+
+    Attributes:
+      platform: a device of this suite, one of TorchBench's platforms, or another CI's name.
+      schedule: one of `SCHEDULES`.
+      note: a hint for the user about an unknown platform; None if the platform is known.
+    """
+
+    platform: str
+    schedule: str
+    note: str | None = None
+
+
+def read_ci(path: Path) -> Ci | None:
+    """Returns the contents of the file, or None if it does not exist.
+
+    Raises:
+      CiError: the file is invalid, or PyYAML is not installed.
+    """
+    if not path.is_file():
+        return None
+    document = _document(path)
+    if not isinstance(document, dict):
+        raise CiError(f"{path}: expected a mapping with 'platform' and 'schedule'")
+    unknown = sorted(str(key) for key in set(document) - {"platform", "schedule"})
+    if unknown:
+        raise CiError(f"{path}: unknown key {unknown[0]!r}; expected 'platform' or 'schedule'")
+    platforms = (*PLATFORMS, *(device.name for device in devices.ALL_DEVICES))
+    schedule = _choice(path, document, "schedule", SCHEDULES)
+    platform = document.get("platform")
+    # Unknown platforms are allowed: another CI may have other machines.
+    if isinstance(platform, str) and platform and platform not in platforms:
+        note = f"{path}: platform {platform!r} is not one of {', '.join(platforms)}"
+        return Ci(platform=platform, schedule=schedule, note=note)
+    return Ci(platform=_choice(path, document, "platform", platforms), schedule=schedule)
+
+
+def _choice(path: Path, document: dict[Any, Any], key: str, choices: tuple[str, ...]) -> str:
+    value = document.get(key)
+    if value is None:
+        raise CiError(f"{path}: {key!r} is missing; choices are {', '.join(choices)}")
+    if value not in choices:
+        raise CiError(f"{path}: {key} {value!r} is not one of {', '.join(choices)}")
+    return str(value)
+
+
+def _document(path: Path) -> Any:
+    try:
+        import yaml
+    except ModuleNotFoundError as error:
+        raise CiError(f"{path}: reading it requires PyYAML: pip install pyyaml") from error
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise CiError(f"{path}:{line}: invalid YAML: {error.problem}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, OSError, RecursionError) as error:
+        raise CiError(f"{path} cannot be read as YAML: {error}") from error
+
+
+FOLDER = "userbenchmark"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+
+class UserbenchmarkError(Exception):
+    """A userbenchmark cannot be found or run; the message gives the reason and the remedy."""
+
+
+@attrs.frozen(kw_only=True)
+class Userbenchmark:
+    """A userbenchmark."""
+
+    name: str
+    folder: Path
+
+    @property
+    def ci(self) -> Ci | None:
+        """Its CI platform and schedule; None if no CI runs it.
+
+        Raises:
+          CiError: its `ci.yaml` is invalid.
+        """
+        return read_ci(self.folder / CI_FILE)
+
+    @property
+    def has_detector(self) -> bool:
+        """Whether it defines its own regression detector."""
+        return (self.folder / f"{child.DETECTOR}.py").is_file()
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring, parsed without importing the module."""
+        import ast
+
+        try:
+            tree = ast.parse((self.folder / "__init__.py").read_text(encoding="utf-8"))
+        except (OSError, SyntaxError, ValueError):
+            return ""
+        return (ast.get_docstring(tree) or "").partition("\n")[0]
+
+
+def find_folder(given: Path | None) -> Path:
+    """Returns the folder of userbenchmarks: as given, else below here, else in the checkout.
+
+    Raises:
+      UserbenchmarkError: there is none.
+    """
+    if given is not None:
+        if not given.is_dir():
+            raise UserbenchmarkError(f"--directory {given} is not a directory")
+        return given.absolute()
+    checkout = Path(comparative_benchmark.__file__).parents[1] / FOLDER
+    for folder in (Path.cwd() / FOLDER, checkout):
+        if folder.is_dir():
+            return folder.absolute()
+    raise UserbenchmarkError(
+        f"no directory {FOLDER}/ here; change to the checkout, or use --directory DIR"
+    )
+
+
+def find_all(folder: Path) -> list[Userbenchmark]:
+    """Returns all userbenchmarks of a folder, by name."""
+    return [
+        Userbenchmark(name=path.name, folder=path)
+        for path in sorted(folder.iterdir())
+        if path.is_dir() and _NAME.fullmatch(path.name) and _is_one(path)
+    ]
+
+
+def _is_one(path: Path) -> bool:
+    """Returns whether a folder is a userbenchmark; TorchBench's may lack `__init__.py`."""
+    return any((path / name).is_file() for name in ("__init__.py", "run.py"))
+
+
+def find(name: str, folder: Path) -> Userbenchmark:
+    """Returns the userbenchmark with that name.
+
+    Raises:
+      UserbenchmarkError: it does not exist.
+    """
+    found = {item.name: item for item in find_all(folder)}
+    if name in found:
+        return found[name]
+    if _NAME.fullmatch(name) and (folder / name).is_dir():
+        raise UserbenchmarkError(f"{folder / name} has no __init__.py with run(args)")
+    meant = did_you_mean(name, found)
+    raise UserbenchmarkError(
+        f"no userbenchmark {name!r} in {folder}{meant} (see cbs userbenchmark list)"
+    )
+
+
+def output_base(folder: Path) -> Path:
+    """Returns the parent folder for the output of all userbenchmarks."""
+    return folder.parent / USERBENCHMARK_OUTPUT_PREFIX
+
 
 _FILE = re.compile(r"metrics-\d{14}\.json")
 Document = dict[str, Any]
