@@ -15,8 +15,8 @@ from typing import Any
 import attrs
 
 from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 from openxla.benchmark.models import architectures
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 # Name of the architecture, of the configuration, of the one it is made from, and what is changed.
 _SIZES: Sequence[tuple[str, str, str, Mapping[str, Any]]] = (

@@ -27,9 +27,14 @@ from pathlib import Path
 from _timing import interleave, print_goal, print_table, ratio
 
 from openxla.benchmark.artifacts.cache import Cache
-from openxla.benchmark.artifacts.fetch import FetchOptions, Source, fetch
-from openxla.benchmark.artifacts.lock_file import LockedModel, locked
-from openxla.benchmark.artifacts.manifest import MANIFEST_FILE, ArtifactFile, Manifest
+from openxla.benchmark.artifacts.manifests import (
+    MANIFEST_FILE,
+    ArtifactFile,
+    LockedModel,
+    Manifest,
+    locked_model,
+)
+from openxla.benchmark.artifacts.published_models import FetchOptions, Source, fetch
 
 _DATE = "2026-11-21T12:00:00+00:00"
 _PARALLEL = 8
@@ -40,7 +45,7 @@ _FETCH_ONCE = """
 import sys
 from pathlib import Path
 from openxla.benchmark.artifacts.cache import Cache
-from openxla.benchmark.artifacts.fetch import FetchOptions, Source, fetch
+from openxla.benchmark.artifacts.published_models import FetchOptions, Source, fetch
 fetch([Source(url=sys.argv[1])], cache=Cache(Path(sys.argv[2])), options=FetchOptions())
 # Not getrusage: its maximum comes down from the process that started this one.
 status = Path("/proc/self/status").read_text()
@@ -153,7 +158,7 @@ def _no_op(work: Path) -> bool:
         files = {f"file_{n}.bin": b"%d %d" % (index, n) for n in range(_NO_OP_FILES)}
         directory = work / "many" / f"MODEL_{index}"
         text = _write_model(directory, files, f"MODEL_{index}")
-        sources.append(Source.locked(locked(str(directory), text)[1]))
+        sources.append(Source.locked(locked_model(str(directory), text)[1]))
     cache = Cache(work / "many_cache")
     fetch(sources, cache=cache)
     shutil.rmtree(work / "many")  # nothing but the cache can answer
@@ -207,7 +212,7 @@ def _content(index: int, size: int) -> bytes:
 def _make(directory: Path, count: int, size: int) -> Callable[[str], LockedModel]:
     files = {f"file_{index:03}.bin": _content(index, size) for index in range(count)}
     text = _write_model(directory / "MODEL", files, "MODEL")
-    return lambda url: locked(f"{url}/MODEL", text)[1]
+    return lambda url: locked_model(f"{url}/MODEL", text)[1]
 
 
 def _write_model(directory: Path, files: dict[str, bytes], model: str) -> bytes:

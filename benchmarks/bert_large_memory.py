@@ -21,9 +21,9 @@ from typing import Any
 from _timing import print_goal, print_table
 
 from comparative_benchmark.analysis.machine import other_processes
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 from openxla.benchmark.models import checkpoints
 from openxla.benchmark.models.architectures import bert
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 GOAL_BYTES = 24 * 2**30
 _CASES = {False: "BERT_LARGE_FP32_(JAX|PT)_384XI32_BATCH1", True: "BERT_TINY_FP32_.+_BATCH1"}

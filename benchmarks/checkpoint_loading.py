@@ -30,9 +30,9 @@ import numpy as np
 from _timing import Ratio, interleave, print_goal, print_table, ratio
 
 from comparative_benchmark.engine.worker.phases import peak_memory_bytes
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 from openxla.benchmark.models import checkpoints
 from openxla.benchmark.models.architectures import bert
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 # Beyond the yardstick: what timing itself wavers by, and what an allocator rounds up.
 GOAL = 1.05

@@ -31,7 +31,7 @@ from comparative_benchmark.pt_inductor.reference import compute
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 from openxla.benchmark.models.architectures.base import DATA_TYPES
-from openxla.benchmark.models.generation import LOGITS
+from openxla.benchmark.models.model_interfaces import LOGITS
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.workloads import generated_tokens, workload_of

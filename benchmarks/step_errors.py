@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from _timing import print_goal
 
-from openxla.benchmark.artifacts import arrays
-from openxla.benchmark.models.generation import LOGITS
-from openxla.benchmark.root import root_dir
+from openxla.benchmark.artifacts import array_files
+from openxla.benchmark.installation import root_dir
+from openxla.benchmark.models.model_interfaces import LOGITS
 
 GOAL = 2.0
 
@@ -24,7 +24,7 @@ def main() -> None:
     ratios = []
     for workload in sorted((root / "workloads").glob("*new-*")):
         truth, reference = (
-            arrays.load_all(workload / kind, "output")[LOGITS].astype(np.float64)
+            array_files.load_all(workload / kind, "output")[LOGITS].astype(np.float64)
             for kind in ("truth", "reference")
         )
         squared = ((reference - truth) ** 2).mean(axis=-1)

@@ -33,8 +33,8 @@ from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import Trial, installed_competitors
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 from openxla.benchmark.models.shared_model import as_tuple
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 GOAL_S = 180.0
 _QUICK = "models/(BERT|RESNET)_TINY_FP32_.+_BATCH1/.+"

@@ -31,7 +31,7 @@ import numpy as np
 import torch
 
 from openxla.benchmark import testdata
-from openxla.benchmark.models import safetensors_file, trained
+from openxla.benchmark.models import checkpoint_tensors, trained
 from openxla.benchmark.models.pt.bert import bert_model
 from openxla.benchmark.models.pt.gpt2 import gpt2_model
 from openxla.benchmark.models.pt.resnet import resnet_model
@@ -291,7 +291,7 @@ def write(name: str, module: Any, examples: dict[str, Any], facts: dict[str, Any
 
     weights = folder / trained.WEIGHTS
     plain = weights.with_suffix("")
-    safetensors_file.write(plain, signatures, tensor)
+    checkpoint_tensors.write_safetensors(plain, signatures, tensor)
     weights.write_bytes(lzma.compress(plain.read_bytes(), preset=9 | lzma.PRESET_EXTREME))
     plain.unlink()
     np.savez_compressed(folder / trained.EXAMPLES, **examples)

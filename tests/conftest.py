@@ -10,7 +10,7 @@ import pytest
 from kept_root import kept_root
 from tests_support import Run, run_cbs
 
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 
 PLUGIN = Path(__file__).parent / "plugin"
 

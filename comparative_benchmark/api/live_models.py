@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from comparative_benchmark.errors import UsageError
-from openxla.benchmark.artifacts.arrays import save_all
+from openxla.benchmark.artifacts.array_files import save_all
 
 _KINDS = "the path of a model, a torch.nn.Module, a JAX function or a Keras model"
 _WAY_OUT = "pass the Python file that makes it (PATH.py:CALLABLE)"

@@ -40,9 +40,9 @@ from comparative_benchmark.sources.selection import find_device, select
 from comparative_benchmark.terminal import answers, subjects
 from comparative_benchmark.terminal.quiet_machine import wait_for_quiet
 from openxla.benchmark import synonyms
-from openxla.benchmark.artifacts import user_inputs
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
-from openxla.benchmark.root import set_root
+from openxla.benchmark.installation import set_root
 from openxla.benchmark.user_models import BroughtError, Definitions
 
 # Start, compilation, warm-up and rounds of a 1 ms model, measured on two cores.
@@ -269,9 +269,9 @@ def selected(request: RunRequest) -> Selection:
     if request.inputs is None:
         return Selection(cases=cases)
     try:
-        given = user_inputs.read(request.inputs)
-        return Selection(cases=user_inputs.cases_with(cases, given))
-    except user_inputs.UserInputError as error:
+        given = array_files.read_user_inputs(request.inputs)
+        return Selection(cases=array_files.cases_with(cases, given))
+    except array_files.UserInputError as error:
         raise UsageError(f"--inputs: {error}") from error
 
 

@@ -15,9 +15,9 @@ from comparative_benchmark.results.case import Case, cases_of
 from comparative_benchmark.results.record import Definition, Document, Package
 from comparative_benchmark.sources.selection import find_device
 from openxla.benchmark import user_models
-from openxla.benchmark.artifacts import user_inputs
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.comparative_suite import catalog, operator_cases, training_cases
-from openxla.benchmark.comparative_suite.expressions import Expression
+from openxla.benchmark.comparative_suite.catalog import Expression
 from openxla.benchmark.def_types import BenchmarkCase
 from openxla.benchmark.workloads import workload_of
 
@@ -195,19 +195,19 @@ def _case(definition: Definition, suites: Sequence[str], *, exports: bool) -> Be
             "--suite-dir"
         )
     source = definition.input_source
-    if source is None or not definition.input_data.startswith(user_inputs.PREFIX):
+    if source is None or not definition.input_data.startswith(array_files.USER_INPUTS_PREFIX):
         raise UsageError(f"the suite has no input {definition.input_data} of {model}")
     try:
-        inputs = user_inputs.read(Path(source))
-        [case] = user_inputs.cases_with(of_model[:1], inputs)
-    except user_inputs.UserInputError as error:
+        inputs = array_files.read_user_inputs(Path(source))
+        [case] = array_files.cases_with(of_model[:1], inputs)
+    except array_files.UserInputError as error:
         raise UsageError(f"cannot read the inputs of the measurement: {error}") from error
     return case
 
 
 def _brought(definition: Definition) -> list[BenchmarkCase]:
     """Returns the cases of a measured user model; empty for a model of the suite."""
-    is_given = definition.input_data.startswith(user_inputs.PREFIX)
+    is_given = definition.input_data.startswith(array_files.USER_INPUTS_PREFIX)
     again = user_models.named_again(
         user_models.Recorded(
             model=definition.model,

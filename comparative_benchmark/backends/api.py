@@ -25,7 +25,7 @@ from comparative_benchmark.backends.compiled_calls import CompiledCalls
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.missing_packages import Absence
 from openxla.benchmark.def_types import DeviceSpec, Model, ModelFrameworkType
-from openxla.benchmark.extras import install_command
+from openxla.benchmark.installation import install_command
 from openxla.benchmark.plugins import plugins, why_left_out
 from openxla.benchmark.text import choices
 
@@ -51,7 +51,7 @@ ALLOCATED_ONLY = "a call returns new outputs, and takes no memory to write them 
 
 if TYPE_CHECKING:
     from comparative_benchmark.backends.training import StepParts
-    from openxla.benchmark.training.update_check import Draw
+    from openxla.benchmark.training.models import Draw
 
 BACKENDS_GROUP = "comparative_benchmark.backends"
 # Minimum share of compiled code in the time of a result that names a compiler.

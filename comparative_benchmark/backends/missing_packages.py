@@ -11,7 +11,7 @@ from types import ModuleType
 
 import attrs
 
-from openxla.benchmark.root import checkout
+from openxla.benchmark.installation import checkout
 
 
 def chain(error: BaseException, *, implicit: bool) -> list[BaseException]:

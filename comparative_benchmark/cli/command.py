@@ -16,7 +16,7 @@ from comparative_benchmark.analysis.machine import other_processes
 from comparative_benchmark.cli.options.parsing import Parser
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_NO_READER, UsageError
 from comparative_benchmark.terminal.streams import hold_standard_streams, without_secrets
-from openxla.benchmark.root import set_root
+from openxla.benchmark.installation import set_root
 from openxla.benchmark.text import printable
 
 # These signals end a run like Ctrl-C. A lost connection sends SIGHUP.

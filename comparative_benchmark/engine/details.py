@@ -21,7 +21,7 @@ from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.results.outcome import GenerationTimes
 from comparative_benchmark.results.record import ProfileRecord, Status, StepTimes
-from openxla.benchmark.temporary import temporary_folder
+from openxla.benchmark.files import temporary_folder
 
 A = TypeVar("A", bound=Report)
 T = TypeVar("T")

@@ -17,13 +17,18 @@ import attrs
 from comparative_benchmark.engine.session import Program, SessionEnded
 from comparative_benchmark.engine.trial import Trial
 from comparative_benchmark.results.record import Status
-from openxla.benchmark.artifacts import installing, lock_file, published_urls
-from openxla.benchmark.artifacts import manifest as manifests
+from openxla.benchmark.artifacts import installing, manifests, published_models
 from openxla.benchmark.artifacts.cache import Cache
-from openxla.benchmark.artifacts.fetch import FetchedModel, FetchError, FetchOptions, Source, fetch
 from openxla.benchmark.artifacts.installing import CHECKPOINT_TYPE, WORKLOAD_TYPES
-from openxla.benchmark.artifacts.lock_file import LockedModel
+from openxla.benchmark.artifacts.manifests import LockedModel
 from openxla.benchmark.artifacts.progress import Progress, human_bytes
+from openxla.benchmark.artifacts.published_models import (
+    FetchedModel,
+    FetchError,
+    FetchOptions,
+    Source,
+    fetch,
+)
 from openxla.benchmark.artifacts.stores import StoreError
 from openxla.benchmark.artifacts.workload_store import ArtifactError, WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase
@@ -135,7 +140,7 @@ class Fetching:
         programs: bool = False,
         cache: Cache | None = None,
     ) -> None:
-        self.locks = lock_file.read_all() if locks is None else dict(locks)
+        self.locks = manifests.read_lock_files() if locks is None else dict(locks)
         # URLs of models locked through their definitions, and the reasons for models that are not.
         self._urls: dict[str, str] = {}
         self._nowhere: dict[str, str] = {}
@@ -158,12 +163,12 @@ class Fetching:
         manifests read earlier are used.
         """
         urls = {
-            case.model.name: published_urls.written(url)
+            case.model.name: published_models.url_as_written(url)
             for case in cases
             if (url := case.model.artifacts_dir_url) and case.input_data.content_sha256 is None
             if case.model.name not in self.locks
         }
-        found, errors = published_urls.locked(
+        found, errors = published_models.locked_urls(
             urls, cache=self._cache, only_local=self._only_local, attempts=_ATTEMPTS
         )
         self.locks |= found
@@ -329,7 +334,7 @@ class Fetching:
             return False
         path = self._cache.object_path(lock.manifest_sha256)
         try:
-            manifest = manifests.parse(path.read_bytes(), where=str(path))
+            manifest = manifests.parse_manifest(path.read_bytes(), where=str(path))
         except StoreError:
             return True  # `fetch` reports the error
         return all(

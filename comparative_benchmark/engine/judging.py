@@ -33,9 +33,9 @@ from openxla.benchmark.artifacts.workload_store import (
     WorkloadArtifacts,
 )
 from openxla.benchmark.def_types import ModelFrameworkType
-from openxla.benchmark.models.generation import TOKENS
+from openxla.benchmark.models.model_interfaces import TOKENS
 from openxla.benchmark.models.preprocessing import element_type_of
-from openxla.benchmark.training import update_check
+from openxla.benchmark.training import models
 from openxla.benchmark.training.architecture import trained
 from openxla.benchmark.training.optimizers import optimizer_of
 from openxla.benchmark.workloads import generated_tokens, training_of
@@ -367,11 +367,11 @@ class Judge:
             return None, "a single update changes no weight"
         if missing:
             return None, f"a single update lacks or adds weights: {', '.join(sorted(missing))}"
-        error, name = update_check.worst_error(optimizer_of(self._parameters), after)
+        error, name = models.worst_update_error(optimizer_of(self._parameters), after)
         if error <= 1:
             return error, None
         return error, (
-            f"a single update after {update_check.STEPS_BEFORE} steps changes {name} wrongly: its "
+            f"a single update after {models.STEPS_BEFORE} steps changes {name} wrongly: its "
             f"error is {error:.3g} times the limit"
         )
 

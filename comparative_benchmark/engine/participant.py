@@ -50,7 +50,7 @@ from comparative_benchmark.results.record import (
     ProfileRecord,
     Status,
 )
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.artifacts.workload_store import Due, TruthCheck, WorkloadArtifacts
 from openxla.benchmark.models import architectures, trained
 from openxla.benchmark.models.architectures.base import DATA_TYPES
@@ -346,13 +346,13 @@ class Participant:
         outputs, directory = [], self.plan.work_dir / "task"
         for index, batch in enumerate(task.batches(architecture, parameters)):
             place = directory / str(index)
-            arrays.save_all(place, "input", batch)
-            inputs = [str(path) for path in arrays.numbered(place, "input")]
+            array_files.save_all(place, "input", batch)
+            inputs = [str(path) for path in array_files.numbered(place, "input")]
             answer = session.call(RanOn, inputs=inputs, directory=str(place))
             _note_report(self.record, answer)
             if answer.files is None:
                 return
-            outputs.append(arrays.load(paths_of(answer.files, place)[0]))
+            outputs.append(array_files.load(paths_of(answer.files, place)[0]))
             shutil.rmtree(place)
         self.record.accuracy = accuracy.judge(task, outputs)
 

@@ -36,16 +36,16 @@ from comparative_benchmark.engine.session_pool import SessionPool, SharedSession
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import RecipeNoise, Trial
 from comparative_benchmark.results.record import Status
-from openxla.benchmark.artifacts import user_inputs, workload_store
-from openxla.benchmark.artifacts.user_inputs import UserInputError
+from openxla.benchmark.artifacts import array_files, workload_store
+from openxla.benchmark.artifacts.array_files import UserInputError
 from openxla.benchmark.artifacts.workload_store import FURTHER, ArtifactError, WorkloadArtifacts
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType, TensorSpec
+from openxla.benchmark.files import temporary_folder
 from openxla.benchmark.models import architectures
+from openxla.benchmark.models.in_tree import IN_TREE
 from openxla.benchmark.models.second_input import FURTHER_RULES
-from openxla.benchmark.models.trees import IN_TREE
-from openxla.benchmark.temporary import temporary_folder
-from openxla.benchmark.training import size
+from openxla.benchmark.training import architecture
 from openxla.benchmark.workloads import generated_tokens, training_of
 
 
@@ -59,16 +59,17 @@ def why_too_large(trial: Trial, settings: RunSettings) -> str | None:
         return None
     parameters = architectures.get(name).complete(trial.case.model.model_parameters)
     on_host = trial.device.accelerator_type == "cpu"
-    needs = {"its steps": size.step_bytes(parameters)} if on_host else {}
+    needs = {"its steps": architecture.step_bytes(parameters)} if on_host else {}
     if not workload_store.directory_of(trial.workload).exists():
-        needs["the float64 truth of its steps"] = size.truth_bytes(parameters)
+        needs["the float64 truth of its steps"] = architecture.truth_bytes(parameters)
     what, needed = max(needs.items(), key=lambda item: item[1], default=("", 0))
     limit = settings.limits.memory_bytes
     if needed <= limit:
         return None
+    weights = architecture.number_of_weights(parameters)
     return (
         f"{what} would need at least {needed / 2**30:.1f} GiB of memory "
-        f"({size.weights_of(parameters) / 1e6:.0f} M weights, batch {parameters['batch_size']}), "
+        f"({weights / 1e6:.0f} M weights, batch {parameters['batch_size']}), "
         f"of {limit / 2**30:.1f} GiB: take a smaller batch, or raise --memory-limit"
     )
 
@@ -439,9 +440,9 @@ def _input_files(case: BenchmarkCase) -> list[str]:
     if data.content_sha256 is None:
         return []
     directory = Path(data.source_url)
-    if user_inputs.read(directory).sha256 != data.content_sha256:
+    if array_files.read_user_inputs(directory).sha256 != data.content_sha256:
         raise UserInputError(f"the inputs in {directory} have changed meanwhile")
-    return [str(path) for path in user_inputs.files_of(directory)]
+    return [str(path) for path in array_files.user_input_files(directory)]
 
 
 def _check_outputs(case: BenchmarkCase, files: Sequence[SavedArray]) -> None:

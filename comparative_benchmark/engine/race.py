@@ -75,7 +75,7 @@ from comparative_benchmark.results.record import (
 )
 from comparative_benchmark.results.results_file import converted
 from openxla.benchmark.artifacts.workload_store import RouteDifference, WorkloadArtifacts
-from openxla.benchmark.temporary import temporary_folder
+from openxla.benchmark.files import temporary_folder
 
 
 def why_enough(

@@ -22,7 +22,7 @@ from comparative_benchmark.engine.session import Hidden, InProcessSession, Sessi
 from comparative_benchmark.engine.settings import Environment, RunSettings
 from comparative_benchmark.engine.trial import Competitor
 from comparative_benchmark.results.record import Status
-from openxla.benchmark.temporary import temporary_folder
+from openxla.benchmark.files import temporary_folder
 
 A = TypeVar("A", bound=Report)
 # A worker that has grown by more than this since its first model is replaced.

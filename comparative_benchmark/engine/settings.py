@@ -33,7 +33,7 @@ from comparative_benchmark.engine.session import (
 )
 from openxla.benchmark.def_types import DeviceSpec
 from openxla.benchmark.devices import HOST_CPU
-from openxla.benchmark.root import ROOT_DIR_VARIABLE, root_dir
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE, root_dir
 
 # Imports of the worker itself, apart from the standard library and frameworks.
 _HARNESS_MODULES = ("attrs", "numpy", "ml_dtypes")

@@ -14,7 +14,7 @@ from comparative_benchmark.backends import published_programs
 from comparative_benchmark.backends.api import Array, BackendContext, UnsupportedError
 from comparative_benchmark.backends.frameworks import torch_export
 from comparative_benchmark.iree import program, tensorflow_export
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 
 
 def imported(
@@ -45,7 +45,7 @@ def imported(
             "the weights of the published program are not consecutive arguments: omit "
             "--exported-programs to export it here"
         )
-    weights = arrays.load_all(target, published_programs.STEM)
+    weights = array_files.load_all(target, published_programs.STEM)
     names = [f"weight_{index}" for index in range(len(weights))]
     text = path.read_text(encoding="utf-8")
     return program.from_stablehlo(text, names, weights, first=first), None

@@ -29,7 +29,7 @@ from comparative_benchmark.jax_xla import generation, profiler
 from comparative_benchmark.jax_xla.callbacks import Callbacks
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.training.in_jax import Run, TrainableModel
-from openxla.benchmark.training.update_check import Draw
+from openxla.benchmark.training.models import Draw
 
 
 class JaxXla(Backend):

@@ -14,8 +14,8 @@ from flax import nnx
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.backends.recipes import Chosen, NotAppliedError
 from comparative_benchmark.jax_xla.quantised_run import SAME_VALUES
-from openxla.benchmark.extras import install_command
-from openxla.benchmark.models.generation import GenerationModel
+from openxla.benchmark.installation import install_command
+from openxla.benchmark.models.model_interfaces import GenerationModel
 
 # Qwix's name for a quantised weight, among the leaves of a module's state.
 _VALUES = "qvalue"

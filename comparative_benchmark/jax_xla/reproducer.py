@@ -8,7 +8,7 @@ from jax import export as jax_export
 
 from comparative_benchmark.backends.frameworks.jax_models import split
 from comparative_benchmark.backends.reproducing import Exported, ExportTask
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.models.shared_model import as_tuple
 
 _NOTE = (
@@ -37,7 +37,9 @@ def export(task: ExportTask) -> Exported:
         "among its arguments",
     }
     if leaves:
-        arrays.save_all(task.directory / "weights", "weight", [np.asarray(leaf) for leaf in leaves])
+        array_files.save_all(
+            task.directory / "weights", "weight", [np.asarray(leaf) for leaf in leaves]
+        )
         files["weights"] = "the weights, which are the first arguments"
     return Exported(
         settings={"threads": task.context.threads},

@@ -12,7 +12,7 @@ from comparative_benchmark.backends import child_process
 from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError
 from comparative_benchmark.backends.recipes import Chosen, NotAppliedError, parse
 from comparative_benchmark.openvino import program
-from openxla.benchmark.extras import install_command
+from openxla.benchmark.installation import install_command
 
 # Operators between a weight and its product.
 _BETWEEN = frozenset({"Convert", "Multiply", "Subtract", "Reshape", "Transpose"})

@@ -43,12 +43,12 @@ from comparative_benchmark.pt_inductor import (
     profiler,
     torchao_recipes,
 )
-from openxla.benchmark.models.generation import GenerationModel
+from openxla.benchmark.models.model_interfaces import GenerationModel
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.operators import backward_torch
 from openxla.benchmark.training import in_torch as training
-from openxla.benchmark.training.update_check import Draw
+from openxla.benchmark.training.models import Draw
 
 # Lines of `torch.__config__.show()` on math libraries, and on ATen's own kernels.
 _LIBRARY = re.compile(r"- (Intel\(R\) |OpenBLAS|CPU capability usage)")

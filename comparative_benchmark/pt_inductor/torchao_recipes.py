@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.backends.frameworks import torch_modules as modules
 from comparative_benchmark.backends.recipes import Chosen, NotAppliedError
-from openxla.benchmark.extras import install_command
+from openxla.benchmark.installation import install_command
 
 
 def apply(model: Any, recipe: Chosen) -> dict[str, Any]:

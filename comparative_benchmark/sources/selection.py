@@ -34,13 +34,13 @@ def select(
       UsageError: the expression is malformed.
       NoMatchError, DefinitionError: see `catalog` and `locked_cases`.
     """
-    from openxla.benchmark.artifacts import lock_file
+    from openxla.benchmark.artifacts import manifests
     from openxla.benchmark.comparative_suite import catalog
 
     if test == "train":
         cases = _training_cases(suites)
     else:
-        cases = lock_file.with_urls(catalog.all_benchmarks(suites))
+        cases = manifests.with_urls(catalog.all_benchmarks(suites))
     try:
         return catalog.select(cases, name=name, tags=tags, framework=framework)
     except re.error as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from comparative_benchmark.results.insights.plot_data import selection_of
 from comparative_benchmark.results.record import Result
-from openxla.benchmark.artifacts.user_inputs import PREFIX
+from openxla.benchmark.artifacts.array_files import USER_INPUTS_PREFIX
 from openxla.benchmark.comparative_suite.catalog import is_folder
 from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 from openxla.benchmark.user_models import Recorded, command_words
@@ -28,7 +28,9 @@ def command(result: Result, *more: str, suites: Sequence[str] = ()) -> str:
         raced = f" --env {environment.name}={environment.python}" if environment else ""
         return f"cbs bench run --fulltrace {where}--select {definition.model}{raced}"
     operator = selection_of(result)
-    given = definition.input_source if definition.input_data.startswith(PREFIX) else None
+    given = (
+        definition.input_source if definition.input_data.startswith(USER_INPUTS_PREFIX) else None
+    )
     if given and any(Path(given).is_relative_to(suite) for suite in suites):
         given = None  # a folder's own inputs belong to its cases
     environment = definition.environment

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.request import RunRequest
 from comparative_benchmark.sources.selection import select
-from openxla.benchmark.comparative_suite.expressions import Expression
+from openxla.benchmark.comparative_suite.catalog import Expression
 from openxla.benchmark.def_types import BenchmarkCase, Workload
 from openxla.benchmark.workloads import workload_of
 

@@ -28,7 +28,7 @@ from comparative_benchmark.backends.training import StepParts, TrainingLoop
 from comparative_benchmark.tf_xla import compiled_programs, generation, profiler
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.training.in_tensorflow import Run, TrainableModel
-from openxla.benchmark.training.update_check import Draw
+from openxla.benchmark.training.models import Draw
 
 _GPU = "GPU:0"
 _INTER_OP_POOL = "tf_Compute"

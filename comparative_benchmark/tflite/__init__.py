@@ -3,7 +3,7 @@
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from comparative_benchmark.backends.missing_packages import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
-from openxla.benchmark.extras import install_command
+from openxla.benchmark.installation import install_command
 
 _OPTIONS = ("no-xnnpack",)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from comparative_benchmark.backends import published_programs
 from comparative_benchmark.backends.api import Array
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 
 # By compiler, the name of the program's file.
 FORMS: Mapping[str, str] = {
@@ -101,12 +101,12 @@ class ExportedProgram:
 
     def write_weights(self, weights: Sequence[Array]) -> None:
         """Writes the weights, in the order of their parameters."""
-        arrays.save_all(self.weights_directory, published_programs.STEM, weights)
+        array_files.save_all(self.weights_directory, published_programs.STEM, weights)
 
     def weights(self) -> Iterator[Array]:
         """Yields the weights in the order of their parameters, one at a time in memory."""
-        for path in arrays.numbered(self.weights_directory, published_programs.STEM):
-            yield arrays.load(path)
+        for path in array_files.numbered(self.weights_directory, published_programs.STEM):
+            yield array_files.load(path)
 
     def drop_weights(self) -> None:
         """Deletes the weights' files."""

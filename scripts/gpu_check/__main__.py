@@ -27,7 +27,7 @@ from gpu_check.bootstrap import CHECKOUT, WORK_VARIABLE
 from gpu_check.observations import Ending, Observations, Outcome
 from gpu_check.steps import LIMIT_VARIABLE, MODULES, Machine, Step, all_steps
 from openxla.benchmark import files
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 0, 1, 2, 130
 # Seconds reserved for the page and the archive.

@@ -12,7 +12,7 @@ from comparative_benchmark.errors import UsageError
 from comparative_benchmark.interop.milabench import config
 from openxla.benchmark import bounded
 from openxla.benchmark.user_models import BroughtError, cases
-from openxla.benchmark.user_models.wanted import Wanted
+from openxla.benchmark.user_models.model_options import Wanted
 
 DEADLINE_S = 2.0
 CONFIG = {

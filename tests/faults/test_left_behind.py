@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from openxla.benchmark import temporary
+from openxla.benchmark import files
 
 _HOLD = """
 import sys, time
-from openxla.benchmark.temporary import temporary_folder
+from openxla.benchmark.files import temporary_folder
 with temporary_folder("race") as folder:
     print(folder, flush=True)
     time.sleep(600)
@@ -43,19 +43,19 @@ def _age(folder):
 
 def test_a_folder_is_its_owners_until_that_is_killed(holder, tmp_path):
     process, folder = holder
-    assert temporary.remove_left(tmp_path) == []
+    assert files.remove_left(tmp_path) == []
     assert folder.is_dir()
     process.kill()
     process.wait()
-    assert temporary.remove_left(tmp_path) == [folder]
+    assert files.remove_left(tmp_path) == [folder]
     assert not folder.exists()
 
 
 def test_the_next_run_removes_it(monkeypatch, tmp_path):
-    left = tmp_path / f"{temporary.PREFIX}race-left"
+    left = tmp_path / f"{files.TEMPORARY_PREFIX}race-left"
     left.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with temporary.temporary_folder("parity") as folder:
+    with files.temporary_folder("parity") as folder:
         assert Path(folder).parent == tmp_path
         assert not left.exists()
     assert list(tmp_path.iterdir()) == []
@@ -66,17 +66,17 @@ def test_what_was_just_made_stays_if_the_clock_jumps(monkeypatch, tmp_path, cloc
     young = tmp_path / "cbs-new-race-young"
     young.mkdir()
     now = time.time() + clock_s
-    monkeypatch.setattr(temporary.time, "time", lambda: now)
-    assert temporary.remove_left(tmp_path) == []
+    monkeypatch.setattr(files.time, "time", lambda: now)
+    assert files.remove_left(tmp_path) == []
     assert young.is_dir()
 
 
 def test_nothing_else_is_touched(tmp_path):
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / f"{temporary.PREFIX}link").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / f"{temporary.PREFIX}file").touch()
+    (tmp_path / f"{files.TEMPORARY_PREFIX}link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / f"{files.TEMPORARY_PREFIX}file").touch()
     (tmp_path / "cbs-race-of-an-older-version").mkdir()
     for path in tmp_path.iterdir():
         _age(path)
-    assert temporary.remove_left(tmp_path) == []
+    assert files.remove_left(tmp_path) == []
     assert len(list(tmp_path.iterdir())) == 4

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from openxla.benchmark.comparative_suite import expressions
+from openxla.benchmark.comparative_suite import catalog
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = "tests/unit/test_"
@@ -300,7 +300,7 @@ def test_no_python_of_ours_imports_from_the_current_directory():
 @pytest.mark.parametrize("line", ["list -name", "list --workload", "parity -name"])
 def test_an_expression_that_never_ends_is_ended(cbs, monkeypatch, line):
     monkeypatch.undo()  # the timer needs the real `signal`
-    monkeypatch.setattr(expressions, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(catalog, "PATIENCE_S", 0.05)
     code, out, err = cbs(*line.split(), "(.*)*(.*)*(.*)*(.*)*zzz$")
     assert code == 1
     assert out == ""

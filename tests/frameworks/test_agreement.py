@@ -18,7 +18,7 @@ from agreement_support import (
 )
 
 from comparative_benchmark.analysis.verification.verification import verify
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.models import architectures
 from openxla.benchmark.models.preprocessing import element_type_of
 
@@ -247,7 +247,7 @@ class Outputs:
 
     def load(self, framework, stem):
         """Returns the arrays with that stem."""
-        return arrays.load_all(self.folders[framework], stem)
+        return array_files.load_all(self.folders[framework], stem)
 
     def load_each(self, stem):
         """Returns the arrays with that stem of each framework."""
@@ -263,7 +263,7 @@ class Outputs:
 
     def verified_files(self, framework, stem):
         """Returns the file of the only output, or of the logits of a generating model."""
-        return arrays.numbered(self.folders[framework], stem)[-1:]
+        return array_files.numbered(self.folders[framework], stem)[-1:]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from agreement_support import (
 )
 from framework_process import run_script
 
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.user_models import Wanted, found
 
 pytestmark = pytest.mark.frameworks
@@ -101,7 +101,7 @@ def run_each(tmp_path_factory, environment):
 
         def load(name, stem):
             return {
-                framework: arrays.load_all(folder / framework / name, stem)
+                framework: array_files.load_all(folder / framework / name, stem)
                 for framework in PACKAGES
             }
 

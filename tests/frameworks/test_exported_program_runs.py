@@ -75,7 +75,7 @@ def wrong(self, module, inputs):
     return found if module is self.module else [value * 1.001 for value in found]
 """,
     "jax": """
-from openxla.benchmark.user_models.programs import stablehlo_float64
+from openxla.benchmark.user_models.programs import in_stablehlo
 owner, name = stablehlo_float64, "interpreted"
 right = owner.interpreted
 def wrong(module, inputs):

@@ -9,7 +9,7 @@ import pytest
 from agreement_support import need
 from exporters_support import generate, holds_no_path
 
-from openxla.benchmark.artifacts import archives, arrays
+from openxla.benchmark.artifacts import archives, array_files
 
 pytestmark = pytest.mark.frameworks
 
@@ -54,7 +54,7 @@ def test_text_is_text_and_bytecode_is_a_portable_artifact(bert):
 def test_weights_come_in_the_order_of_the_parameters(bert, tmp_path):
     places = json.loads((bert.directory / "xla_arguments.json").read_text())["inputs"]
     archives.unpack(bert.directory / "weights_npy.tgz", tmp_path / "weights")
-    weights = arrays.load_all(tmp_path / "weights", "weight")
+    weights = array_files.load_all(tmp_path / "weights", "weight")
     assert places == [*[None] * len(weights), *range(len(places) - len(weights))]
     assert {weight.dtype for weight in weights} == {np.dtype(ml_dtypes.bfloat16)}
     assert all(np.isfinite(weight).all() for weight in weights)

@@ -6,8 +6,8 @@ import pytest
 from agreement_support import need
 from exporters_support import generate, holds_no_path
 
-from openxla.benchmark.artifacts import archives, arrays
-from openxla.benchmark.comparative_suite import exports
+from openxla.benchmark.artifacts import archives, array_files
+from openxla.benchmark.comparative_suite import families
 
 # TensorFlow's exporters run in the default tier.
 pytestmark = [pytest.mark.frameworks, pytest.mark.nightly]
@@ -68,10 +68,10 @@ def test_linalg_is_linalg(example):
 def test_the_seeds_archives_hold_the_seeds_names(example, tmp_path):
     files = archives.unpack(example.directory / "inputs_npy.tgz", tmp_path / "inputs")
     assert [path.name for path in files] == ["input_0.npy"]
-    assert arrays.load(files[0]).shape == (1, 3, 64, 64)
+    assert array_files.load(files[0]).shape == (1, 3, 64, 64)
     files = archives.unpack(example.directory / "outputs_npy.tgz", tmp_path / "outputs")
     assert [path.name for path in files] == ["output_0.npy"]
-    assert arrays.load(files[0]).dtype == "float32"
+    assert array_files.load(files[0]).dtype == "float32"
 
 
 def test_a_second_generation_gives_the_same_bytes(example, tmp_path, environment):
@@ -83,6 +83,6 @@ def test_a_second_generation_gives_the_same_bytes(example, tmp_path, environment
 
 
 def test_what_is_recorded_is_what_is_proved(example):
-    entry = exports.recorded(exports.PROVED_FILE)[EXAMPLE]
-    forms = {kind.value for kind in exports.ModelArtifactType}
+    entry = families.recorded_exports(families.PROVED_FILE)[EXAMPLE]
+    forms = {kind.value for kind in families.ModelArtifactType}
     assert set(entry["types"]) == example.made & forms

@@ -4,7 +4,7 @@ import pytest
 from agreement_support import need
 from exporters_support import generate
 
-from openxla.benchmark.comparative_suite import exports
+from openxla.benchmark.comparative_suite import families
 
 pytestmark = pytest.mark.frameworks
 
@@ -25,7 +25,7 @@ def resnet(tmp_path_factory, environment):
 
 
 def test_what_is_proved_is_what_is_recorded(resnet):
-    entry = exports.recorded(exports.PROVED_FILE)[MODEL]
+    entry = families.recorded_exports(families.PROVED_FILE)[MODEL]
     asked = set(TYPES.split(","))
     assert resnet.made & asked == set(entry["types"]) & asked, resnet.err
     for name in asked - resnet.made:

@@ -8,7 +8,7 @@ from comparative_benchmark.analysis.verification.generation_verification import 
     verify_forced_run,
     verify_free_run,
 )
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 
 pytestmark = pytest.mark.frameworks
 
@@ -17,7 +17,7 @@ import importlib, json, sys
 from pathlib import Path
 from comparative_benchmark.pt_inductor.reference import compute
 from comparative_benchmark.backends.frameworks.torch_modules import to_numpy
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 
 target, name, data_type, seed = sys.argv[1:]
 module = importlib.import_module(f"openxla.benchmark.models.pt.{name}.{name}_model")
@@ -31,7 +31,7 @@ fed = model.verification_inputs(inputs, truth)
 again, reference = compute(model, fed)
 
 def save(stem, values):
-    arrays.save_all(Path(target) / stem, "output", values)
+    array_files.save_all(Path(target) / stem, "output", values)
 
 for stem, values in (("inputs", fed), ("truth", truth), ("again", again), ("pt-free", free),
                      ("reference", reference)):
@@ -57,7 +57,7 @@ import importlib, json, sys
 from pathlib import Path
 import jax
 import numpy as np
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 
 target, name, data_type, seed = sys.argv[1:]
 module = importlib.import_module(f"openxla.benchmark.models.jax.{name}.{name}_model")
@@ -65,10 +65,10 @@ model = module.create_model(
     model_name=f"{name}-tiny", batch_size=2, seq_len=16, max_new_tokens=8,
     data_type=data_type, seed=int(seed),
 )
-inputs = arrays.load_all(Path(target) / "inputs", "output")
+inputs = array_files.load_all(Path(target) / "inputs", "output")
 for stem, given in (("jax-free", inputs[:-1]), ("jax-fed", inputs)):
     outputs = jax.jit(model.apply)(model.params, *map(np.asarray, given))
-    arrays.save_all(Path(target) / stem, "output", [np.asarray(value) for value in outputs])
+    array_files.save_all(Path(target) / stem, "output", [np.asarray(value) for value in outputs])
 """
 RUNS = [
     ("gpt2", "bf16", 0),  # which PyTorch and XLA leave at near-ties
@@ -90,7 +90,7 @@ def work(request, tmp_path_factory, environment):
         run_script(script, arguments, environment, framework=framework)
 
     def files(stem):
-        return arrays.numbered(directory / stem, "output")
+        return array_files.numbered(directory / stem, "output")
 
     class Work:
         @staticmethod
@@ -99,7 +99,7 @@ def work(request, tmp_path_factory, environment):
 
         @staticmethod
         def load(stem):
-            return arrays.load_all(directory / stem, "output")
+            return array_files.load_all(directory / stem, "output")
 
     return Work
 

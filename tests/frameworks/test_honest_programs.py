@@ -17,7 +17,7 @@ from comparative_benchmark.analysis.verification.verification import open_array,
 from comparative_benchmark.backends.api import BackendContext, UnsupportedError, load_object
 from comparative_benchmark.engine.worker.preparing import JudgedBy
 from comparative_benchmark.pt_inductor import reference
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.artifacts.workload_store import due_in
 from openxla.benchmark.devices import HOST_CPU
 from openxla.benchmark.user_models.python_files.in_torch import TorchModel, as_array
@@ -94,7 +94,7 @@ class Prepared:
 
     def judged(self, values, folder):
         """Returns the verdict on outputs."""
-        files = arrays.save_all(folder, "output", values)
+        files = array_files.save_all(folder, "output", values)
         shapes = [
             [open_array(path).shape for path in paths]
             for paths in (self.due.inputs, self.due.truth)

@@ -13,7 +13,7 @@ from agreement_support import need
 from exporters_support import generate
 
 from comparative_benchmark.iree import cuda
-from openxla.benchmark.root import LOCKS_DIR_VARIABLE, ROOT_DIR_VARIABLE
+from openxla.benchmark.installation import LOCKS_DIR_VARIABLE, ROOT_DIR_VARIABLE
 
 pytestmark = pytest.mark.frameworks
 

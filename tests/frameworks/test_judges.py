@@ -5,7 +5,7 @@ import json
 import pytest
 from tests_support import python_path, run_cbs
 
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 
 pytestmark = pytest.mark.frameworks
 

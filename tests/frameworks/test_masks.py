@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from openxla.benchmark.models.tflite.masks import MASK, clamp_jax
+from openxla.benchmark.models.tflite.conversion import MASK, clamp_jax
 
 LEAST = np.finfo(np.float32).min
 TRIANGLE = np.tri(3, dtype=np.bool_)

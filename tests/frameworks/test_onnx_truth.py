@@ -60,7 +60,7 @@ PLANTED = """
 import json, sys
 import numpy as np
 import attrs
-from openxla.benchmark.user_models.onnx import onnx_float64, onnx_operators
+from openxla.benchmark.user_models.onnx import in_onnx, onnx_operators
 import onnx_rows
 
 right = onnx_operators._OPERATORS
@@ -75,7 +75,7 @@ def plant(kind):
 
 def outcome(name):
     row = onnx_rows.ROWS[name]
-    outputs, routes = onnx_float64.run_in_float64(
+    outputs, routes = in_onnx.run_in_float64(
         onnx_rows.model_of(row), onnx_rows.inputs_of(row)
     )
     expected = row.expected(*row.operands)

@@ -15,7 +15,7 @@ from comparative_benchmark.engine.session import Limits, Session
 from comparative_benchmark.engine.settings import RunSettings
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.devices import ALL_DEVICES
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 
 REFERENCES = {
     "PT": "comparative_benchmark.pt_inductor.reference:compute",

@@ -15,8 +15,8 @@ pytest.importorskip("gcp_storage_emulator", reason="needs the extra dev")
 
 from gcs_emulator import BUCKET, gcs_emulator
 
-from openxla.benchmark.artifacts import lock_file
-from openxla.benchmark.root import LOCKS_DIR_VARIABLE, ROOT_DIR_VARIABLE
+from openxla.benchmark.artifacts import manifests
+from openxla.benchmark.installation import LOCKS_DIR_VARIABLE, ROOT_DIR_VARIABLE
 
 # The default tier has `tests/harness/test_fetched_artifacts.py`, with the toys.
 pytestmark = [pytest.mark.frameworks, pytest.mark.nightly]
@@ -51,8 +51,8 @@ class Place:
         return Place(self.directory, {**self.environment, ROOT_DIR_VARIABLE: str(root)})
 
     @property
-    def locks(self) -> dict[str, lock_file.LockedModel]:
-        return lock_file.read_all(self.directory / "artifacts" / "locks")
+    def locks(self) -> dict[str, manifests.LockedModel]:
+        return manifests.read_lock_files(self.directory / "artifacts" / "locks")
 
 
 def blocks() -> list[str]:

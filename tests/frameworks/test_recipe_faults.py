@@ -27,15 +27,15 @@ from comparative_benchmark.pt_inductor import reference
 from comparative_benchmark.backends.recipes import parse
 from comparative_benchmark.engine.trial import RecipeNoise
 from comparative_benchmark.engine.worker.preparing import make_inputs
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.artifacts.workload_store import Due
 
 PARAMETERS = json.loads(sys.argv[1])
 folder = Path(tempfile.mkdtemp())
 
 def save(name, values):
-    arrays.save_all(folder / name, "output", values)
-    return arrays.numbered(folder / name, "output")
+    array_files.save_all(folder / name, "output", values)
+    return array_files.numbered(folder / name, "output")
 
 right = create_model(fault="none", **PARAMETERS)
 inputs = make_inputs(right, "INPUT_DATA_MODEL_DEFAULT", [])

@@ -12,7 +12,7 @@ from framework_process import run_script
 from tests_support import selected
 
 from comparative_benchmark.analysis.verification.verification import verify
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.comparative_suite.training_cases import VERIFY_PARAMETERS
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow]
@@ -32,7 +32,7 @@ import json, sys
 from pathlib import Path
 import numpy as np
 from cbs_test_plugin import adversaries_steps
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 
 def in_torch(model, inputs):
     import torch
@@ -55,9 +55,9 @@ for text in runs:
         if fault == "none" and framework == "pt":
             from comparative_benchmark.pt_inductor import reference
             truth, same_type = reference.compute(model, inputs)
-            arrays.save_all(Path(target), f"{stem}-truth", truth)
-            arrays.save_all(Path(target), f"{stem}-reference", same_type)
-        arrays.save_all(Path(target), f"{stem}-{framework}-{fault}", compute(model, inputs))
+            array_files.save_all(Path(target), f"{stem}-truth", truth)
+            array_files.save_all(Path(target), f"{stem}-reference", same_type)
+        array_files.save_all(Path(target), f"{stem}-{framework}-{fault}", compute(model, inputs))
 """
 
 
@@ -112,7 +112,7 @@ def test_a_fault_is_wrong_and_what_is_right_is_not(
 ):
     stem = f"{network}-{optimizer}-{data_type}"
     found, truth, reference = (
-        arrays.numbered(outputs, f"{stem}-{of}")
+        array_files.numbered(outputs, f"{stem}-{of}")
         for of in (f"{framework}-{fault}", "truth", "reference")
     )
     verdict = verify(found, truth, reference, VERIFY_PARAMETERS[data_type])

@@ -11,7 +11,7 @@ from framework_process import run_script
 from tests_support import selected
 
 from comparative_benchmark.results.results_file import ResultsFile
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.training import STEPS
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow]
@@ -24,7 +24,7 @@ TRUTHS = """
 import sys
 from pathlib import Path
 from comparative_benchmark.backends.api import load_object
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.comparative_suite import training_cases
 framework, reference, target, *wanted = sys.argv[1:]
 for case in training_cases.all_cases():
@@ -36,7 +36,7 @@ for case in training_cases.all_cases():
         model = create(**case.model.model_parameters)
         inputs = model.preprocess(model.generate_default_inputs())
         truth, _ = load_object(reference)(model, inputs)
-        arrays.save_all(Path(target), stem, truth)
+        array_files.save_all(Path(target), stem, truth)
 """
 REFERENCES = {
     "pytorch": "comparative_benchmark.pt_inductor.reference:compute",
@@ -174,10 +174,10 @@ def truths(request, tmp_path_factory, environment):
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_the_frameworks_take_the_same_steps_in_float64(truths, stem):
-    steps, digest, along = arrays.load_all(truths["pytorch"], stem)
+    steps, digest, along = array_files.load_all(truths["pytorch"], stem)
     assert np.ptp(steps[:, 0]) > 1e-3  # something is learnt, or unlearnt
     for framework in ("jax", "tensorflow_v2"):
-        others, rows, projections = arrays.load_all(truths[framework], stem)
+        others, rows, projections = array_files.load_all(truths[framework], stem)
         np.testing.assert_allclose(others, steps, rtol=1e-12)
         np.testing.assert_allclose(rows, digest, atol=1e-9)
         np.testing.assert_allclose(projections, along, atol=1e-9)
@@ -188,7 +188,7 @@ import numpy as np
 import torch
 from openxla.benchmark.training import OPTIMIZERS
 from openxla.benchmark.training.in_torch import _SLOTS, make_optimizer
-from openxla.benchmark.training.update_check import STEPS_BEFORE, draw, expected
+from openxla.benchmark.training.models import STEPS_BEFORE, draw, expected
 
 for optimizer in OPTIMIZERS.values():
     weight = torch.nn.Parameter(torch.from_numpy(draw("weight", "a", (50,)).astype(np.float64)))

@@ -16,7 +16,7 @@ import pytest
 from agreement_support import need
 
 from comparative_benchmark.backends.api import ModelDefinition, UnsupportedError
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.devices import HOST_CPU, HOST_GPU
 
@@ -234,7 +234,7 @@ WORKER = """
 import json, sys
 from pathlib import Path
 from comparative_benchmark.engine.worker.executor import Executor
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.models import architectures, checkpoints
 
 directory, module_path = Path(sys.argv[1]), sys.argv[2]
@@ -243,7 +243,7 @@ architecture = architectures.get("bert")
 checkpoint = checkpoints.resolve(architecture, parameters)
 raw = architecture.default_inputs(parameters)
 inputs = architecture.preprocess(raw, parameters, checkpoint)
-files = arrays.save_all(directory, "input", inputs)
+files = array_files.save_all(directory, "input", inputs)
 executor = Executor(announce=lambda _: None)
 def call(command, **arguments):
     answer = executor.handle({"command": command, "id": 0, "arguments": arguments})
@@ -282,7 +282,7 @@ def test_the_worker_needs_no_framework(tmp_path, environment):
     loaded = {name.partition(".")[0] for name in modules}
     assert "jaxlib" in loaded
     assert not loaded & {"jax", "flax", "tensorflow", "keras", "torch"}
-    assert arrays.load_all(tmp_path, "output")[0].std() > 0.1
+    assert array_files.load_all(tmp_path, "output")[0].std() > 0.1
     programs = {"program.mlirbc", "optimized.hlo.txt"}
     assert set(files) == {"trace.json.gz", "xla.xplane.pb", "operators.json", *programs}
     events = json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes()))["traceEvents"]

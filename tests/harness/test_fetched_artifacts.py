@@ -10,9 +10,9 @@ from fault_server import Fault, fault_server
 from msgspec.structs import replace
 from tests_support import Run, cbs_command, python_path, run_cbs
 
-from openxla.benchmark.artifacts import lock_file, workload_store
+from openxla.benchmark.artifacts import manifests, workload_store
 from openxla.benchmark.comparative_suite import catalog
-from openxla.benchmark.root import LOCKS_DIR_VARIABLE, ROOT_DIR_VARIABLE
+from openxla.benchmark.installation import LOCKS_DIR_VARIABLE, ROOT_DIR_VARIABLE
 from openxla.benchmark.workloads import workload_of
 
 MODEL = "TOY_NONE"
@@ -98,7 +98,7 @@ def publish(tmp_path, maker, case, server, monkeypatch):
 def lock(publish, locks):
     """The artifacts of the toy, published and locked."""
     found = publish()
-    lock_file.update(locks / "toys.json", {MODEL: found})
+    manifests.update_lock_file(locks / "toys.json", {MODEL: found})
     return found
 
 
@@ -154,7 +154,7 @@ def test_nothing_that_was_fetched_is_computed_again(machine, publish, locks):
     def other_source(document):
         document["producer"]["source_sha256"] = "f" * 64
 
-    lock_file.update(locks / "toys.json", {MODEL: publish(other_source)})
+    manifests.update_lock_file(locks / "toys.json", {MODEL: publish(other_source)})
     for run in (machine.run(*ONE), machine.run(*ONE)):
         assert run.code == 0
         assert "inputs and truth of" not in run.err
@@ -224,7 +224,7 @@ def test_another_workload_is_refused_by_name(machine, publish, locks, case):
         document["workload"]["digest"] = "ab" * 32
 
     found = publish(other_workload)
-    lock_file.update(locks / "toys.json", {MODEL: found})
+    manifests.update_lock_file(locks / "toys.json", {MODEL: found})
     refused(machine.run(*ONE), MODEL, found.url, "abababababab", workload_of(case).id)
 
 
@@ -232,7 +232,7 @@ def test_a_refusal_holds_for_all_that_would_be_compared(machine, publish, locks)
     def other_workload(document):
         document["workload"]["digest"] = "ab" * 32
 
-    lock_file.update(locks / "toys.json", {MODEL: publish(other_workload)})
+    manifests.update_lock_file(locks / "toys.json", {MODEL: publish(other_workload)})
     run = machine.run(*TOYS, "-name", "models/TOY_(NONE|FLOODS)/.+")
     assert set(run.statuses.values()) == {"failed"}
     assert "inputs and truth of" not in run.err
@@ -255,7 +255,7 @@ def test_another_file_than_the_locked_one_is_refused(machine, server, lock):
 def test_no_network_is_one_sentence_with_the_way_out(machine, lock, locks):
     with fault_server() as closed:
         url = f"{closed.url}/{MODEL}"
-    lock_file.update(locks / "toys.json", {MODEL: replace(lock, url=url)})
+    manifests.update_lock_file(locks / "toys.json", {MODEL: replace(lock, url=url)})
     refused(machine.run(*ONE), url, "gave up after 3 attempts", "--generate-artifacts")
 
 
@@ -272,7 +272,7 @@ def test_a_full_disk_is_told_before_anything_is_begun(machine, server, lock, tmp
 
 
 def test_a_lock_of_another_model_is_told(machine, lock, locks):
-    lock_file.update(locks / "toys.json", {"TOY_FLOODS": lock})
+    manifests.update_lock_file(locks / "toys.json", {"TOY_FLOODS": lock})
     run = machine.run(*TOYS, "-name", "models/TOY_FLOODS/.+")
     refused(run, f"what is there is {MODEL}", "lock it anew")
 

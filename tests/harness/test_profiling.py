@@ -14,7 +14,7 @@ from comparative_benchmark.backends.api import Backend
 from comparative_benchmark.engine import details
 from comparative_benchmark.engine.messages import Measured
 from comparative_benchmark.engine.session import InProcessSession, Limits, Session
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from report_support import document, metrics, record
 from tests_support import python_path
 
 from comparative_benchmark.interop.milabench import config
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts"

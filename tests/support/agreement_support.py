@@ -26,7 +26,7 @@ import importlib, json, sys
 from pathlib import Path
 from unittest import mock
 import numpy as np
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.models import trained
 from openxla.benchmark.models.shared_model import as_tuple
 
@@ -110,7 +110,7 @@ for request in requests:
         if request["scoring"]:
             values["whole"] = run_scoring_model(create_model, parameters, inputs, tokens)
     for stem, arrays_of_stem in values.items():
-        arrays.save_all(Path(request["folder"]), stem, arrays_of_stem)
+        array_files.save_all(Path(request["folder"]), stem, arrays_of_stem)
 """
 
 

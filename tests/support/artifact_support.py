@@ -4,9 +4,14 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from openxla.benchmark.artifacts import manifest as manifests
-from openxla.benchmark.artifacts.lock_file import LockedModel, locked
-from openxla.benchmark.artifacts.manifest import MANIFEST_FILE, ArtifactFile, Manifest
+from openxla.benchmark.artifacts import manifests
+from openxla.benchmark.artifacts.manifests import (
+    MANIFEST_FILE,
+    ArtifactFile,
+    LockedModel,
+    Manifest,
+    locked_model,
+)
 
 DATE = "2026-11-21T12:00:00+00:00"
 
@@ -39,7 +44,7 @@ def make_model(
     for path, data in files.items():
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_bytes(data)
-    manifests.write(directory, manifest_of(files, model, date))
+    manifests.write_manifest(directory, manifest_of(files, model, date))
     return directory
 
 
@@ -48,4 +53,4 @@ def serve_model(server, files: Mapping[str, bytes], model: str = "MODEL") -> Loc
     text = manifest_of(files, model).to_bytes()
     for path, data in {**files, MANIFEST_FILE: text}.items():
         server.put(f"{model}/{path}", data)
-    return locked(f"{server.url}/{model}", text)[1]
+    return locked_model(f"{server.url}/{model}", text)[1]

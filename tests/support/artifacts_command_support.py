@@ -11,10 +11,14 @@ from artifact_support import DATE
 from fault_server import FaultServer
 from msgspec.structs import replace
 
-from openxla.benchmark.artifacts import installing, workload_store
-from openxla.benchmark.artifacts import manifest as manifests
-from openxla.benchmark.artifacts.lock_file import LockedModel, locked
-from openxla.benchmark.artifacts.manifest import MANIFEST_FILE, ArtifactFile, Manifest
+from openxla.benchmark.artifacts import installing, manifests, workload_store
+from openxla.benchmark.artifacts.manifests import (
+    MANIFEST_FILE,
+    ArtifactFile,
+    LockedModel,
+    Manifest,
+    locked_model,
+)
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase
 from openxla.benchmark.files import sha256_of
@@ -44,7 +48,7 @@ def publication(case: BenchmarkCase, directory: Path, change: Change | None = No
     checkpoint = installing.checkpoint_directory_of(case)
     if checkpoint is not None and checkpoint.is_dir():
         entries += add_checkpoint(directory, checkpoint)
-    manifests.write(directory, Manifest(model=case.model.name, files=tuple(entries)))
+    manifests.write_manifest(directory, Manifest(model=case.model.name, files=tuple(entries)))
     return directory
 
 
@@ -98,9 +102,9 @@ def _described_anew(directory: Path, entry: ArtifactFile) -> ArtifactFile:
 
 def serve(server: FaultServer, directory: Path) -> LockedModel:
     """Puts a directory on a server; returns its lock."""
-    model = manifests.read(directory).model
+    model = manifests.read_manifest(directory).model
     for path in directory.rglob("*"):
         if path.is_file():
             server.put(f"{model}/{path.relative_to(directory).as_posix()}", path.read_bytes())
     text = (directory / MANIFEST_FILE).read_bytes()
-    return locked(f"{server.url}/{model}", text)[1]
+    return locked_model(f"{server.url}/{model}", text)[1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from openxla.benchmark.artifacts import manifest as manifests
+from openxla.benchmark.artifacts import manifests
 
 _RUN = """
 import sys
@@ -30,7 +30,7 @@ class Generated:
 
     @property
     def manifest(self):
-        return manifests.read(self.directory)
+        return manifests.read_manifest(self.directory)
 
     @property
     def made(self):

@@ -398,9 +398,9 @@ def inputs_of(row: Row) -> list[Array]:
 
 def evaluated(row: Row) -> dict[str, Any]:
     """Returns the largest error relative to the scale, and what the second opinions were."""
-    from openxla.benchmark.user_models.onnx import onnx_float64
+    from openxla.benchmark.user_models.onnx import in_onnx
 
-    outputs, routes = onnx_float64.run_in_float64(model_of(row), inputs_of(row))
+    outputs, routes = in_onnx.run_in_float64(model_of(row), inputs_of(row))
     expected = row.expected(*row.operands)
     expected = expected if isinstance(expected, list) else [expected]
     errors = [
@@ -424,13 +424,13 @@ def agreement(row: Row, right: Sequence[Array]) -> list[str | None]:
       right: its results, rounded to float32 once.
     """
     from comparative_benchmark.analysis.verification.verification import verify
-    from openxla.benchmark.user_models.onnx import in_onnx, onnx_float64
+    from openxla.benchmark.user_models.onnx import in_onnx
     from openxla.benchmark.user_models.programs.program_model import in_place_of_truth, rounded
 
     model = model_of(row)
     inputs = [v.astype(np.float32) if v.dtype.kind == "f" else v for v in inputs_of(row)]
-    own = onnx_float64.run(model, inputs)
-    rough = onnx_float64.run(onnx_float64.rounded(model), rounded(inputs))
+    own = in_onnx.run_graph(model, inputs)
+    rough = in_onnx.run_graph(in_onnx.rounded_model(model), rounded(inputs))
     candidates = [list(right)]
     with contextlib.suppress(Exception):  # it lacks the operator
         candidates.append(in_onnx._by_onnxruntime(model, inputs))

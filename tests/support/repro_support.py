@@ -19,7 +19,7 @@ from comparative_benchmark.results.record import Status
 from comparative_benchmark.results.results_file import encode, plain
 from comparative_benchmark.studies.reproduce import writing
 from openxla.benchmark import devices
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.workloads import workload_of
 
@@ -30,7 +30,7 @@ def load_check(directory, truth, reference, parameters, *, generates=False, data
     """Returns the `check.py` of a reproducer with that truth and reference."""
     saved = {}
     for stem, values in (("truth", truth), ("reference", reference)):
-        files = arrays.save_all(directory / "expected", stem, values)
+        files = array_files.save_all(directory / "expected", stem, values)
         saved[stem] = [directory / "expected" / file["file"] for file in files]
     found = writing.expected_limits(
         saved["truth"], saved["reference"], parameters, generates=generates, data_type=data_type

@@ -16,7 +16,7 @@ from comparative_benchmark.results.outcome import ProcessRecord, TrialFacts, Tri
 from comparative_benchmark.results.record import Block, Phase, Program
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 from openxla.benchmark.workloads import workload_of
 
 # The same examples on every run; no time limit on a shared machine; no files in the checkout.

@@ -8,7 +8,7 @@ import numpy as np
 
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.maintenance.artifacts.exporters.job import NotRunError
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 
 FILE = "program.txt"
 
@@ -125,11 +125,11 @@ def run_with_companion(job):
 
 
 def read_inputs(job):
-    return [arrays.load(path) for path in job.inputs]
+    return [array_files.load(path) for path in job.inputs]
 
 
 def read_other_inputs(job):
-    return [arrays.load(path) + 1 for path in job.inputs]
+    return [array_files.load(path) + 1 for path in job.inputs]
 
 
 def export_other_file(job):

@@ -14,7 +14,7 @@ from fault_server import Fault, fault_server, flipped
 from openxla.benchmark.artifacts import archives
 from openxla.benchmark.artifacts.archives import ArchiveError, Limits, unpack
 from openxla.benchmark.artifacts.cache import Cache
-from openxla.benchmark.artifacts.fetch import FetchOptions
+from openxla.benchmark.artifacts.published_models import FetchOptions
 from openxla.benchmark.artifacts.stores import NoSpaceError, NotFoundError
 
 ARRAYS = [

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.engine.fetching import Occasionally
 from comparative_benchmark.maintenance.artifacts.screen import Screen
-from openxla.benchmark import root as root_module
-from openxla.benchmark.artifacts import download as downloading
-from openxla.benchmark.artifacts import fetch as fetching
-from openxla.benchmark.artifacts import lock_file
+from openxla.benchmark import installation as root_module
+from openxla.benchmark.artifacts import manifests
+from openxla.benchmark.artifacts import published_models as fetching
+from openxla.benchmark.artifacts import transfers as downloading
 from openxla.benchmark.artifacts.cache import Cache
 from openxla.benchmark.artifacts.progress import Progress
 
@@ -57,7 +57,7 @@ def lock_models(locks):
     """Writes a lock file."""
 
     def write(entries, name="models.json"):
-        lock_file.update(locks / name, entries)
+        manifests.update_lock_file(locks / name, entries)
 
     return write
 
@@ -141,7 +141,7 @@ def test_what_was_published_can_be_locked_at_once(cbs, tmp_path, locks):
         "artifacts", "publish", source, tmp_path / "store", "--lock", locks / "models.json"
     )
     assert (code, "locked  MODEL" in out) == (0, True)
-    assert lock_file.read_all()["MODEL"].url == str(tmp_path / "store")
+    assert manifests.read_lock_files()["MODEL"].url == str(tmp_path / "store")
 
 
 @pytest.mark.parametrize("there", [False, True])
@@ -162,13 +162,13 @@ def test_a_lock_file_names_what_is_published_now(cbs, server, tmp_path, locks):
     code, out, _ = cbs("artifacts", "lock", f"{server.url}/MODEL/", "-o", locks / "jax.json")
     assert code == 0
     assert lock.manifest_sha256[:16] in out
-    assert lock_file.read_all() == {"MODEL": lock}
+    assert manifests.read_lock_files() == {"MODEL": lock}
     again = cbs("artifacts", "lock", f"{server.url}/MODEL", "-o", locks / "jax.json")
     assert again[1].startswith("unchanged  MODEL")
     changed = serve_model(server, {"model.mlir": b"new"})
     later = cbs("artifacts", "lock", f"{server.url}/MODEL", "-o", locks / "jax.json")
     assert later[1].startswith("lock updated  MODEL")
-    assert lock_file.read_all() == {"MODEL": changed}
+    assert manifests.read_lock_files() == {"MODEL": changed}
 
 
 def test_a_relative_path_is_locked_as_an_absolute_one(cbs, tmp_path, locks, monkeypatch):
@@ -176,7 +176,7 @@ def test_a_relative_path_is_locked_as_an_absolute_one(cbs, tmp_path, locks, monk
     make_model(tmp_path / "store", FILES)
     code, _, err = cbs("artifacts", "lock", "store", "-o", locks / "x.json")
     assert code == 0
-    assert lock_file.read_all()["MODEL"].url == str(tmp_path / "store")
+    assert manifests.read_lock_files()["MODEL"].url == str(tmp_path / "store")
     assert "other machines cannot fetch from" in err
 
 

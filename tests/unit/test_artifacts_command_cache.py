@@ -7,7 +7,7 @@ import pytest
 from artifact_support import content, make_model
 
 from comparative_benchmark.cli import command as cli
-from openxla.benchmark import root as root_module
+from openxla.benchmark import installation as root_module
 from openxla.benchmark.artifacts import cache as caching
 from openxla.benchmark.artifacts.cache import Cache
 from openxla.benchmark.files import sha256_of

@@ -9,11 +9,10 @@ import pytest
 from artifact_support import DATE
 from artifacts_command_support import document_of, publication
 
-from openxla.benchmark.artifacts import archives, arrays, installing, workload_store
-from openxla.benchmark.artifacts import manifest as manifests
+from openxla.benchmark.artifacts import archives, array_files, installing, manifests, workload_store
 from openxla.benchmark.artifacts.cache import Cache
-from openxla.benchmark.artifacts.fetch import Source, fetch
-from openxla.benchmark.artifacts.manifest import ArtifactFile, Manifest
+from openxla.benchmark.artifacts.manifests import ArtifactFile, Manifest
+from openxla.benchmark.artifacts.published_models import Source, fetch
 from openxla.benchmark.artifacts.workload_store import ArtifactError
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.files import sha256_of
@@ -38,10 +37,10 @@ def make(case=BERT, versions=None):
     with workload_store.new_directory(workload) as directory:
         for prefix, last in (("", 1), ("second-", 2)):
             inputs, truth = [last * np.arange(8), np.arange(3.0)], np.linspace(0, last, 8)
-            arrays.save_all(directory / f"{prefix}inputs", "input", inputs)
-            arrays.save_all(directory / f"{prefix}truth", "output", [truth])
+            array_files.save_all(directory / f"{prefix}inputs", "input", inputs)
+            array_files.save_all(directory / f"{prefix}truth", "output", [truth])
             same_type = truth.astype(np.float32)
-            arrays.save_all(directory / f"{prefix}reference", "output", [same_type])
+            array_files.save_all(directory / f"{prefix}reference", "output", [same_type])
         return workload_store.publish(
             directory, workload=workload, case=case, versions=versions or {"numpy": np.__version__}
         )
@@ -94,7 +93,7 @@ def test_archives_serve_as_well_as_files(tmp_path, monkeypatch):
         ("outputs_npy.tgz", "reference", "output"),
         ("truth_npy.tgz", "truth", "output"),
     ):
-        paths = arrays.numbered(made.directory / kind, stem)
+        paths = array_files.numbered(made.directory / kind, stem)
         archives.pack(directory / name, {path.name: path for path in paths})
     second = {str(path.relative_to(made.directory)): path for path in made.second_files}
     archives.pack(directory / "second_npy.tgz", second)
@@ -112,8 +111,8 @@ def test_archives_serve_as_well_as_files(tmp_path, monkeypatch):
     wipe(monkeypatch, tmp_path)
     found = install(directory)
     assert found.digests == made.digests
-    assert np.array_equal(arrays.load(found.truth[0]), np.linspace(0, 1, 8))
-    assert np.array_equal(arrays.load(found.second.truth[0]), np.linspace(0, 2, 8))
+    assert np.array_equal(array_files.load(found.truth[0]), np.linspace(0, 1, 8))
+    assert np.array_equal(array_files.load(found.second.truth[0]), np.linspace(0, 2, 8))
     assert not list((Cache().directory / "unpacked").iterdir())
     # One that was published without the second input serves as it is, and says so.
     (directory / "second_npy.tgz").unlink()
@@ -140,7 +139,7 @@ def write_manifest(directory, types):
         )
         for path, kind in types.items()
     ]
-    manifests.write(directory, Manifest(model=BERT.model.name, files=tuple(entries)))
+    manifests.write_manifest(directory, Manifest(model=BERT.model.name, files=tuple(entries)))
 
 
 def test_what_was_fetched_holds_while_it_is_locked_whoever_made_it(tmp_path, monkeypatch):
@@ -229,7 +228,7 @@ def test_an_archive_that_leads_elsewhere_puts_nothing_in_place(tmp_path, monkeyp
     evil = directory / "inputs_npy.tgz"
     with tarfile.open(evil, "w:gz") as tar:
         tar.add(made.inputs[0], arcname="../../input_0.npy")
-    entries = manifests.read(directory).files
+    entries = manifests.read_manifest(directory).files
     write_manifest(
         directory,
         {**{entry.path: entry.artifact_type for entry in entries}, evil.name: "inputs"},

@@ -22,8 +22,8 @@ from openxla.benchmark.user_models import (
     is_model,
     named_again,
 )
+from openxla.benchmark.user_models.model_options import parse_spec
 from openxla.benchmark.user_models.python_files.outline import source_digest
-from openxla.benchmark.user_models.specs import parse
 from openxla.benchmark.workloads import workload_of
 
 NET = """
@@ -131,17 +131,17 @@ def test_sizes_by_name_make_a_case_for_each(folder):
 
 
 def test_inputs_are_the_same_numbers_everywhere():
-    ids = parse("i32[2,50]<7@3").array(0)
+    ids = parse_spec("i32[2,50]<7@3").array(0)
     assert ids.dtype == np.int32
     assert set(np.unique(ids)) == set(range(7))
-    assert np.array_equal(ids, parse("i32[2,50]<7@3").array(0))
-    assert not np.array_equal(ids, parse("i32[2,50]<7").array(0))
-    assert not np.array_equal(ids, parse("i32[2,50]<7@3").array(1))
-    numbers = parse("f32[1000]").array(0)
+    assert np.array_equal(ids, parse_spec("i32[2,50]<7@3").array(0))
+    assert not np.array_equal(ids, parse_spec("i32[2,50]<7").array(0))
+    assert not np.array_equal(ids, parse_spec("i32[2,50]<7@3").array(1))
+    numbers = parse_spec("f32[1000]").array(0)
     assert numbers.std() == pytest.approx(1, abs=0.1)
-    assert numbers.sum() == pytest.approx(float(parse("f32[1000]").array(0).sum()))
-    assert parse("i32[3]=1").array(0).tolist() == [1, 1, 1]
-    assert parse("i1[2,2]").array(0).dtype == np.bool_
+    assert numbers.sum() == pytest.approx(float(parse_spec("f32[1000]").array(0).sum()))
+    assert parse_spec("i32[3]=1").array(0).tolist() == [1, 1, 1]
+    assert parse_spec("i1[2,2]").array(0).dtype == np.bool_
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_inputs_are_the_same_numbers_everywhere():
 )
 def test_inputs_that_cannot_be_are_told(text, words):
     with pytest.raises(BroughtError) as raised:
-        parse(text)
+        parse_spec(text)
     assert words in str(raised.value)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from openxla.benchmark.models import architectures, checkpoints
-from openxla.benchmark.models.safetensors_file import write
+from openxla.benchmark.models.checkpoint_tensors import write_safetensors
 from openxla.benchmark.user_models import (
     BroughtError,
     Recorded,
@@ -18,9 +18,9 @@ from openxla.benchmark.user_models import (
     definitions,
     found,
 )
-from openxla.benchmark.user_models.hugging_face import adapters, sentence_pipeline
+from openxla.benchmark.user_models.hugging_face import companion_formats
 from openxla.benchmark.user_models.hugging_face.usual_inputs import Taken, arrays, with_places
-from openxla.benchmark.user_models.specs import parse
+from openxla.benchmark.user_models.model_options import parse_spec
 from openxla.benchmark.workloads import workload_of
 
 LORA = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["query"]}
@@ -63,7 +63,7 @@ def adapter(tmp_path, bert):
         (target / "adapter_config.json").write_text(json.dumps(whole))
         usual = {f"{QUERY}.lora_A.weight": (4, 128), f"{QUERY}.lora_B.weight": (128, 4)}
         shapes = tensors if tensors is not None else usual
-        write(
+        write_safetensors(
             target / "adapter_model.safetensors",
             {name: ("F32", shape) for name, shape in shapes.items()},
             lambda name: np.full(shapes[name], 0.5, np.float32),
@@ -216,12 +216,12 @@ def test_what_no_key_decides_is_asked_for_by_name():
     model = taken("input_ids", "input_ids image* rows* flags", TEXT)
     with pytest.raises(BroughtError, match=r"of Net does not determine image, rows; describe each"):
         model.inputs({})
-    given = {spec.name: spec for spec in map(parse, ["image=f32[1,3,8,8]", "rows = i32[4]<9"])}
+    given = {spec.name: spec for spec in map(parse_spec, ["image=f32[1,3,8,8]", "rows = i32[4]<9"])}
     got = arrays(model.inputs(given))
     assert got["image"].shape == (1, 3, 8, 8)
     assert got["rows"].max() < 9
     with pytest.raises(BroughtError, match="--input pixels: Net takes no such argument; it takes "):
-        model.inputs({"pixels": parse("pixels=f32[1]")})
+        model.inputs({"pixels": parse_spec("pixels=f32[1]")})
 
 
 def test_a_directory_with_inputs_by_name_runs_in_pytorch(bert):
@@ -310,7 +310,7 @@ def test_pickled_weights_of_a_module_need_consent(pipeline):
     (directory / "2_Dense" / "config.json").write_text("{}")
     (directory / "2_Dense" / "pytorch_model.bin").write_bytes(b"a pickle")
     with pytest.raises(BroughtError, match="is a pickle, which can run code when loaded"):
-        sentence_pipeline.read(directory)
+        companion_formats.read_pipeline(directory)
     (case,) = found(str(directory), Wanted(allow_code=True)).cases
     assert case.model.model_parameters["pickled"] is True
 
@@ -419,7 +419,7 @@ def test_what_an_adapter_adds_is_the_scaled_product_of_its_factors(adapter):
         "base_model.model.encoder.base_layer.bias": (2,),
     }
     directory = adapter(tensors, use_rslora=True, alpha_pattern={"conv": 2})
-    got = adapters.read(directory).merged()
+    got = companion_formats.read_adapter(directory).merged()
     deltas = dict(got.deltas())
     assert {name: value.shape for name, value in deltas.items()} == {
         QUERY.removeprefix("base_model.model."): (5, 6),

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from openxla.benchmark import testdata
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.user_models import BroughtError, Wanted, definitions, found
 
@@ -34,7 +34,7 @@ def on_image(vit, file="cat.png", **wanted):
 
 
 def pixels_of(case):
-    [array] = arrays.load_all(Path(case.input_data.source_url), "input")
+    [array] = array_files.load_all(Path(case.input_data.source_url), "input")
     return np.asarray(array)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import optree
 import pytest
 
+from openxla.benchmark.user_models.model_options import BroughtError
 from openxla.benchmark.user_models.python_files import call_form
-from openxla.benchmark.user_models.wanted import BroughtError
 
 ONE, TWO, THREE = np.ones(1), np.ones(2), np.ones(3)
 

@@ -9,7 +9,7 @@ import pytest
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import DefinitionError
 from openxla.benchmark.models import architectures, checkpoints
-from openxla.benchmark.models.generation import GenerationModel, max_new_tokens
+from openxla.benchmark.models.model_interfaces import GenerationModel, max_new_tokens
 
 TINY = {"gpt2": "gpt2-tiny", "llama": "llama-tiny", "gemma": "gemma-tiny"}
 SHORT = {"batch_size": 2, "data_type": "bf16", "seq_len": 16}

@@ -10,9 +10,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from openxla.benchmark.def_types import DefinitionError
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.models.architectures import TensorInit
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 BERT, RESNET = architectures.get("bert"), architectures.get("resnet")
 TINY = {"bert-tiny": BERT, "resnet-tiny": RESNET}

@@ -15,7 +15,7 @@ from comparative_benchmark.errors import UsageError
 from comparative_benchmark.maintenance.onboarding.ci_template import workflow
 from comparative_benchmark.results.comparing.compare import compare_documents
 from comparative_benchmark.results.comparing.comparison import Fate
-from openxla.benchmark import extras
+from openxla.benchmark import installation
 
 NET = "import torch\nclass Net(torch.nn.Module): ...\ndef example_inputs(): ...\n"
 HOSTILE = "a'b\"@MODEL@ $(touch owned) #: é.py"
@@ -27,7 +27,9 @@ def project(tmp_path, monkeypatch):
     (folder / ".git").mkdir(parents=True)
     (folder / "net.py").write_text(NET)
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(extras, "requirement", lambda names: f"suite[{names}] @ git+https://x@1")
+    monkeypatch.setattr(
+        installation, "requirement", lambda names: f"suite[{names}] @ git+https://x@1"
+    )
     return folder
 
 
@@ -67,7 +69,7 @@ def test_the_workflow_installs_this_revision_and_no_unregistered_name(project):
 
 @pytest.mark.parametrize("origin", [None, "suite @ file:///tmp/suite.whl"])
 def test_a_copy_without_a_public_origin_needs_a_requirement(project, monkeypatch, capsys, origin):
-    monkeypatch.setattr(extras, "requirement", lambda _: origin)
+    monkeypatch.setattr(installation, "requirement", lambda _: origin)
     assert main(["ci-template", "net.py"]) == 1
     assert "name a revision with --install 'common-benchmark-suite[" in capsys.readouterr().err
     assert not (project / ".github").exists()

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from openxla.benchmark.artifacts.workload_store import RouteDifference, TruthCheck
-from openxla.benchmark.user_models.cross_check import checked, difference
+from openxla.benchmark.user_models.inputs import cross_checked, difference
 
 NARROW = {"float32": 1e-3, "float16": 0.01, "bfloat16": 0.1}
 X = np.linspace(-3.0, 5.0, 41)
@@ -38,7 +38,7 @@ def test_a_narrower_type_has_its_own_tolerance(name):
 )
 def test_other_shapes_kinds_and_places_of_nan_differ_without_a_size(other):
     assert difference([X], [other]) == np.inf
-    check = checked([X], [other], routes=("one", "other"), where="the program")
+    check = cross_checked([X], [other], routes=("one", "other"), where="the program")
     assert check.in_doubt == (
         RouteDifference(operator="the program", node="output 0", routes=("one", "other")),
     )
@@ -70,10 +70,10 @@ def test_another_number_of_outputs_differs():
 
 def test_a_check_names_the_first_output_that_differs():
     routes = ("one", "other")
-    assert checked([X, X], [X, X], routes=routes, where="it") == TruthCheck(routes=routes)
-    (found,) = checked([X, X], [X, X + 1], routes=routes, where="it").in_doubt
+    assert cross_checked([X, X], [X, X], routes=routes, where="it") == TruthCheck(routes=routes)
+    (found,) = cross_checked([X, X], [X, X + 1], routes=routes, where="it").in_doubt
     assert str(found) == "one and other differ by 0.2 of the scale at it (output 1)"
-    alone = checked([X], None, routes=routes, where="it")
+    alone = cross_checked([X], None, routes=routes, where="it")
     assert alone == TruthCheck(routes=("one",), unchecked=("it",))
 
 

@@ -11,7 +11,7 @@ from comparative_benchmark.analysis.roofline import ceilings
 from comparative_benchmark.cli.commands import doctor as command
 from comparative_benchmark.cli.options import maintenance as options
 from comparative_benchmark.maintenance.doctor.checks import Finding
-from openxla.benchmark.root import set_root
+from openxla.benchmark.installation import set_root
 
 ROOF = ceilings.Ceilings(
     cpu_model="Some CPU @ 2.0 GHz",

@@ -6,7 +6,7 @@ import pytest
 
 from comparative_benchmark.analysis.verification.error_limits import error_limits
 from comparative_benchmark.analysis.verification.verification import verify
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 
 TYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 # Errors of op-by-op runs of tiny BERT, and how much further off the next coarser type is.
@@ -22,7 +22,7 @@ def judge(tmp_path):
         paths = []
         for name, value in (("output", output), ("truth", truth), ("reference", reference)):
             kept = value if name == "truth" else value.astype(TYPES[dtype])
-            saved = arrays.save_all(tmp_path / name, "output", [kept])
+            saved = array_files.save_all(tmp_path / name, "output", [kept])
             paths.append([tmp_path / name / file["file"] for file in saved])
         return verify(*paths)
 

@@ -22,11 +22,11 @@ from comparative_benchmark.maintenance.artifacts.exporters.outcomes import (
     refused,
 )
 from openxla.benchmark import devices
-from openxla.benchmark.artifacts import manifest as manifests
+from openxla.benchmark.artifacts import manifests
 from openxla.benchmark.comparative_suite import catalog
-from openxla.benchmark.comparative_suite import exports as suite_exports
+from openxla.benchmark.comparative_suite import families as suite_exports
 from openxla.benchmark.def_types import ModelFrameworkType
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 
 pytestmark = pytest.mark.slow
 
@@ -125,7 +125,7 @@ def test_what_nothing_here_can_run_is_there_and_not_called_right(subject, tmp_pa
     )
     assert outcome.ending is Ending.NOT_RUN
     assert outcome.relative_error is None
-    manifest = manifests.read(tmp_path / "out" / "TOY_NONE")
+    manifest = manifests.read_manifest(tmp_path / "out" / "TOY_NONE")
     (file,) = manifest.files
     assert file.path == "program.txt"
     assert file.not_run == "no such device, says scratch/log"
@@ -233,7 +233,7 @@ def test_a_models_directory_has_all_files_and_a_manifest_that_describes_them(
     assert [position for _, _, position, _ in observer.told] == [1, 2, 3, 4, 5, 6]
     assert [path.name for path in root.iterdir()] == ["TOY_NONE"]
     directory = root / "TOY_NONE"
-    manifest = manifests.read(directory)
+    manifest = manifests.read_manifest(directory)
     assert manifest.model == "TOY_NONE"
     there = {p.relative_to(directory).as_posix(): p for p in directory.rglob("*") if p.is_file()}
     del there["manifest.json"]
@@ -277,7 +277,7 @@ def test_a_failure_leaves_the_others_standing(subject, tmp_path, known):
         "scaled": Ending.WRONG_OUTPUT,
         "good": Ending.OK,
     }
-    manifest = manifests.read(tmp_path / "out" / "TOY_NONE")
+    manifest = manifests.read_manifest(tmp_path / "out" / "TOY_NONE")
     assert [file.artifact_type for file in manifest.files] == ["good"]
     assert [failure.artifact_type for failure in manifest.failures] == [
         "crashing",
@@ -365,7 +365,7 @@ def test_what_was_proved_is_recorded_and_derived(subject, tmp_path, monkeypatch)
     assert entry["types"] == ["linalg_mlir", "stablehlo_mlir"]
     assert entry["failures"] == {"tflite_int8": "why not"}
     monkeypatch.setattr(suite_exports, "PROVED_FILE", path)
-    derived = functools.partial(suite_exports.proved, model.model_impl)
+    derived = functools.partial(suite_exports.proved_exports, model.model_impl)
     assert [kind.value for kind in derived(model.model_parameters)] == [
         "stablehlo_mlir",
         "linalg_mlir",

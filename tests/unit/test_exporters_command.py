@@ -10,10 +10,10 @@ from comparative_benchmark.cli.options import maintenance as options
 from comparative_benchmark.cli.options.parsing import Parser
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.maintenance.artifacts.exporters import selection
-from openxla.benchmark.artifacts import manifest as manifests
+from openxla.benchmark.artifacts import manifests
 from openxla.benchmark.artifacts.publish import publish
 from openxla.benchmark.comparative_suite import catalog
-from openxla.benchmark.comparative_suite import exports as suite_exports
+from openxla.benchmark.comparative_suite import families as suite_exports
 from openxla.benchmark.def_types import DefinitionError, ModelFrameworkType
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,7 @@ def test_a_model_is_generated_and_could_be_published(tmp_path, capsys):
 def test_the_date_can_be_given(tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
     run("-name", "TOY_NONE", "-o", str(tmp_path / "out"), *TOY, "--types", "inputs")
-    (file,) = manifests.read(tmp_path / "out" / "TOY_NONE").files
+    (file,) = manifests.read_manifest(tmp_path / "out" / "TOY_NONE").files
     assert file.date == "1970-01-02T00:00:00+00:00"
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
     with pytest.raises(UsageError, match="SOURCE_DATE_EPOCH='yesterday'"):
@@ -146,11 +146,11 @@ def test_what_was_proved_is_written_where_definitions_read_it(tmp_path, monkeypa
 
 def test_the_recorded_file_is_what_the_definitions_say():
     models = {case.model.name: case.model for case in catalog.all_benchmarks()}
-    recorded = suite_exports.recorded(suite_exports.PROVED_FILE)
+    recorded = suite_exports.recorded_exports(suite_exports.PROVED_FILE)
     assert recorded
     for name, entry in recorded.items():
         model = models[name]
-        key = suite_exports.key_of(model.model_impl, model.model_parameters)
+        key = suite_exports.key_of_exports(model.model_impl, model.model_parameters)
         assert key == (entry["module_path"], entry["data_type"], entry["generates"])
         if "tiny" in model.tags:
             assert {kind.value for kind in model.exported_model_types} <= set(entry["types"])

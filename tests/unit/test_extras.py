@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from openxla.benchmark import extras
+from openxla.benchmark import installation
 
 
 def test_a_checkout_installs_itself():
-    assert extras.install_command("gcs,report") == "pip install -e '.[gcs,report]'"
+    assert installation.install_command("gcs,report") == "pip install -e '.[gcs,report]'"
 
 
 @pytest.mark.parametrize(
@@ -31,9 +31,9 @@ def test_a_checkout_installs_itself():
 def test_a_package_names_its_recorded_origin(monkeypatch, recorded, command):
     text = None if recorded is None else json.dumps(recorded)
     package = SimpleNamespace(read_text=lambda _: text)
-    monkeypatch.setattr(extras, "checkout", lambda: None)
-    monkeypatch.setattr(extras.importlib.metadata, "distribution", lambda _: package)
-    assert extras.install_command("gcs") == command
+    monkeypatch.setattr(installation, "checkout", lambda: None)
+    monkeypatch.setattr(installation.importlib.metadata, "distribution", lambda _: package)
+    assert installation.install_command("gcs") == command
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,6 @@ def test_a_checkout_names_its_remote_and_commit_without_credentials(
     git("commit", "-q", "--allow-empty", "-m", "first")
     if remote:
         git("remote", "add", "origin", remote)
-    monkeypatch.setattr(extras, "checkout", lambda: tmp_path)
+    monkeypatch.setattr(installation, "checkout", lambda: tmp_path)
     expected = origin and f"common-benchmark-suite[gcs] @ {origin}{git('rev-parse', 'HEAD')}"
-    assert extras.requirement("gcs") == expected
+    assert installation.requirement("gcs") == expected

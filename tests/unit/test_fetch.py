@@ -13,18 +13,18 @@ from artifact_support import content, make_model, manifest_of, serve_model
 from fault_server import fault_server
 from msgspec.structs import replace
 
-from openxla.benchmark.artifacts import fetch as fetching
-from openxla.benchmark.artifacts import manifest as manifests
+from openxla.benchmark.artifacts import manifests
+from openxla.benchmark.artifacts import published_models as fetching
 from openxla.benchmark.artifacts.cache import Cache, is_unchanged
-from openxla.benchmark.artifacts.fetch import (
+from openxla.benchmark.artifacts.manifests import locked_model
+from openxla.benchmark.artifacts.progress import Meter
+from openxla.benchmark.artifacts.published_models import (
     FetchError,
     FetchOptions,
     Source,
     fetch,
     lock_published,
 )
-from openxla.benchmark.artifacts.lock_file import locked
-from openxla.benchmark.artifacts.progress import Meter
 from openxla.benchmark.artifacts.stores import NoSpaceError
 
 pytestmark = pytest.mark.slow
@@ -58,7 +58,7 @@ def test_a_model_is_fetched_under_its_names(server, cache):
     assert_right(model, FILES)
     assert model.manifest_sha256 == lock.manifest_sha256
     assert model.directory.parent.name == "MODEL"
-    assert manifests.read(model.directory) == model.manifest
+    assert manifests.read_manifest(model.directory) == model.manifest
     assert not list((cache.directory / "partial").iterdir())
     assert all(path.stat().st_mode & 0o222 == 0 for path in model.files.values())
 
@@ -103,7 +103,7 @@ def test_only_the_types_that_are_asked_for(server, cache):
     ).to_bytes()
     for path, data in {**files, "manifest.json": text}.items():
         server.put(f"MODEL/{path}", data)
-    source = Source.locked(locked(f"{server.url}/MODEL", text)[1])
+    source = Source.locked(locked_model(f"{server.url}/MODEL", text)[1])
     only = attrs.evolve(QUICK, artifact_types=frozenset({"inputs"}))
     (model,) = fetch([source], cache=cache, options=only)
     assert_right(model, {"b.npy": b"b"})
@@ -287,7 +287,7 @@ def test_a_task_that_hangs_where_no_timeout_reaches_holds_up_nobody(run_python):
     # A thread of the standard library's pools would be waited for at the end of the program.
     done = run_python(
         "import functools, time\n"
-        "from openxla.benchmark.artifacts.parallel import run_all\n"
+        "from openxla.benchmark.artifacts.transfers import run_all\n"
         "from openxla.benchmark.artifacts.stores import Deadline\n"
         "started = time.monotonic()\n"
         "tasks = {'quick': lambda: 1, 'stuck': functools.partial(time.sleep, 3600)}\n"

@@ -14,11 +14,10 @@ from artifact_support import content, serve_model
 from fault_server import Fault, fault_server, flipped
 from msgspec.structs import replace
 
-from openxla.benchmark.artifacts import download as downloading
+from openxla.benchmark.artifacts import transfers as downloading
 from openxla.benchmark.artifacts.cache import Cache
-from openxla.benchmark.artifacts.download import Transfer, Wanted, download
-from openxla.benchmark.artifacts.fetch import FetchError, FetchOptions, Source, fetch
 from openxla.benchmark.artifacts.progress import Meter
+from openxla.benchmark.artifacts.published_models import FetchError, FetchOptions, Source, fetch
 from openxla.benchmark.artifacts.stores import (
     AccessDeniedError,
     AlreadyExistsError,
@@ -29,6 +28,7 @@ from openxla.benchmark.artifacts.stores import (
     StoreError,
     Stores,
 )
+from openxla.benchmark.artifacts.transfers import Transfer, Wanted, download
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from artifact_support import content, serve_model
 from fault_server import Fault, fault_server
 
 from openxla.benchmark.artifacts.cache import Cache
-from openxla.benchmark.artifacts.fetch import FetchOptions, Source, fetch
+from openxla.benchmark.artifacts.published_models import FetchOptions, Source, fetch
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ PROGRAM = """
 import os, signal, sys
 from pathlib import Path
 from openxla.benchmark.artifacts.cache import Cache
-from openxla.benchmark.artifacts.fetch import FetchOptions, Source, fetch
+from openxla.benchmark.artifacts.published_models import FetchOptions, Source, fetch
 directory, url, step, count = sys.argv[1:]
 left = int(count)
 def notify(at, name):

@@ -11,8 +11,7 @@ from test_exported_programs import declared, field, onnx_bytes
 
 from openxla.benchmark.files import substitute_of
 from openxla.benchmark.user_models import BroughtError, Wanted, command_words, found, is_model
-from openxla.benchmark.user_models.again import Recorded
-from openxla.benchmark.user_models.cases import found_bounded
+from openxla.benchmark.user_models.cases import Recorded, found_bounded
 
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
 SUBSTITUTES = {

@@ -17,7 +17,6 @@ pytest.importorskip("gcp_storage_emulator", reason="needs the extra dev")
 from gcs_emulator import BUCKET, ProxyFault, gcs_emulator
 
 from openxla.benchmark.artifacts.cache import Cache
-from openxla.benchmark.artifacts.fetch import FetchError, FetchOptions, Source, fetch
 from openxla.benchmark.artifacts.publish import (
     Action,
     ConflictError,
@@ -26,6 +25,7 @@ from openxla.benchmark.artifacts.publish import (
     digested,
     publish,
 )
+from openxla.benchmark.artifacts.published_models import FetchError, FetchOptions, Source, fetch
 from openxla.benchmark.artifacts.stores import (
     AlreadyExistsError,
     NotFoundError,
@@ -271,9 +271,9 @@ def test_without_credentials_reads_are_anonymous(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
-    from openxla.benchmark.artifacts.stores import gcs
+    from openxla.benchmark.artifacts.stores import remote
 
-    assert type(gcs._credentials(anonymous=False)).__name__ == "AnonymousCredentials"
+    assert type(remote._credentials(anonymous=False)).__name__ == "AnonymousCredentials"
 
 
 def test_zz_count(capsys):

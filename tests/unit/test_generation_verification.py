@@ -11,7 +11,7 @@ from comparative_benchmark.analysis.verification.generation_verification import 
     verify_free_run,
     verify_same_run,
 )
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 
 NEW = 8
 DATA_TYPES = ("fp32", "fp16", "bf16")
@@ -50,7 +50,7 @@ def workload(tmp_path):
 
         def files(self, name, values):
             directory = tmp_path / name
-            saved = arrays.save_all(directory, "output", values)
+            saved = array_files.save_all(directory, "output", values)
             return [directory / file["file"] for file in saved]
 
         def judge(self, verify, *outputs, parameters=None):

@@ -15,7 +15,7 @@ from comparative_benchmark.engine.session_pool import SessionPool
 from comparative_benchmark.engine.settings import RunSettings
 from openxla.benchmark.artifacts.cache import Cache
 from openxla.benchmark.devices import HOST_CPU
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 
 
 def hidden(folders, then="", before=""):

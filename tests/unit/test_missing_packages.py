@@ -16,7 +16,7 @@ from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.engine.worker.contributed_model import why_unsupported
 from comparative_benchmark.results.record import Status
 from openxla.benchmark.comparative_suite import catalog
-from openxla.benchmark.models.trees import IN_TREE, Tree
+from openxla.benchmark.models.in_tree import IN_TREE, Tree
 
 
 def _raised(program):

@@ -8,7 +8,7 @@ from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.comparative_suite import pt as ours
 from openxla.benchmark.def_types import DefinitionError, ModelFrameworkType
 from openxla.benchmark.models import in_tree
-from openxla.benchmark.models.trees import IN_TREE, Tree
+from openxla.benchmark.models.in_tree import IN_TREE, Tree
 from openxla.benchmark.workloads import workload_of
 
 MODELS = """

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from comparative_benchmark.studies.parity.drift import Trace, compare, difference
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 
 NAMES = ["embeddings", "layer.0.dense", "layer.0.norm", "layer.1.dense", "layer.1.norm", "head"]
 _rng = np.random.default_rng(0)
@@ -19,10 +19,12 @@ def trace(tmp_path):
     def make(layers):
         folder = tmp_path / str(len(made))
         made.append(folder)
-        arrays.save_all(folder, "layer", list(layers.values()))
-        arrays.save_all(folder, "output", [list(layers.values())[-1]])
-        paths = arrays.numbered(folder, "layer")
-        return Trace(layers=dict(zip(layers, paths)), outputs=arrays.numbered(folder, "output"))
+        array_files.save_all(folder, "layer", list(layers.values()))
+        array_files.save_all(folder, "output", [list(layers.values())[-1]])
+        paths = array_files.numbered(folder, "layer")
+        return Trace(
+            layers=dict(zip(layers, paths)), outputs=array_files.numbered(folder, "output")
+        )
 
     return make
 

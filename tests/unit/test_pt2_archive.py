@@ -5,9 +5,9 @@ import zipfile
 
 import pytest
 
-from openxla.benchmark.user_models.programs.pt2_archive import (
+from openxla.benchmark.user_models.programs.torch_archives import (
     NotAnArchiveError,
-    code_in,
+    code_in_export,
     is_expression,
     is_operator,
 )
@@ -42,7 +42,7 @@ def archive(tmp_path, *, expression="Symbol('s0')", target="torch.ops.aten.add.T
 )
 def test_sizes_are_expressions(tmp_path, text):
     assert is_expression(text)
-    assert code_in(archive(tmp_path, expression=text)) is None
+    assert code_in_export(archive(tmp_path, expression=text)) is None
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,9 @@ def test_sizes_are_expressions(tmp_path, text):
 )
 def test_other_python_is_code(tmp_path, text):
     assert not is_expression(text)
-    assert "an expression that is not symbolic" in code_in(archive(tmp_path, expression=text))
+    assert "an expression that is not symbolic" in code_in_export(
+        archive(tmp_path, expression=text)
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_other_python_is_code(tmp_path, text):
 )
 def test_operators_of_pytorch_are_not_code(tmp_path, target):
     assert is_operator(target)
-    assert code_in(archive(tmp_path, target=target)) is None
+    assert code_in_export(archive(tmp_path, target=target)) is None
 
 
 @pytest.mark.parametrize(
@@ -106,12 +108,12 @@ def test_operators_of_pytorch_are_not_code(tmp_path, target):
 )
 def test_other_names_are_code(tmp_path, target):
     assert not is_operator(target)
-    assert "an operator that is not PyTorch's" in code_in(archive(tmp_path, target=target))
+    assert "an operator that is not PyTorch's" in code_in_export(archive(tmp_path, target=target))
 
 
 def test_objects_are_code(tmp_path):
     found = archive(tmp_path, more=[("net/data/constants/custom_obj_0", b"x")])
-    assert code_in(found) == "a pickled object (net/data/constants/custom_obj_0)"
+    assert code_in_export(found) == "a pickled object (net/data/constants/custom_obj_0)"
 
 
 @pytest.mark.parametrize("name", ["net/models/model.json", "net/models/MODEL.json"])
@@ -119,7 +121,7 @@ def test_an_entry_that_hides_behind_another_is_refused(tmp_path, name):
     with pytest.warns(UserWarning, match="Duplicate name") if name.islower() else _nothing():
         found = archive(tmp_path, more=[(name, "{}")])
     with pytest.raises(NotAnArchiveError, match="two entries have one name"):
-        code_in(found)
+        code_in_export(found)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"no archive", b"\0" * 1000])
@@ -127,14 +129,14 @@ def test_what_is_no_archive_is_refused(tmp_path, content):
     path = tmp_path / "net.pt2"
     path.write_bytes(content)
     with pytest.raises(NotAnArchiveError):
-        code_in(path)
+        code_in_export(path)
 
 
 @pytest.mark.parametrize("content", ["{", "[" * 100_000, '{"a": NaN', "\xff"])
 def test_json_that_is_broken_is_refused(tmp_path, content):
     found = archive(tmp_path, more=[("net/models/other.json", content)])
     with pytest.raises(NotAnArchiveError, match="invalid JSON"):
-        code_in(found)
+        code_in_export(found)
 
 
 def _nothing():

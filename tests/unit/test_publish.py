@@ -11,9 +11,8 @@ import attrs
 import pytest
 from artifact_support import content, make_model
 
-from openxla.benchmark.artifacts import manifest as manifests
+from openxla.benchmark.artifacts import manifests
 from openxla.benchmark.artifacts.cache import Cache
-from openxla.benchmark.artifacts.fetch import Source, fetch
 from openxla.benchmark.artifacts.publish import (
     Action,
     ConflictError,
@@ -22,6 +21,7 @@ from openxla.benchmark.artifacts.publish import (
     digested,
     publish,
 )
+from openxla.benchmark.artifacts.published_models import Source, fetch
 from openxla.benchmark.artifacts.stores import AlreadyExistsError, StoreError
 from openxla.benchmark.artifacts.stores.local import LocalStore
 from openxla.benchmark.artifacts.strict_json import MalformedError
@@ -77,7 +77,7 @@ def is_whole(target):
     """Whether all that the manifest names is there and right."""
     return is_visible(target) and all(
         (target / file.path).exists() and digested(target / file.path).sha256 == file.sha256
-        for file in manifests.read(target).files
+        for file in manifests.read_manifest(target).files
     )
 
 

@@ -13,8 +13,8 @@ from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.engine.settings import Environment
 from comparative_benchmark.engine.trial import parse_competitors
 from openxla.benchmark import devices
-from openxla.benchmark.artifacts.fetch import FetchedModel
-from openxla.benchmark.artifacts.manifest import Manifest
+from openxla.benchmark.artifacts.manifests import Manifest
+from openxla.benchmark.artifacts.published_models import FetchedModel
 from openxla.benchmark.def_types import ModelFrameworkType
 
 JAX = ModelFrameworkType.JAX

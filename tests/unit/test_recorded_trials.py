@@ -11,7 +11,7 @@ from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Definition, Status
 from comparative_benchmark.results.results_file import converted, plain
-from openxla.benchmark.artifacts import user_inputs
+from openxla.benchmark.artifacts import array_files
 
 BERT = "BERT_TINY_FP32_JAX_32XI32_BATCH1"
 OTHER = "BERT_TINY_FP32_JAX_32XI32_BATCH4"
@@ -179,7 +179,7 @@ def test_a_case_on_a_users_own_inputs_is_found_by_where_they_are(document, tmp_p
         np.save(tmp_path / f"input_{index}.npy", value.astype(np.int32).reshape(1, 32))
     found = recorded_trials.find(document((BERT, "jax_xla:xla", {})), BERT)
     trial = recorded_trials.trial_of(found)
-    (case,) = user_inputs.cases_with([trial.case], user_inputs.read(tmp_path))
+    (case,) = array_files.cases_with([trial.case], array_files.read_user_inputs(tmp_path))
     own = type(trial)(
         case=case,
         workload=recorded_trials.workload_of(case),

@@ -8,7 +8,7 @@ import pytest
 
 from comparative_benchmark.backends import missing_packages
 from comparative_benchmark.backends.api import UnknownBackendError, backends, get_backend
-from openxla.benchmark import extras
+from openxla.benchmark import installation
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -39,10 +39,12 @@ def test_no_extra_has_a_name_that_pip_before_23_3_does_not_know():
 
 def test_an_installed_package_is_not_told_to_look_into_a_checkout(monkeypatch):
     monkeypatch.setattr(missing_packages, "checkout", lambda: None)
-    monkeypatch.setattr(extras, "checkout", lambda: None)
-    monkeypatch.setattr(extras, "_recorded", lambda: None)
+    monkeypatch.setattr(installation, "checkout", lambda: None)
+    monkeypatch.setattr(installation, "_recorded", lambda: None)
     assert missing_packages.setup_script("jax_xla") is None
-    assert extras.install_command("jax-xla") == "pip install 'common-benchmark-suite[jax-xla]'"
+    assert (
+        installation.install_command("jax-xla") == "pip install 'common-benchmark-suite[jax-xla]'"
+    )
 
 
 def test_a_misspelt_backend_or_compiler_gets_the_nearest():

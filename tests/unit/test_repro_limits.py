@@ -10,7 +10,7 @@ from repro_support import load_check
 
 from comparative_benchmark.analysis.verification.generation_verification import verify_free_run
 from comparative_benchmark.analysis.verification.verification import verify
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 
 SHAPE = (4, 33)
 TYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
@@ -22,7 +22,7 @@ def both(tmp_path):
 
     def judge(outputs, truth, reference, **parameters):
         check, saved = load_check(tmp_path, truth, reference, parameters)
-        files = arrays.save_all(tmp_path / "outputs", "output", outputs)
+        files = array_files.save_all(tmp_path / "outputs", "output", outputs)
         paths = [tmp_path / "outputs" / file["file"] for file in files]
         suite = verify(paths, saved["truth"], saved["reference"], parameters)
         return suite.passed, not check.judge(outputs)
@@ -149,7 +149,7 @@ def judge_text(tmp_path):
         )
         outputs = [np.array(value) for value in model.generate(ids)]
         change(outputs, truth)
-        files = arrays.save_all(tmp_path / "outputs", "output", outputs)
+        files = array_files.save_all(tmp_path / "outputs", "output", outputs)
         paths = [tmp_path / "outputs" / file["file"] for file in files]
         suite = verify_free_run(
             paths, saved["truth"], saved["reference"], parameters, data_type=data_type

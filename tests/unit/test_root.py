@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 from openxla.benchmark import testdata
-from openxla.benchmark.root import ROOT_DIR_VARIABLE, root_dir
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE, root_dir
 
 
 def test_the_variable_decides(monkeypatch, tmp_path):

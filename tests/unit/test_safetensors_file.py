@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from openxla.benchmark.models import safetensors_file
-from openxla.benchmark.models.safetensors_file import SafetensorsFile
+from openxla.benchmark.models import checkpoint_tensors
+from openxla.benchmark.models.checkpoint_tensors import SafetensorsFile
 
 TENSORS = {
     "f64": np.linspace(0, 1, 6).reshape(2, 3),
@@ -46,7 +46,7 @@ def test_we_read_what_the_library_writes(tmp_path):
 def test_both_read_what_we_write(tmp_path):
     path = tmp_path / "weights"
     signatures = {name: (NAMES[name], value.shape) for name, value in TENSORS.items()}
-    safetensors_file.write(path, signatures, TENSORS.__getitem__)
+    checkpoint_tensors.write_safetensors(path, signatures, TENSORS.__getitem__)
     _equal(SafetensorsFile(path), TENSORS)
     _equal(load_file(path), TENSORS)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from comparative_benchmark.engine.judging import Changes, changes
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.artifacts.workload_store import Due
 
 RANDOM = np.random.default_rng(0)
@@ -20,11 +20,11 @@ def due(tmp_path):
     def write(name, *truth, reference=None):
         folder = tmp_path / name
         for kind, values in (("truth", truth), ("reference", reference or truth)):
-            arrays.save_all(folder / kind, "output", list(values))
+            array_files.save_all(folder / kind, "output", list(values))
         return Due(
             inputs=[],
-            truth=arrays.numbered(folder / "truth", "output"),
-            reference=arrays.numbered(folder / "reference", "output"),
+            truth=array_files.numbered(folder / "truth", "output"),
+            reference=array_files.numbered(folder / "reference", "output"),
         )
 
     return write

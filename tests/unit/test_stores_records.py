@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from openxla.benchmark.artifacts import lock_file, strict_json
-from openxla.benchmark.artifacts import manifest as manifests
-from openxla.benchmark.artifacts.manifest import ExportFailure, Manifest
+from openxla.benchmark.artifacts import manifests, strict_json
+from openxla.benchmark.artifacts.manifests import ExportFailure, Manifest
 from openxla.benchmark.artifacts.strict_json import MalformedError
-from openxla.benchmark.root import locks_dir
+from openxla.benchmark.installation import locks_dir
 
 FILES = {"b/model.mlir": b"module", "a.npy": b"array"}
 MANIFEST = replace(
@@ -31,11 +30,11 @@ def document():
 
 
 def parsed(found):
-    return manifests.parse(json.dumps(found).encode(), where="m.json")
+    return manifests.parse_manifest(json.dumps(found).encode(), where="m.json")
 
 
 def test_a_manifest_survives_the_round_trip_and_is_deterministic():
-    assert manifests.parse(MANIFEST.to_bytes(), where="m.json") == MANIFEST
+    assert manifests.parse_manifest(MANIFEST.to_bytes(), where="m.json") == MANIFEST
     shuffled = replace(
         MANIFEST,
         files=tuple(
@@ -57,7 +56,7 @@ def test_a_file_that_was_not_run_says_so_and_others_nothing():
     written = json.loads(found.to_bytes())["files"]
     assert "not_run" not in written[0]
     assert written[1]["not_run"] == "no such device"
-    assert manifests.parse(found.to_bytes(), where="m.json") == found
+    assert manifests.parse_manifest(found.to_bytes(), where="m.json") == found
     with pytest.raises(MalformedError, match=r"Expected `str \| null`, got `int`.*not_run"):
         parsed(changed(not_run=5))
 
@@ -158,7 +157,7 @@ def test_malformed_manifests_are_refused_with_the_entry(name):
 )
 def test_what_is_no_json_is_refused(text, message):
     with pytest.raises(MalformedError, match=message):
-        manifests.parse(text, where="m.json")
+        manifests.parse_manifest(text, where="m.json")
 
 
 @given(st.text(max_size=40))
@@ -175,44 +174,46 @@ def test_names_of_objects_stay_where_they_are_put(name):
 def test_any_bytes_are_refused_or_read(noise):
     text = MANIFEST.to_bytes()
     with pytest.raises(MalformedError):
-        manifests.parse(noise, where="m.json")
+        manifests.parse_manifest(noise, where="m.json")
     with pytest.raises(MalformedError):
-        manifests.parse(text + b"x" + noise, where="m.json")
+        manifests.parse_manifest(text + b"x" + noise, where="m.json")
 
 
 def test_a_manifest_is_written_and_read(tmp_path):
-    manifests.write(tmp_path, MANIFEST)
-    assert manifests.read(tmp_path) == MANIFEST
+    manifests.write_manifest(tmp_path, MANIFEST)
+    assert manifests.read_manifest(tmp_path) == MANIFEST
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
 
 def test_a_manifest_of_nothing_but_failures():
     found = Manifest(model="M", files=(), failures=MANIFEST.failures)
-    assert manifests.parse(found.to_bytes(), where="m") == found
+    assert manifests.parse_manifest(found.to_bytes(), where="m") == found
     assert (found.size_bytes, found.producers, found.date) == (0, {}, "")
 
 
 def entry(model="MODEL", **fields):
     text = replace(manifest_of(FILES), model=model).to_bytes()
-    name, found = lock_file.locked(f"https://localhost/v1/{model}", text)
+    name, found = manifests.locked_model(f"https://localhost/v1/{model}", text)
     assert name == model
     return replace(found, **fields)
 
 
 def test_lock_files_are_updated_and_deterministic(tmp_path):
     path = tmp_path / "locks" / "jax.json"
-    lock_file.update(path, {"B": entry("B"), "A": entry("A")})
+    manifests.update_lock_file(path, {"B": entry("B"), "A": entry("A")})
     first = path.read_bytes()
-    lock_file.update(path, {"A": entry("A")})
+    manifests.update_lock_file(path, {"A": entry("A")})
     assert path.read_bytes() == first
-    lock_file.update(path, {"A": entry("A", url="https://localhost/v2/A"), "C": entry("C")})
-    found = lock_file.read(path).models
+    manifests.update_lock_file(
+        path, {"A": entry("A", url="https://localhost/v2/A"), "C": entry("C")}
+    )
+    found = manifests.read_lock_file(path).models
     assert list(found) == ["A", "B", "C"]
     assert found["A"].url == "https://localhost/v2/A"
     assert found["B"] == entry("B")
     assert found["B"].size_bytes == 11
-    assert lock_file.read_all(path.parent) == found
-    assert lock_file.read_all(tmp_path / "none") == {}
+    assert manifests.read_lock_files(path.parent) == found
+    assert manifests.read_lock_files(tmp_path / "none") == {}
 
 
 def test_a_malformed_lock_file_is_left_as_it_is(tmp_path):
@@ -227,30 +228,30 @@ def test_a_malformed_lock_file_is_left_as_it_is(tmp_path):
     ):
         path.write_text(text)
         with pytest.raises(MalformedError, match=rf"(?s)jax\.json.*{message}"):
-            lock_file.update(path, {"A": entry("A")})
+            manifests.update_lock_file(path, {"A": entry("A")})
         assert path.read_text() == text
 
 
 def test_two_lock_files_that_contradict_each_other(tmp_path):
-    lock_file.update(tmp_path / "a.json", {"A": entry("A")})
-    lock_file.update(tmp_path / "b.json", {"A": entry("A")})
-    assert set(lock_file.read_all(tmp_path)) == {"A"}
-    lock_file.update(tmp_path / "b.json", {"A": entry("A", url="https://localhost/v2/A")})
+    manifests.update_lock_file(tmp_path / "a.json", {"A": entry("A")})
+    manifests.update_lock_file(tmp_path / "b.json", {"A": entry("A")})
+    assert set(manifests.read_lock_files(tmp_path)) == {"A"}
+    manifests.update_lock_file(tmp_path / "b.json", {"A": entry("A", url="https://localhost/v2/A")})
     with pytest.raises(MalformedError, match=r"b\.json locks A at .*v2/A, but a\.json at .*v1/A"):
-        lock_file.read_all(tmp_path)
+        manifests.read_lock_files(tmp_path)
 
 
 def test_concurrent_updates_lose_nothing(tmp_path):
     path = tmp_path / "jax.json"
     names = [f"MODEL_{n}" for n in range(16)]
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda name: lock_file.update(path, {name: entry(name)}), names))
-    assert set(lock_file.read(path).models) == set(names)
+        list(pool.map(lambda name: manifests.update_lock_file(path, {name: entry(name)}), names))
+    assert set(manifests.read_lock_file(path).models) == set(names)
 
 
 def test_the_locks_of_the_checkout_are_readable():
     assert locks_dir().parent.name == "artifacts"
-    assert isinstance(lock_file.read_all(), dict)
+    assert isinstance(manifests.read_lock_files(), dict)
 
 
 def test_an_artifact_knows_its_fields():

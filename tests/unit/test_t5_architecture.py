@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from openxla.benchmark.def_types import DefinitionError
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 from openxla.benchmark.models import checkpoints
 from openxla.benchmark.models.architectures import t5, t5_for_cond_gen
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 TINY = {"model_name": "t5-tiny", "data_type": "fp32", "batch_size": 3, "seq_len": 16}
 

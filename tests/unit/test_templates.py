@@ -5,7 +5,7 @@ import string
 import pytest
 
 from openxla.benchmark import testdata
-from openxla.benchmark.comparative_suite import families, networks, utils
+from openxla.benchmark.comparative_suite import families, utils
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     DefinitionError,
@@ -179,7 +179,7 @@ def test_a_family_takes_another_model_name_and_parameters_by_type():
 
 
 def test_a_family_of_a_network_is_defined_in_each_framework():
-    net = networks.Network(name="NET", module="net", tags=["new"], other_tags={"JAX": ["old"]})
+    net = families.Network(name="NET", module="net", tags=["new"], other_tags={"JAX": ["old"]})
     families_ = {"NET_TINY": family(network=net, published=True)}
     for name, kind, tag in (("PT", "pytorch", "new"), ("JAX", "jax", "old")):
         found = families.definitions(name, families_)

@@ -8,11 +8,11 @@ import pytest
 from openxla.benchmark import testdata
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import DefinitionError, ModelFrameworkType
-from openxla.benchmark.models import architectures, calibration
+from openxla.benchmark.models import architectures, shared_model
 from openxla.benchmark.models.architectures import bert as bert_architecture
 from openxla.benchmark.models.architectures import vit as vit_architecture
 from openxla.benchmark.models.checkpoints import CheckpointError, seeded
-from openxla.benchmark.models.tflite import conversion, files, model_uri
+from openxla.benchmark.models.tflite import conversion, files
 from openxla.benchmark.workloads import workload_of
 
 CASES = {
@@ -30,7 +30,7 @@ TINY = "converted:BERT_TINY_FP32_JAX_32XI32_BATCH1/model_{}.tflite"
 
 def source_of(case):
     """Returns the JAX case that a file was converted from."""
-    return CASES[model_uri.parse(case.model.model_parameters["model_uri"]).source]
+    return CASES[files.parse_uri(case.model.model_parameters["model_uri"]).source]
 
 
 def completed(case):
@@ -118,8 +118,8 @@ def test_a_malformed_address_says_what_is_wrong(uri, reason):
         architecture.complete({"model_uri": uri})
 
 
-PUBLISHED = model_uri.parse("https://a.host/x/BERT_BASE_FP32_JAX_I32_SEQLEN8/model_fp32.tflite")
-OWN = model_uri.parse(TINY.format("int8"))
+PUBLISHED = files.parse_uri("https://a.host/x/BERT_BASE_FP32_JAX_I32_SEQLEN8/model_fp32.tflite")
+OWN = files.parse_uri(TINY.format("int8"))
 
 
 def test_a_published_file_that_is_not_here_says_where_it_belongs(root):
@@ -198,7 +198,7 @@ def test_calibration_inputs_are_real_and_never_the_judged_ones(architecture, par
     checkpoint = seeded(architecture, parameters["model_name"])
     raw = architecture.default_inputs(parameters)
     judged = architecture.preprocess(raw, parameters, checkpoint)
-    sets = list(calibration.input_sets(architecture, parameters, checkpoint, 3))
+    sets = list(shared_model.calibration_sets(architecture, parameters, checkpoint, 3))
     assert len(sets) == 3
     for arrays in sets:
         assert [(a.shape, a.dtype) for a in arrays] == [(a.shape, a.dtype) for a in judged]

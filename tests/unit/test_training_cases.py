@@ -17,7 +17,7 @@ from openxla.benchmark import devices
 from openxla.benchmark.artifacts.workload_store import directory_of
 from openxla.benchmark.comparative_suite import catalog, training_cases
 from openxla.benchmark.def_types import DefinitionError
-from openxla.benchmark.training import OPTIMIZERS, STEPS, size
+from openxla.benchmark.training import OPTIMIZERS, STEPS, architecture
 from openxla.benchmark.training.architecture import ARCHITECTURE, IGNORED, judged, trained
 from openxla.benchmark.training.models import digest
 from openxla.benchmark.workloads import training_of, workload_of
@@ -146,10 +146,10 @@ def test_tiny_steps_fit_into_a_gib_and_masters_cost_memory():
     for case in training_cases.all_cases():
         parameters = case.model.model_parameters
         if "tiny" in case.tags:
-            assert size.truth_bytes(parameters) < 2**30
+            assert architecture.truth_bytes(parameters) < 2**30
     fp32 = {**BERT, "train": "adamw"}
     mixed = {**fp32, "data_type": "bf16"}
-    assert size.truth_bytes(mixed) > size.truth_bytes(fp32)
+    assert architecture.truth_bytes(mixed) > architecture.truth_bytes(fp32)
 
 
 def test_statistics_and_unused_tensors_are_not_trained():

@@ -4,8 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from openxla.benchmark.artifacts import user_inputs
-from openxla.benchmark.artifacts.user_inputs import UserInputError
+from openxla.benchmark.artifacts import array_files
+from openxla.benchmark.artifacts.array_files import UserInputError
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.workloads import workload_of
 
@@ -38,8 +38,8 @@ def save(tmp_path):
 
 def test_models_get_one_case_each_named_after_the_content(save):
     llama = cases("LLAMA_TINY_FP32_(PT|JAX)_32XI32_BATCH1")
-    inputs = user_inputs.read(save(IDS))
-    found = user_inputs.cases_with(llama, inputs)
+    inputs = array_files.read_user_inputs(save(IDS))
+    found = array_files.cases_with(llama, inputs)
     assert len({case.model.name for case in llama}) == len(found) == 2 < len(llama)
     for case in found:
         assert case.name == f"models/{case.model.name}/inputs/USER_{inputs.sha256[:8]}"
@@ -50,7 +50,7 @@ def test_models_get_one_case_each_named_after_the_content(save):
 
 def test_the_same_numbers_are_the_same_inputs_wherever_they_lie(save):
     one, other = save(IDS, MASK), save(np.asfortranarray(IDS), MASK.copy(), folder="other")
-    assert user_inputs.read(one).sha256 == user_inputs.read(other).sha256
+    assert array_files.read_user_inputs(one).sha256 == array_files.read_user_inputs(other).sha256
 
 
 @pytest.mark.parametrize(
@@ -66,16 +66,16 @@ def test_the_same_numbers_are_the_same_inputs_wherever_they_lie(save):
 )
 def test_other_numbers_types_shapes_or_orders_are_other_inputs(save, values):
     assert (
-        user_inputs.read(save(IDS, MASK)).sha256
-        != user_inputs.read(save(*values, folder="other")).sha256
+        array_files.read_user_inputs(save(IDS, MASK)).sha256
+        != array_files.read_user_inputs(save(*values, folder="other")).sha256
     )
 
 
 def test_bfloat16_is_read_as_such(save):
     pixels = np.linspace(-1, 1, 3 * 32 * 32).reshape(1, 3, 32, 32).astype(ml_dtypes.bfloat16)
-    inputs = user_inputs.read(save(pixels))
+    inputs = array_files.read_user_inputs(save(pixels))
     assert [str(spec) for spec in inputs.specs] == ["1x3x32x32xbf16"]
-    assert len(user_inputs.cases_with(RESNET_BF16, inputs)) == 1
+    assert len(array_files.cases_with(RESNET_BF16, inputs)) == 1
 
 
 @pytest.mark.parametrize(
@@ -94,33 +94,35 @@ def test_bfloat16_is_read_as_such(save):
 )
 def test_inputs_that_a_model_does_not_take_are_refused(save, values, message):
     with pytest.raises(UserInputError, match=message):
-        user_inputs.cases_with(BERT, user_inputs.read(save(*values)))
+        array_files.cases_with(BERT, array_files.read_user_inputs(save(*values)))
 
 
 def test_a_float32_input_is_not_cast_to_the_models_type(save):
     pixels = np.linspace(-1, 1, 3 * 32 * 32, dtype=np.float32).reshape(1, 3, 32, 32)
     with pytest.raises(UserInputError, match=r"1x3x32x32xf32, but RESNET.+ takes 1x3x32x32xbf16"):
-        user_inputs.cases_with(RESNET_BF16, user_inputs.read(save(pixels)))
+        array_files.cases_with(RESNET_BF16, array_files.read_user_inputs(save(pixels)))
 
 
 def test_a_model_that_declares_nothing_can_not_be_checked(save):
     with pytest.raises(UserInputError, match="EXAMPLE_FP32_PT_BATCH1 does not declare its inputs"):
-        user_inputs.cases_with(cases("EXAMPLE_FP32_PT_BATCH1"), user_inputs.read(save(IDS)))
+        array_files.cases_with(
+            cases("EXAMPLE_FP32_PT_BATCH1"), array_files.read_user_inputs(save(IDS))
+        )
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_numbers_that_judge_nothing_are_refused(save, value):
     with pytest.raises(UserInputError, match=r"input_0.npy contains NaN or infinity"):
-        user_inputs.read(save(np.array([[1.0, value]], np.float32)))
+        array_files.read_user_inputs(save(np.array([[1.0, value]], np.float32)))
 
 
 def test_a_missing_folder_file_or_number_is_named(save, tmp_path):
     with pytest.raises(UserInputError, match="nowhere is not a directory"):
-        user_inputs.read(tmp_path / "nowhere")
+        array_files.read_user_inputs(tmp_path / "nowhere")
     with pytest.raises(UserInputError, match=r"no input_0.npy; it contains no inputs"):
-        user_inputs.read(save())
+        array_files.read_user_inputs(save())
     with pytest.raises(UserInputError, match=r"no input_0.npy; it contains input_1.npy"):
-        user_inputs.read(save(IDS, folder="late", start=1))
+        array_files.read_user_inputs(save(IDS, folder="late", start=1))
 
 
 @pytest.mark.parametrize("content", [b"", b"no array", b"\x93NUMPY\x01\x00v\x00{'shape'"])
@@ -128,15 +130,15 @@ def test_a_file_that_is_no_array_is_named(save, content):
     directory = save(IDS)
     (directory / "input_1.npy").write_bytes(content)
     with pytest.raises(UserInputError, match=r"input_1.npy is not an array"):
-        user_inputs.read(directory)
+        array_files.read_user_inputs(directory)
 
 
 def test_python_objects_are_never_unpickled(save):
     with pytest.raises(UserInputError, match=r"input_0.npy is not an array"):
-        user_inputs.read(save(np.array([{"a": 1}], dtype=object)))
+        array_files.read_user_inputs(save(np.array([{"a": 1}], dtype=object)))
 
 
 def test_ten_inputs_are_in_the_order_of_their_numbers(save):
     values = [np.full((1, 2), index, np.int32) for index in range(11)]
-    paths = user_inputs.files_of(save(*values))
+    paths = array_files.user_input_files(save(*values))
     assert [int(np.load(path)[0, 0]) for path in paths] == list(range(11))

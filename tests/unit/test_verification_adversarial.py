@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comparative_benchmark.analysis.verification.verification import verify
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 
 TYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 
@@ -78,7 +78,7 @@ def judge(tmp_path):
         paths = []
         for name, values in (("output", outputs), ("truth", truth), ("reference", reference)):
             directory = tmp_path / name
-            files = arrays.save_all(directory, "output", values)
+            files = array_files.save_all(directory, "output", values)
             paths.append([directory / file["file"] for file in files])
         return verify(*paths, parameters)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from comparative_benchmark.analysis.verification.verification import sum_length, verify
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 
 EPSILON = 2.0**-23
 NUMBERS = np.random.default_rng(7).normal(size=(64, 50))
@@ -22,7 +22,7 @@ def judge(tmp_path):
         paths = [
             [
                 tmp_path / name / file["file"]
-                for file in arrays.save_all(tmp_path / name, "o", [value])
+                for file in array_files.save_all(tmp_path / name, "o", [value])
             ]
             for name, value in (("output", output), ("truth", truth), ("reference", reference))
         ]
@@ -170,7 +170,7 @@ def test_an_empty_output_needs_the_right_shape(tmp_path):
     paths = {}
     for name in ("output", "truth", "reference"):
         values = [np.zeros((4, 0), np.float32), NUMBERS.astype(np.float32)]
-        files = arrays.save_all(tmp_path / name, "o", values)
+        files = array_files.save_all(tmp_path / name, "o", values)
         paths[name] = [tmp_path / name / file["file"] for file in files]
     assert verify(*paths.values()).passed
     assert verify(*([path[0]] for path in paths.values())).undecided
@@ -216,7 +216,7 @@ def test_floats_beside_integers_are_what_was_judged(tmp_path):
     values = [np.arange(4), NUMBERS.astype(np.float32)]
     paths = {}
     for name in ("output", "truth", "reference"):
-        files = arrays.save_all(tmp_path / name, "o", values)
+        files = array_files.save_all(tmp_path / name, "o", values)
         paths[name] = [tmp_path / name / file["file"] for file in files]
     assert verify(*paths.values()).judged is None
 

@@ -5,7 +5,7 @@ import pkgutil
 import numpy as np
 import pytest
 
-from openxla.benchmark.models import architectures, checkpoints, weights
+from openxla.benchmark.models import architectures, checkpoint_tensors, checkpoints
 from openxla.benchmark.models.architectures import bert, efficientnet, gpt2, resnet, sd_pipeline
 from openxla.benchmark.models.architectures.base import Architecture, TensorInit
 
@@ -65,7 +65,10 @@ TENSORS = {
 
 
 def test_tensors_go_to_their_variables_in_our_layout():
-    found = {path: (name, value) for path, name, value in weights.placed(NET, {}, SHAPES, TENSORS)}
+    found = {
+        path: (name, value)
+        for path, name, value in checkpoint_tensors.placed_variables(NET, {}, SHAPES, TENSORS)
+    }
     assert {path: value.shape for path, (_, value) in found.items()} == SHAPES
     name, kernel = found["layers", 0, "linear", "kernel"]
     assert name == "their_linear.weight"
@@ -79,7 +82,10 @@ def test_matrices_that_are_in_out_already_stay():
 
     InOut.__abstractmethods__ = frozenset()
     shapes = {**SHAPES, ("layers", 0, "linear", "kernel"): (3, 2)}
-    found = {path: value for path, _, value in weights.placed(InOut(), {}, shapes, TENSORS)}
+    found = {
+        path: value
+        for path, _, value in checkpoint_tensors.placed_variables(InOut(), {}, shapes, TENSORS)
+    }
     assert found["layers", 0, "linear", "kernel"] is TENSORS["their_linear.weight"]
     assert found["conv", "kernel"].shape == (1, 2, 3, 4)
 
@@ -108,7 +114,7 @@ def test_matrices_that_are_in_out_already_stay():
 def test_what_does_not_fit_is_named_after_all_that_does(shapes, tensors, said):
     found = []
     with pytest.raises(ValueError, match="the weights do not match net") as caught:
-        found.extend(weights.placed(NET, {}, shapes, tensors))
+        found.extend(checkpoint_tensors.placed_variables(NET, {}, shapes, tensors))
     assert said in str(caught.value)
     assert len(found) >= 3
     assert all(value.shape == tuple(shapes[path]) for path, _, value in found)

@@ -9,7 +9,7 @@ import pytest
 from msgspec import to_builtins
 
 from openxla.benchmark import workloads
-from openxla.benchmark.artifacts import arrays, workload_store
+from openxla.benchmark.artifacts import array_files, workload_store
 from openxla.benchmark.artifacts.workload_store import ArtifactError, WorkloadCost
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase
@@ -33,15 +33,15 @@ def publish(case=BERT, versions=None, inputs=2, value=0, cost=COST, without_seco
     workload = workload_of(case)
     with workload_store.new_directory(workload) as directory:
         for prefix in ("", "second-") if without_second is None else ("",):
-            arrays.save_all(
+            array_files.save_all(
                 directory / f"{prefix}inputs",
                 "input",
                 [np.arange(8) + i + value for i in range(inputs)],
             )
             truth = np.linspace(0, 1, 8)
-            arrays.save_all(directory / f"{prefix}truth", "output", [truth])
+            array_files.save_all(directory / f"{prefix}truth", "output", [truth])
             same_type = truth.astype(np.float32)
-            arrays.save_all(directory / f"{prefix}reference", "output", [same_type])
+            array_files.save_all(directory / f"{prefix}reference", "output", [same_type])
         return workload_store.publish(
             directory,
             workload=workload,
@@ -156,7 +156,7 @@ def test_cases_of_one_workload_share_what_was_published():
 def test_publishing_again_replaces(root):
     publish(value=0)
     publish(value=5)
-    assert int(arrays.load(find().inputs[0])[0]) == 5
+    assert int(array_files.load(find().inputs[0])[0]) == 5
     assert len(list((root / "workloads").iterdir())) == 1
 
 
@@ -192,7 +192,7 @@ def test_a_damaged_file_is_named_with_the_remedy(damage, file):
 
 def test_a_file_that_the_manifest_does_not_list_is_not_taken_for_an_input():
     artifacts = publish()
-    arrays.save_all(artifacts.directory / "stray", "input", [np.zeros(1)] * 3)
+    array_files.save_all(artifacts.directory / "stray", "input", [np.zeros(1)] * 3)
     (artifacts.directory / "stray" / "input_2.npy").rename(
         artifacts.directory / "inputs" / "input_2.npy"
     )
@@ -267,5 +267,5 @@ def test_a_private_workload_does_not(versions):
 
 def test_a_directory_in_the_making_is_not_found():
     with workload_store.new_directory(workload_of(BERT)) as directory:
-        arrays.save_all(directory / "inputs", "input", [np.zeros(2)])
+        array_files.save_all(directory / "inputs", "input", [np.zeros(2)])
         assert find() is None

@@ -25,7 +25,7 @@ from typing import Any
 import attrs
 
 from openxla.benchmark.files import write_atomically
-from openxla.benchmark.root import root_dir
+from openxla.benchmark.installation import root_dir
 from openxla.benchmark.text import one_line
 
 # Top-level packages of this distribution, whose entry points need no check.

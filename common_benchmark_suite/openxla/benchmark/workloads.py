@@ -20,7 +20,7 @@ from openxla.benchmark.def_types import (
 )
 from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.models.architectures.base import Architecture, digest_of
-from openxla.benchmark.models.generation import TOKENS
+from openxla.benchmark.models.model_interfaces import TOKENS
 from openxla.benchmark.testdata import file_digest
 from openxla.benchmark.training.optimizers import STEPS, optimizer_of
 

@@ -31,7 +31,7 @@ from comparative_benchmark.analysis.roofline.roofline import (
 )
 from openxla.benchmark import devices
 from openxla.benchmark.files import write_atomically
-from openxla.benchmark.root import root_dir
+from openxla.benchmark.installation import root_dir
 
 _TIMEOUT_S = 120.0
 # A process with less time would end before its library is imported.

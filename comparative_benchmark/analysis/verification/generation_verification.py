@@ -39,7 +39,7 @@ from comparative_benchmark.analysis.verification.verification import (
     undecided,
 )
 from openxla.benchmark.models.architectures.base import DATA_TYPES
-from openxla.benchmark.models.generation import LOGITS, TOKENS
+from openxla.benchmark.models.model_interfaces import LOGITS, TOKENS
 
 Array = npt.NDArray[Any]
 # Maximum error of a step relative to all steps together: all its logits come from one vector, so

@@ -29,7 +29,7 @@ from comparative_benchmark.analysis.verification.error_limits import (
     sqnr_db,
     worst_share,
 )
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.models.preprocessing import element_type_of
 
 # A reference further than this from the truth, relative to the spread, is useless.
@@ -513,7 +513,7 @@ def _finite(figure: float) -> float | None:
 
 def open_array(path: Path) -> npt.NDArray[Any]:
     """Returns the array of a file, mapped into memory."""
-    return arrays.load(path, memory_map=True)
+    return array_files.load(path, memory_map=True)
 
 
 def failed(reason: str) -> Verification:

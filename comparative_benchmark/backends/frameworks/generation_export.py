@@ -16,7 +16,7 @@ import torch
 from comparative_benchmark.backends.api import Array, PhaseTimer
 from comparative_benchmark.backends.frameworks import torch_export
 from comparative_benchmark.backends.resident_programs import GenerationPlan
-from openxla.benchmark.models.generation import GenerationModel
+from openxla.benchmark.models.model_interfaces import GenerationModel
 from openxla.benchmark.models.pt.greedy import choose
 from openxla.benchmark.models.pt.tensors import as_tensor
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from comparative_benchmark.backends.api import Array
-from openxla.benchmark.models.tf.products import lowered_by_xla
+from openxla.benchmark.models.tf.operations import lowered_by_xla
 
 
 def function_of(forward: Callable[..., Any], *, jit_compile: bool | None) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from comparative_benchmark.backends.api import ModelDefinition, UnsupportedError, load_object
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.models.shared_model import as_tuple
 
 Array = npt.NDArray[Any]
@@ -85,10 +85,10 @@ def save(
       in `output_<n>.npy`.
     """
     model = ModelDefinition(module_path=module_path, parameters=parameters).create()
-    values = [arrays.load(Path(path)) for path in inputs]
+    values = [array_files.load(Path(path)) for path in inputs]
     layers, outputs = record(framework, model, values)
-    arrays.save_all(Path(directory), "layer", list(layers.values()))
-    arrays.save_all(Path(directory), "output", outputs)
+    array_files.save_all(Path(directory), "layer", list(layers.values()))
+    array_files.save_all(Path(directory), "output", outputs)
     return {"layers": list(layers)}
 
 

@@ -21,28 +21,27 @@ from comparative_benchmark.maintenance.artifacts.exporters.outcomes import Expor
 from comparative_benchmark.maintenance.artifacts.exporters.screen import ExportScreen
 from comparative_benchmark.maintenance.artifacts.screen import Screen
 from comparative_benchmark.terminal.streams import without_secrets
-from openxla.benchmark.artifacts import fetch as fetching
-from openxla.benchmark.artifacts import lock_file, published_urls
+from openxla.benchmark.artifacts import manifests, published_models
 from openxla.benchmark.artifacts import publish as publications
+from openxla.benchmark.artifacts import published_models as fetching
 from openxla.benchmark.artifacts.cache import Cache, Usage
-from openxla.benchmark.artifacts.fetch import (
+from openxla.benchmark.artifacts.manifests import MANIFEST_FILE, LockedModel, read_manifest
+from openxla.benchmark.artifacts.progress import human_bytes
+from openxla.benchmark.artifacts.publish import Action, PublishOptions, PublishReport
+from openxla.benchmark.artifacts.published_models import (
     FetchedModel,
     FetchError,
     FetchOptions,
     Source,
     lock_published,
 )
-from openxla.benchmark.artifacts.lock_file import LockedModel
-from openxla.benchmark.artifacts.manifest import MANIFEST_FILE, read
-from openxla.benchmark.artifacts.progress import human_bytes
-from openxla.benchmark.artifacts.publish import Action, PublishOptions, PublishReport
 from openxla.benchmark.artifacts.stores import StoreError
-from openxla.benchmark.comparative_suite import catalog, exports
-from openxla.benchmark.comparative_suite.expressions import Expression
+from openxla.benchmark.comparative_suite import catalog, families
+from openxla.benchmark.comparative_suite.catalog import Expression
 from openxla.benchmark.def_types import BenchmarkCase
 from openxla.benchmark.devices import HOST_CPU
-from openxla.benchmark.root import LOCKS_DIR_VARIABLE, locks_dir
-from openxla.benchmark.temporary import temporary_folder
+from openxla.benchmark.files import temporary_folder
+from openxla.benchmark.installation import LOCKS_DIR_VARIABLE, locks_dir
 
 
 def run(options: argparse.Namespace) -> int:
@@ -117,8 +116,10 @@ def generate(options: argparse.Namespace) -> int:
         outcomes = work.run(plans)
     if options.record_types:
         there = [case.model for case in meant if (root / case.model.name).is_dir()]
-        proved = {model.name: selection.entry(model, read(root / model.name)) for model in there}
-        selection.update(exports.PROVED_FILE, proved)
+        proved = {
+            model.name: selection.entry(model, read_manifest(root / model.name)) for model in there
+        }
+        selection.update(families.PROVED_FILE, proved)
     screen.show(root, [subject.name for subject in subjects], outcomes)
     return exit_code([outcome.ending.value for outcome in outcomes], failed=bool(failures))
 
@@ -273,8 +274,8 @@ def _remove_if_empty(directory: Path) -> None:
 def _write(path: Path, entries: Mapping[str, LockedModel], screen: Screen) -> None:
     """Locks models in a file, unless another file in its directory locks them differently."""
     _check_beside(path, entries)
-    before = lock_file.read(path).models if path.exists() else {}
-    lock_file.update(path, entries)
+    before = manifests.read_lock_file(path).models if path.exists() else {}
+    manifests.update_lock_file(path, entries)
     for model, entry in sorted(entries.items()):
         state = "locked"
         if model in before:
@@ -295,7 +296,7 @@ def _write(path: Path, entries: Mapping[str, LockedModel], screen: Screen) -> No
 
 def _check_beside(path: Path, entries: Mapping[str, LockedModel]) -> None:
     for other in _others(path):
-        models = lock_file.read(other).models
+        models = manifests.read_lock_file(other).models
         for model in sorted(entries):
             if models.get(model, entries[model]) != entries[model]:
                 raise UsageError(
@@ -355,7 +356,7 @@ def _locked(name: str | None) -> list[Source]:
         pattern = Expression(name) if name is not None else None
         return [
             Source.locked(entry)
-            for model, entry in sorted(lock_file.read_all().items())
+            for model, entry in sorted(manifests.read_lock_files().items())
             if pattern is None
             or pattern.fullmatch(model)
             or pattern.fullmatch(f"models/{model}/inputs/INPUT_DATA_MODEL_DEFAULT")
@@ -365,7 +366,7 @@ def _locked(name: str | None) -> list[Source]:
 
 
 def _nothing(name: str | None) -> str:
-    directory, locked = locks_dir(), sorted(lock_file.read_all())
+    directory, locked = locks_dir(), sorted(manifests.read_lock_files())
     if not locked:
         return (
             f"{directory} contains no locks; create one with `cbs artifacts lock URL... -o FILE`, "
@@ -473,7 +474,7 @@ def gc(options: argparse.Namespace) -> int:
     cache, screen = Cache(), Screen()
     dropped = []
     if options.unlocked:
-        locked = [lock.manifest_sha256 for lock in lock_file.read_all().values()]
+        locked = [lock.manifest_sha256 for lock in manifests.read_lock_files().values()]
         views = set(cache.views_besides(locked))
         dropped = [model for model in inventory.models(cache) if model.view in views]
     word = "would be removed" if options.dry_run else "removed"
@@ -511,7 +512,7 @@ def rm(options: argparse.Namespace) -> int:
     for name in dict.fromkeys(options.models):
         digests = {sha for model in found if model.model == name for sha in model.digests - {""}}
         cache.remove_model(name)
-        published_urls.forget(cache, {m.manifest_sha256 for m in found if m.model == name})
+        published_models.forget_urls(cache, {m.manifest_sha256 for m in found if m.model == name})
         freed = cache.discard(digests)
         screen.print(f"removed  {name}  {_said(freed)} freed")
         kept = len([sha256 for sha256 in digests if cache.object_path(sha256).exists()])

@@ -16,7 +16,7 @@ from comparative_benchmark.maintenance.doctor.checks import Finding, System, exa
 from comparative_benchmark.results.comparing import noise_floor as noise
 from comparative_benchmark.results.results_file import ResultsFileError, read_document
 from comparative_benchmark.terminal.screen import Screen
-from openxla.benchmark.root import root_dir
+from openxla.benchmark.installation import root_dir
 
 EXIT_OK, EXIT_FAILED, EXIT_UNFIT, EXIT_MISSING = 0, 1, 2, 3
 

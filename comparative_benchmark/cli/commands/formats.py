@@ -19,8 +19,8 @@ from comparative_benchmark.reporting.formats.interface import (
 from comparative_benchmark.reporting.history import results_files
 from comparative_benchmark.reporting.history.rows import Contents, FormatError, PortableResult
 from comparative_benchmark.results.published import host_name, without_folders
-from openxla.benchmark.extras import install_command
 from openxla.benchmark.files import write_atomically
+from openxla.benchmark.installation import install_command
 
 _LATEST = "latest"
 _STANDARD_OUTPUT = "-"

@@ -11,8 +11,8 @@ from typing import IO
 from comparative_benchmark.cli.options.results import FILTERS
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
 from comparative_benchmark.terminal.screen import Screen
-from openxla.benchmark.extras import install_command
 from openxla.benchmark.files import new_file
+from openxla.benchmark.installation import install_command
 
 try:
     from comparative_benchmark.reporting.history import output, queries, regressions, results_files

@@ -34,10 +34,10 @@ from comparative_benchmark.studies.parity.grid import (
 from comparative_benchmark.studies.parity.matrix import Screen
 from comparative_benchmark.studies.parity.runner import Runner, default_jobs
 from comparative_benchmark.terminal.streams import without_secrets
-from openxla.benchmark.artifacts import lock_file, workload_store
+from openxla.benchmark.artifacts import manifests, workload_store
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, ModelFrameworkType
-from openxla.benchmark.temporary import temporary_folder
+from openxla.benchmark.files import temporary_folder
 
 
 def run(options: argparse.Namespace) -> int:
@@ -186,7 +186,7 @@ def _stored(row: Row) -> workload_store.WorkloadArtifacts | None:
 
 
 def _cells(options: argparse.Namespace, device: DeviceSpec, screen: Screen) -> list[Cell]:
-    every = lock_file.with_urls(catalog.all_benchmarks(options.suite))
+    every = manifests.with_urls(catalog.all_benchmarks(options.suite))
     try:
         selected = catalog.select(every, name=options.name, tags=options.tag)
     except re.error as error:

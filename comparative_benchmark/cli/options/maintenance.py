@@ -6,7 +6,7 @@ from pathlib import Path
 
 from comparative_benchmark.cli.options.parsing import add_options, spellings
 from comparative_benchmark.request import count, seconds, size
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 
 
 def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:

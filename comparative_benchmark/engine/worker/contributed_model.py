@@ -23,7 +23,7 @@ from comparative_benchmark.backends.missing_packages import (
     lack_of,
     requirements_beside,
 )
-from openxla.benchmark.models.trees import IN_TREE, Tree
+from openxla.benchmark.models.in_tree import IN_TREE, Tree
 
 
 def checked_array(value: Any, source: str) -> Array:

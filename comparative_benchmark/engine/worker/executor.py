@@ -46,7 +46,7 @@ from comparative_benchmark.engine.worker.phases import (
 )
 from comparative_benchmark.engine.worker.protocol import Message
 from comparative_benchmark.engine.worker.sampling import CompiledRuns
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.def_types import DefinitionError
 
 # A busy machine may delay some of them; slow models need fewer runs.
@@ -144,7 +144,7 @@ class Executor:
         self._base_bytes = resident_memory_bytes() if peak_is_its_own else None
         self._backend = backend_class(BackendContext.read(context, self._phases))
         self._backend.output_mode()  # raises if the requested handling of outputs is impossible
-        values = [arrays.load(Path(path)) for path in inputs]
+        values = [array_files.load(Path(path)) for path in inputs]
         model: Any = ModelDefinition(module_path=module_path, parameters=parameters)
         if not exported:
             model = self._model(backend_class, module_path, parameters, values)
@@ -215,7 +215,7 @@ class Executor:
         with self._phases("d2h"):
             values = backend.fetch(self._last_outputs)
         checked = [checked_array(value, "forward") for value in values]
-        saved = arrays.save_all(Path(directory), "output", checked)
+        saved = array_files.save_all(Path(directory), "output", checked)
         facts = backend.facts()
         facts.outputs = facts.outputs or backend.output_mode()
         if self._released and not backend.peak_is_of_the_model:
@@ -237,7 +237,7 @@ class Executor:
         """
         backend = self._require_backend()
         with self._phases.whole("run_on"):
-            if not backend.replace_inputs([arrays.load(Path(path)) for path in inputs]):
+            if not backend.replace_inputs([array_files.load(Path(path)) for path in inputs]):
                 return {"files": None, **self._report()}
             backend.poison_outputs()
             with self._compiled_runs.verified("the run on other inputs", calls=1):
@@ -246,7 +246,7 @@ class Executor:
                 self._last_outputs = backend.complete(self._last_outputs)
             values = backend.fetch(self._last_outputs)
         checked = [checked_array(value, "forward") for value in values]
-        return {"files": arrays.save_all(Path(directory), "output", checked), **self._report()}
+        return {"files": array_files.save_all(Path(directory), "output", checked), **self._report()}
 
     def _fresh_runs(self, *, inputs: list[str], enough_ms: float, restored: list[str]) -> Message:
         """Times single runs on inputs new to the program, until one is short enough.
@@ -266,7 +266,7 @@ class Executor:
         runs_ms: list[float] = []
         seen_ms: list[float] = []
         without = "no order of its inputs is new"
-        values = [arrays.load(Path(path)) for path in inputs]
+        values = [array_files.load(Path(path)) for path in inputs]
         with self._phases.whole("fresh_runs"):
             try:
                 for places in range(1, _MOST_FRESH_RUNS + 1):
@@ -283,21 +283,21 @@ class Executor:
                         break
             except Exception as error:  # a model may reject rotated inputs
                 without = _told(error)
-            backend.replace_inputs([arrays.load(Path(path)) for path in restored])
+            backend.replace_inputs([array_files.load(Path(path)) for path in restored])
         reason = None if runs_ms else without
         return {"runs_ms": runs_ms, "seen_ms": seen_ms, "without": reason, **self._report()}
 
     def _run_with(self, *, inputs: list[str], directory: str) -> Message:
         """Runs the model on further inputs, with a second backend if needed; saves the outputs."""
         backend = self._require_backend()
-        values = [arrays.load(Path(path)) for path in inputs]
+        values = [array_files.load(Path(path)) for path in inputs]
         with self._phases.whole("verification_compile"):
             with self._compiled_runs.verified("a further run", calls=1):
                 outputs = backend.run_with(values)
             if outputs is None:
                 outputs = self._run_second_backend(backend, values)
         checked = [checked_array(value, "forward") for value in outputs]
-        return {"files": arrays.save_all(Path(directory), "output", checked), **self._report()}
+        return {"files": array_files.save_all(Path(directory), "output", checked), **self._report()}
 
     def _run_second_backend(self, first: Backend, values: Sequence[Array]) -> list[Any]:
         """Returns the outputs of a second program, built like that of the first backend."""
@@ -328,13 +328,13 @@ class Executor:
 
     def _updated(self, *, directory: str) -> Message:
         """Runs a single optimizer update; saves the first elements of each weight."""
-        from openxla.benchmark.training import update_check
+        from openxla.benchmark.training import models
 
         with self._phases.whole("update_check"):
-            weights = self._require_backend().updated(update_check.draw, update_check.STEPS_BEFORE)
+            weights = self._require_backend().updated(models.draw_update, models.STEPS_BEFORE)
         self._last_outputs = None
-        values = [np.ravel(value)[: update_check.COMPARED] for value in weights.values()]
-        saved = arrays.save_all(Path(directory), "weight", values)
+        values = [np.ravel(value)[: models.COMPARED] for value in weights.values()]
+        saved = array_files.save_all(Path(directory), "weight", values)
         return {"names": list(weights), "files": saved, **self._report()}
 
     def _compiled_shares(self) -> Message:

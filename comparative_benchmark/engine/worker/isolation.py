@@ -14,10 +14,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from openxla.benchmark import root
+from openxla.benchmark import installation
 
 _OURS = tuple(
-    f"{place}{os.sep}" for place in (Path(__file__).parents[2], Path(root.__file__).parent)
+    f"{place}{os.sep}" for place in (Path(__file__).parents[2], Path(installation.__file__).parent)
 )
 # The standard library ends these forks itself; tracing would only slow them down.
 _ENDS_ITSELF = "multiprocessing.popen_fork"

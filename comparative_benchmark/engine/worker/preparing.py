@@ -35,7 +35,7 @@ from comparative_benchmark.engine.worker.contributed_model import (
 from comparative_benchmark.engine.worker.phases import PhaseClock
 from comparative_benchmark.engine.worker.protocol import Message
 from openxla.benchmark import testdata
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.artifacts.workload_store import (
     FURTHER,
     NEIGHBOURS,
@@ -44,8 +44,7 @@ from openxla.benchmark.artifacts.workload_store import (
     WorkloadCost,
     remove_second,
 )
-from openxla.benchmark.models.generation import TOKENS
-from openxla.benchmark.models.model_interfaces import TrainingModel
+from openxla.benchmark.models.model_interfaces import TOKENS, TrainingModel
 from openxla.benchmark.models.second_input import further_inputs, second_inputs
 from openxla.benchmark.models.shared_model import ArchitectureModel, as_tuple
 from openxla.benchmark.user_models.programs.program_model import in_place_of_truth, rounded
@@ -219,7 +218,7 @@ def prepare_further(
         model = ModelDefinition(module_path=module_path, parameters=parameters).create()
     judged_by = _judged_by(reference, compute, model, generates=generates)
     with phases("second_reference"):
-        inputs = arrays.load_all(target / "inputs", "input")
+        inputs = array_files.load_all(target / "inputs", "input")
         reason = judged_by.save_second(
             target, lambda: further_inputs(inputs, attempt), prefix=FURTHER
         )
@@ -260,9 +259,9 @@ def quantised_run(
     if run is None or isinstance(model, ForeignModel) or hasattr(model, "truth_and_reference"):
         return {"files": None}
     with phases("reference"):
-        values = [arrays.load(Path(path)) for path in inputs]
+        values = [array_files.load(Path(path)) for path in inputs]
         outputs = run(model, values, Rounding.read(rounding))
-    return {"files": arrays.save_all(Path(directory), "output", outputs)}
+    return {"files": array_files.save_all(Path(directory), "output", outputs)}
 
 
 def _judged_by(reference: str, compute: Reference, model: Any, *, generates: bool) -> "JudgedBy":
@@ -288,7 +287,7 @@ def _may_lack_float64(model: Any) -> bool:
 def make_inputs(model: Any, input_data: str, files: Sequence[str]) -> list[Array]:
     """Loads the given array files, or else preprocesses the model's raw input."""
     if files:
-        return [arrays.load(Path(path)) for path in files]
+        return [array_files.load(Path(path)) for path in files]
     if hasattr(model, "generate_inputs"):
         raw = model.generate_inputs(input_data)
     else:  # a model without a base class of ours
@@ -336,7 +335,7 @@ class JudgedBy:
                 truth=truth,
             )
         return {
-            kind: arrays.save_all(target / f"{prefix}{kind}", stem, values)
+            kind: array_files.save_all(target / f"{prefix}{kind}", stem, values)
             for kind, stem, values in (
                 ("inputs", "input", inputs),
                 ("truth", "output", truth),

@@ -18,7 +18,7 @@ import numpy as np
 from comparative_benchmark.analysis.machine import conditions
 from comparative_benchmark.backends.api import Backend, GenerationParts, UnsupportedError
 from comparative_benchmark.backends.compiled_calls import CompiledCalls
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 
 if TYPE_CHECKING:
     from comparative_benchmark.backends.training import StepParts
@@ -311,7 +311,7 @@ def run_through(parts: GenerationParts, directory: Path) -> list[dict[str, Any]]
         parts.synchronize(handle)
         chosen.append(parts.fetch(handle))
     tokens, logits = (np.stack(values, axis=1) for values in zip(*chosen, strict=True))
-    return arrays.save_all(directory, "output", [tokens, logits])
+    return array_files.save_all(directory, "output", [tokens, logits])
 
 
 def measure_generation(

@@ -32,7 +32,7 @@ from comparative_benchmark.interop.milabench.workspace import (
     host_environment,
 )
 from comparative_benchmark.results.record import Status
-from openxla.benchmark.temporary import temporary_folder
+from openxla.benchmark.files import temporary_folder
 
 INSTALL, PREPARE, RUN, PIN = "install", "prepare", "run", "pin"
 

@@ -21,7 +21,7 @@ from comparative_benchmark.analysis.machine import nvml, worker_settings
 from comparative_benchmark.backends import host_settings
 from comparative_benchmark.interop.milabench.config import BATCH_FACTOR, Bench, filled, scalars
 from openxla.benchmark.files import write_atomically
-from openxla.benchmark.root import root_dir
+from openxla.benchmark.installation import root_dir
 
 BASE_VARIABLE = "MILABENCH_BASE"
 CONFIG_VARIABLE = "MILABENCH_CONFIG"

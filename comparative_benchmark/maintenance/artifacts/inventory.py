@@ -8,13 +8,12 @@ from typing import Any
 
 import attrs
 
-from openxla.benchmark.artifacts import lock_file
-from openxla.benchmark.artifacts import manifest as manifests
+from openxla.benchmark.artifacts import manifests
 from openxla.benchmark.artifacts.cache import Cache, is_unchanged
-from openxla.benchmark.artifacts.manifest import MANIFEST_FILE, Manifest
+from openxla.benchmark.artifacts.manifests import MANIFEST_FILE, Manifest
 from openxla.benchmark.artifacts.stores import StoreError
 from openxla.benchmark.files import sha256_of
-from openxla.benchmark.root import root_dir
+from openxla.benchmark.installation import root_dir
 
 _MANIFEST = "manifest.json"
 
@@ -111,7 +110,7 @@ def models(cache: Cache) -> list[CachedModel]:
     Raises:
       MalformedError: a lock file is damaged.
     """
-    urls = {lock.manifest_sha256: lock.url for lock in lock_file.read_all().values()}
+    urls = {lock.manifest_sha256: lock.url for lock in manifests.read_lock_files().values()}
     users: dict[str, list[str]] = {}
     for name, sha256 in _installed():
         users.setdefault(sha256, []).append(name)
@@ -135,7 +134,7 @@ def _model(view: Path, urls: dict[str, str], users: dict[str, list[str]]) -> Cac
     try:
         text = (view / MANIFEST_FILE).read_bytes()
         sha256 = hashlib.sha256(text).hexdigest()
-        manifest = manifests.parse(text, where=str(view / MANIFEST_FILE))
+        manifest = manifests.parse_manifest(text, where=str(view / MANIFEST_FILE))
     except (OSError, StoreError):
         pass
     for file in manifest.files if manifest else ():

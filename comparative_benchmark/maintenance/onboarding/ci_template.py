@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from comparative_benchmark.errors import EXIT_OK, UsageError
-from openxla.benchmark import extras
+from openxla.benchmark import installation
 from openxla.benchmark.files import new_file
 from openxla.benchmark.text import printable
 from openxla.benchmark.user_models import BroughtError, place_of
@@ -78,11 +78,11 @@ def _requirement() -> str:
     Raises:
       UsageError: this revision is only available on this machine.
     """
-    found = extras.requirement("pt-inductor,onnxruntime")
+    found = installation.requirement("pt-inductor,onnxruntime")
     if found is None or "@ git+" not in found:
         raise UsageError(
             "the suite is not on a package index yet, and this copy has no public Git origin; name "
-            f"a revision with --install '{extras.PACKAGE}[pt-inductor,onnxruntime] @ "
+            f"a revision with --install '{installation.PACKAGE}[pt-inductor,onnxruntime] @ "
             "git+https://HOST/OWNER/REPOSITORY@COMMIT'"
         )
     return found

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from comparative_benchmark.terminal.screen import Screen
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.def_types import BenchmarkCase, TensorSpec
 from openxla.benchmark.models import architectures
 from openxla.benchmark.models.architectures.base import DATA_TYPES
@@ -154,7 +154,7 @@ def relative_difference(values: Array, truth: Array) -> float:
 
 def specs(folder: Path, stem: str) -> list[TensorSpec]:
     """Returns shape and type of each array `<stem>_<n>.npy`."""
-    values = arrays.load_all(folder, stem)
+    values = array_files.load_all(folder, stem)
     return [TensorSpec(shape=value.shape, dtype=element_type_of(value.dtype)) for value in values]
 
 

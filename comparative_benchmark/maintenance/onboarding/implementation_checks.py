@@ -20,9 +20,9 @@ from comparative_benchmark.engine.session import InProcessSession, Session, Sess
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.maintenance.onboarding import findings
 from comparative_benchmark.maintenance.onboarding.findings import Array, Finding, State
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.def_types import BenchmarkCase
-from openxla.benchmark.temporary import temporary_folder
+from openxla.benchmark.files import temporary_folder
 
 _INSTALL_TIMEOUT_S = 1800
 _MOST_NAMED = 5
@@ -227,7 +227,7 @@ class WorkerChecks:
         try:
             with self._session("first") as session:
                 first = self._prepare(session, case)
-                self.truth = [np.array(v) for v in arrays.load_all(first / "truth", "output")]
+                self.truth = [np.array(v) for v in array_files.load_all(first / "truth", "output")]
                 found.append(self._types(session, case, first))
                 found.append(self._signal(self.truth))
                 found.append(self._seed(session, case, first))
@@ -315,8 +315,8 @@ class WorkerChecks:
         change = max(
             findings.relative_difference(values, truth)
             for values, truth in zip(
-                arrays.load_all(other / "truth", "output"),
-                arrays.load_all(first / "truth", "output"),
+                array_files.load_all(other / "truth", "output"),
+                array_files.load_all(first / "truth", "output"),
                 strict=True,
             )
         )
@@ -329,8 +329,8 @@ class WorkerChecks:
     def _repeatable(self, first: Path, second: Path) -> Finding:
         for kind, stem in (("inputs", "input"), ("reference", "output")):
             pairs = zip(
-                arrays.numbered(first / kind, stem),
-                arrays.numbered(second / kind, stem),
+                array_files.numbered(first / kind, stem),
+                array_files.numbered(second / kind, stem),
                 strict=True,
             )
             for ours, theirs in pairs:
@@ -346,7 +346,7 @@ class WorkerChecks:
         arguments = {
             "module_path": case.model.model_impl.module_path,
             "parameters": dict(case.model.model_parameters),
-            "inputs": [str(path) for path in arrays.numbered(first / "inputs", "input")],
+            "inputs": [str(path) for path in array_files.numbered(first / "inputs", "input")],
         }
         probe = "comparative_benchmark.maintenance.onboarding.probes:memory"
         seen = call_function(session, probe, arguments, _MemoryProbe)

@@ -16,7 +16,7 @@ from comparative_benchmark.terminal.screen import Screen
 from openxla.benchmark import devices, synonyms
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase
-from openxla.benchmark.temporary import temporary_folder
+from openxla.benchmark.files import temporary_folder
 from openxla.benchmark.workloads import workload_of
 
 _MODELS = Path(str(openxla.benchmark.__file__)).parent / "models"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 
 
 def memory(
@@ -22,7 +22,7 @@ def memory(
       it was dropped.
     """
     module = importlib.import_module(module_path)
-    values = [arrays.load(Path(path)) for path in inputs]
+    values = [array_files.load(Path(path)) for path in inputs]
     gc.collect()
     before = held_bytes()
     held, model_bytes, alive = [], 0, False

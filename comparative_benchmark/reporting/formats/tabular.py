@@ -12,7 +12,7 @@ from comparative_benchmark.reporting.history.rows import (
     PortableResult,
     spreadsheet_text,
 )
-from openxla.benchmark.extras import install_command
+from openxla.benchmark.installation import install_command
 
 _DOCUMENTS = ("versions", "host", "metrics", "extra")
 _LISTS = ("tags", "options", "samples_ms", "compile_ms", "warm_compile_ms")

@@ -22,8 +22,8 @@ from comparative_benchmark.results.published import published
 from comparative_benchmark.results.record import Document
 from comparative_benchmark.results.results_file import ResultsFileError
 from comparative_benchmark.terminal.screen import escaped
-from openxla.benchmark.extras import install_command
 from openxla.benchmark.files import write_atomically
+from openxla.benchmark.installation import install_command
 
 _MOST_ROWS = 20
 # GitHub rejects comments of more than 65,536 characters.

@@ -36,7 +36,7 @@ from comparative_benchmark.results.case import (
 from comparative_benchmark.results.comparing.comparison import process_samples
 from comparative_benchmark.results.record import Document, Metrics, Status
 from comparative_benchmark.results.results_file import plain, write_atomically
-from openxla.benchmark.root import root_dir
+from openxla.benchmark.installation import root_dir
 
 
 def program_digest(metrics: Metrics) -> str | None:

@@ -22,7 +22,7 @@ import attrs
 from comparative_benchmark.analysis.machine.worker_settings import for_worker
 from comparative_benchmark.sources.torchbench.folders import Folder, digest, repository
 from openxla.benchmark import files
-from openxla.benchmark.root import root_dir
+from openxla.benchmark.installation import root_dir
 
 _UTILS = Path(__file__).parent / "host_install"
 _HOST = Path(__file__).parent / "host"

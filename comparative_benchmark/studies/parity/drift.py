@@ -21,10 +21,10 @@ from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.engine.session_pool import SessionPool
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.studies.parity.grid import Row
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
-from openxla.benchmark.temporary import temporary_folder
+from openxla.benchmark.files import temporary_folder
 
 # Largest difference between equivalent layers, relative to the root mean square; the same limit as
 # for the agreement of whole models.
@@ -99,7 +99,9 @@ def compare(label: str, names: tuple[str, str], reference: Trace, candidate: Tra
     different meanings in two frameworks without affecting the outputs.
     """
     outputs = [
-        difference(arrays.load(theirs, memory_map=True), arrays.load(ours, memory_map=True))
+        difference(
+            array_files.load(theirs, memory_map=True), array_files.load(ours, memory_map=True)
+        )
         for ours, theirs in zip(candidate.outputs, reference.outputs, strict=False)
     ]
     known = [error for error in outputs if error is not None]
@@ -110,8 +112,8 @@ def compare(label: str, names: tuple[str, str], reference: Trace, candidate: Tra
     first = last_good = first_error = None
     for name in common:
         error = difference(
-            arrays.load(reference.layers[name], memory_map=True),
-            arrays.load(candidate.layers[name], memory_map=True),
+            array_files.load(reference.layers[name], memory_map=True),
+            array_files.load(candidate.layers[name], memory_map=True),
         )
         if error is None:
             not_comparable += 1
@@ -251,8 +253,8 @@ class Tracer:
         except SessionEnded as ended:
             return f"{framework.value}: {ended.status.value} in {ended.phase}: {ended.reason}"
         return Trace(
-            layers=dict(zip(names, arrays.numbered(directory, "layer"), strict=True)),
-            outputs=arrays.numbered(directory, "output"),
+            layers=dict(zip(names, array_files.numbered(directory, "layer"), strict=True)),
+            outputs=array_files.numbered(directory, "output"),
         )
 
 

@@ -37,7 +37,7 @@ from comparative_benchmark.studies.parity.grid import (
     unsupported,
 )
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
-from openxla.benchmark.temporary import temporary_folder
+from openxla.benchmark.files import temporary_folder
 
 # Upper limit for a tiny model and its compiler; larger models are run again alone.
 _MEMORY_OF_A_LANE_BYTES = 4 * 2**30

@@ -27,8 +27,8 @@ from comparative_benchmark.results.record import Document, Status
 from comparative_benchmark.studies.reproduce import writing
 from comparative_benchmark.studies.reproduce.writing import Outcome
 from comparative_benchmark.terminal.console import Console
-from openxla.benchmark.artifacts import arrays
-from openxla.benchmark.temporary import temporary_folder
+from openxla.benchmark.artifacts import array_files
+from openxla.benchmark.files import temporary_folder
 
 _EXPORT = "comparative_benchmark.studies.reproduce.exporting:export"
 # Maximum lines of run.py's output in the README.
@@ -177,7 +177,7 @@ def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path)
         if not any(place in template for place in _PLACES)
     }
     context = {**task["context"], "work_dir": str(work_dir)}
-    inputs = [str(path) for path in arrays.numbered(directory / "inputs", "input")]
+    inputs = [str(path) for path in array_files.numbered(directory / "inputs", "input")]
     try:
         with settings.open_session(
             backend,

@@ -14,7 +14,7 @@ from comparative_benchmark.backends.api import (
     untimed,
 )
 from comparative_benchmark.backends.reproducing import Exported, ExportTask
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 
 
 def export(
@@ -43,7 +43,7 @@ def export(
     task = ExportTask(
         context=BackendContext.read(context, untimed),
         definition=ModelDefinition(**definition),
-        inputs=tuple(arrays.load(Path(path)) for path in inputs),
+        inputs=tuple(array_files.load(Path(path)) for path in inputs),
         directory=Path(directory),
     )
     exported: Exported = load_object(reproducer)(task)

@@ -35,7 +35,7 @@ from comparative_benchmark.results.record import ArtifactSource, Host, ProgramSo
 from comparative_benchmark.results.results_file import plain
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.models.architectures.base import DATA_TYPES
-from openxla.benchmark.models.generation import LOGITS
+from openxla.benchmark.models.model_interfaces import LOGITS
 from openxla.benchmark.models.preprocessing import element_type_of
 from openxla.benchmark.workloads import generated_tokens
 

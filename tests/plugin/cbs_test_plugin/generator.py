@@ -17,7 +17,7 @@ from openxla.benchmark import testdata
 from openxla.benchmark.def_types import Parameters, TensorSpec
 from openxla.benchmark.models import checkpoints, shared_model
 from openxla.benchmark.models.architectures.base import Architecture, TensorInit, integer
-from openxla.benchmark.models.generation import GenerationModel
+from openxla.benchmark.models.model_interfaces import GenerationModel
 from openxla.benchmark.models.preprocessing import numpy_dtype, token_batch
 
 VOCABULARY, WIDTH, BATCH, PROMPT = 64, 32, 2, 6

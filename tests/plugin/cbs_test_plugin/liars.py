@@ -11,7 +11,7 @@ from cbs_test_plugin.backend import NumpyBackend
 from comparative_benchmark.backend_api import Array, BackendInfo, CompilerInfo
 from comparative_benchmark.worker import sampling
 from openxla.benchmark.def_types import ModelFrameworkType
-from openxla.benchmark.root import root_dir
+from openxla.benchmark.installation import root_dir
 
 LIES = {
     "honest": "computes in dispatch, and waits",

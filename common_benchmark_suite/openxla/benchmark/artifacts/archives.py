@@ -22,12 +22,12 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.artifacts.cache import Cache
-from openxla.benchmark.artifacts.download import FetchOptions, Transfer, Wanted, download
 from openxla.benchmark.artifacts.progress import Meter, human_bytes
 from openxla.benchmark.artifacts.stores import StoreError, Stores
 from openxla.benchmark.artifacts.strict_json import check_names, why_no_object_name
+from openxla.benchmark.artifacts.transfers import FetchOptions, Transfer, Wanted, download
 from openxla.benchmark.files import new_directory, new_file
 
 # A `gzip` level. Model outputs compress poorly at any level.
@@ -276,7 +276,7 @@ def read(
     with cache.lock(sha256):
         if not target.is_dir():
             unpack(cache.object_path(sha256), target, limits=limits)
-    found = arrays.load_all(target, stem)
+    found = array_files.load_all(target, stem)
     if not found:
         raise ArchiveError(f"{url}/{archive} contains no {stem}_0.npy")
     return found

@@ -24,7 +24,7 @@ import attrs
 from filelock import FileLock, Timeout
 
 from openxla.benchmark.files import link, sha256_of
-from openxla.benchmark.root import root_dir
+from openxla.benchmark.installation import root_dir
 
 _READ_ONLY = 0o444
 _DIGITS_OF_VIEW = 16

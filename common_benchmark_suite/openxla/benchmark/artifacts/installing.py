@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from msgspec.structs import replace
 
 from openxla.benchmark.artifacts import archives, strict_json, workload_store
-from openxla.benchmark.artifacts.fetch import FetchedModel
+from openxla.benchmark.artifacts.published_models import FetchedModel
 from openxla.benchmark.artifacts.stores import StoreError
 from openxla.benchmark.artifacts.workload_store import (
     ArtifactError,

@@ -11,10 +11,13 @@ from typing import TypeVar
 
 import attrs
 
-from openxla.benchmark.artifacts import manifest as manifests
-from openxla.benchmark.artifacts.lock_file import LockedModel, locked
-from openxla.benchmark.artifacts.manifest import CLAIM_FILE, MANIFEST_FILE
-from openxla.benchmark.artifacts.parallel import run_all
+from openxla.benchmark.artifacts import manifests
+from openxla.benchmark.artifacts.manifests import (
+    CLAIM_FILE,
+    MANIFEST_FILE,
+    LockedModel,
+    locked_model,
+)
 from openxla.benchmark.artifacts.progress import Meter
 from openxla.benchmark.artifacts.stores import (
     AlreadyExistsError,
@@ -26,6 +29,7 @@ from openxla.benchmark.artifacts.stores import (
     Stores,
     TransferOptions,
 )
+from openxla.benchmark.artifacts.transfers import run_all
 
 T = TypeVar("T")
 
@@ -105,13 +109,13 @@ def publish(directory: Path, url: str, options: PublishOptions | None = None) ->
       PublishError: a file does not match the manifest, or cannot be written.
     """
     options = options or PublishOptions()
-    manifest = manifests.read(directory)
+    manifest = manifests.read_manifest(directory)
     stores = Stores(options)
     store = stores.at(url)
     run_each = functools.partial(_run_each, stores, options)
     local = run_each(functools.partial(_checked, directory), {f.path: f for f in manifest.files})
     document = digested(directory / MANIFEST_FILE)
-    model, lock = locked(store.url, document.path.read_bytes())
+    model, lock = locked_model(store.url, document.path.read_bytes())
     if document.sha256 != lock.manifest_sha256:
         raise PublishError(f"{document.path} changed while it was being read")
     everything = {**dict(sorted(local.items())), MANIFEST_FILE: document}

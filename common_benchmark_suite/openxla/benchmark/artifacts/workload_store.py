@@ -26,11 +26,11 @@ import attrs
 from attrs import validators
 
 from openxla.benchmark import files
-from openxla.benchmark.artifacts import arrays, strict_json
+from openxla.benchmark.artifacts import array_files, strict_json
 from openxla.benchmark.artifacts.strict_json import MalformedError, OtherVersionError, Record
 from openxla.benchmark.def_types import BenchmarkCase, Workload
 from openxla.benchmark.files import sha256_of
-from openxla.benchmark.root import root_dir
+from openxla.benchmark.installation import root_dir
 from openxla.benchmark.workloads import source_digest
 
 T = TypeVar("T")
@@ -302,7 +302,7 @@ class WorkloadArtifacts:
 
     def _listed(self, kind: str) -> list[Path]:
         """Returns the files of a kind that the manifest lists; other files are ignored."""
-        paths = arrays.numbered(self.directory / kind, KINDS[kind])
+        paths = array_files.numbered(self.directory / kind, KINDS[kind])
         return [path for path in paths if f"{kind}/{path.name}" in self.manifest.files]
 
     @property
@@ -406,7 +406,7 @@ def find(workload: Workload, *, locked: Collection[str] = frozenset()) -> Worklo
 def due_in(directory: Path, prefix: str = SECOND) -> Due:
     """Returns an input and its expected outputs from a directory without a manifest."""
     folders = {kind: directory / f"{prefix}{kind}" for kind in _STEMS}
-    return Due(**{kind: arrays.numbered(path, _STEMS[kind]) for kind, path in folders.items()})
+    return Due(**{kind: array_files.numbered(path, _STEMS[kind]) for kind, path in folders.items()})
 
 
 def remove_second(directory: Path, prefix: str = SECOND) -> None:
@@ -484,7 +484,7 @@ def publish(
         files={
             f"{kind}/{path.name}": FileFacts.of(path)
             for kind, stem in KINDS.items()
-            for path in arrays.numbered(directory / kind, stem)
+            for path in array_files.numbered(directory / kind, stem)
         },
         without_second=without_second,
         without_float64=without_float64,

@@ -1,21 +1,151 @@
-"""The cases of all frameworks, including those from plug-ins."""
+"""The cases of all frameworks, those from plug-ins and from folders included, and their selection.
+
+A folder in the layout of the OpenXLA suite has a `FRAMEWORK/benchmark_definitions.py` for each
+framework. Such a file imports its neighbour as `openxla.benchmark.comparative_suite.FRAMEWORK`,
+which is also one of our packages. So each file is imported in place of ours, which is then
+restored. Models come from the neighbouring folder `models/` if it has their modules; otherwise from
+the suite's module of the same path. Regular expressions from users have a time limit per search.
+"""
 
 import hashlib
 import importlib
 import os
 import pkgutil
 import re
+import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import attrs
 
 from openxla.benchmark import comparative_suite
-from openxla.benchmark.comparative_suite import layout
-from openxla.benchmark.comparative_suite.expressions import Expression
-from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
+from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, ModelFrameworkType
 from openxla.benchmark.files import import_file
+from openxla.benchmark.models.in_tree import IN_TREE, MODELS, Tree
+
+DEFINITIONS = "benchmark_definitions"
+
+
+def frameworks_in(folder: Path) -> list[Path]:
+    """Returns the subfolders that define benchmarks; empty for another layout."""
+    return sorted(path.parent for path in folder.glob(f"*/{DEFINITIONS}.py"))
+
+
+def load_definitions(framework: Path) -> ModuleType:
+    """Imports the definitions of a subfolder, in place of our package of that name."""
+    name = f"{comparative_suite.__name__}.{framework.name}"
+    with _in_place_of_ours(name, framework):
+        return importlib.import_module(f"{name}.{DEFINITIONS}")
+
+
+def with_models_beside(case: BenchmarkCase, suite: Path) -> BenchmarkCase:
+    """Returns a case with its model from the tree that contains the suite, if it is there.
+
+    A TFLite model is a file named by its address; the neighbouring module cannot be run.
+    """
+    if case.model.model_impl.framework_type is ModelFrameworkType.TFLITE:
+        return case
+    path = case.model.model_impl.module_path or ""
+    tree = Tree(folder=suite.parent / "models", module=path.removeprefix(f"{MODELS}."))
+    if not path.startswith(f"{MODELS}.") or not tree.file.is_file():
+        return case
+    model = attrs.evolve(
+        case.model,
+        model_impl=attrs.evolve(
+            case.model.model_impl, module_path=IN_TREE, architecture=None, own_process=True
+        ),
+        model_parameters={**case.model.model_parameters, **tree.parameters()},
+    )
+    return attrs.evolve(case, model=model)
+
+
+def in_own_process(case: BenchmarkCase) -> BenchmarkCase:
+    """Returns a case whose model, unless it is ours, runs in a process without other models.
+
+    Models of two folders may import modules of the same name.
+    """
+    implementation = case.model.model_impl
+    if implementation.own_process or (implementation.module_path or "").startswith(f"{MODELS}."):
+        return case
+    own = attrs.evolve(implementation, own_process=True)
+    return attrs.evolve(case, model=attrs.evolve(case.model, model_impl=own))
+
+
+@contextmanager
+def _in_place_of_ours(name: str, folder: Path) -> Iterator[None]:
+    last = name.rpartition(".")[2]
+    hidden = {key: sys.modules.pop(key) for key in list(sys.modules) if _is_in(key, name)}
+    had = getattr(comparative_suite, last, None)
+    package = ModuleType(name)
+    package.__path__ = [str(folder)]
+    sys.modules[name] = package
+    setattr(comparative_suite, last, package)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        for key in [key for key in sys.modules if _is_in(key, name)]:
+            del sys.modules[key]
+        sys.modules.update(hidden)
+        if had is None:
+            delattr(comparative_suite, last)
+        else:
+            setattr(comparative_suite, last, had)
+
+
+def _is_in(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+PATIENCE_S = 5.0
+
+
+class Expression:
+    """A compiled expression with a time limit for each search.
+
+    Python's matcher backtracks: `(.*)*(.*)*z` takes practically forever on a long name. It checks
+    for signals meanwhile, so a timer can end it, but only in the main thread.
+
+    Raises:
+      re.error: the expression is malformed, or a search takes too long.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._pattern = re.compile(text)
+
+    def fullmatch(self, text: str) -> re.Match[str] | None:
+        """Returns the match of the whole text."""
+        with _limited():
+            return self._pattern.fullmatch(text)
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """Returns the first match within a text."""
+        with _limited():
+            return self._pattern.search(text)
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, _end)
+    rest_s, interval_s = signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, rest_s, interval_s)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _end(*_: Any) -> None:
+    raise re.error(f"matching a name takes over {PATIENCE_S:g} s; nest fewer repetitions")
+
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -184,7 +314,7 @@ def is_folder(suite: str) -> bool:
 
 def _benchmarks_of(path: str) -> list[BenchmarkCase]:
     if is_folder(path):
-        return [layout.in_own_process(case) for case in _benchmarks_in(path)]
+        return [in_own_process(case) for case in _benchmarks_in(path)]
     return _offered(path, importlib.import_module)
 
 
@@ -194,19 +324,19 @@ def _benchmarks_in(path: str) -> list[BenchmarkCase]:
         raise DefinitionError(f"suite {path!r} is not a folder")
     if files := sorted(folder.glob("*_definitions.py")):
         return [case for file in files for case in _benchmarks_of_file(file)]
-    frameworks = layout.frameworks_in(folder)
+    frameworks = frameworks_in(folder)
     if not frameworks:
         raise DefinitionError(
-            f"suite {path!r} has no *_definitions.py and no folder with {layout.DEFINITIONS}.py"
+            f"suite {path!r} has no *_definitions.py and no folder with {DEFINITIONS}.py"
         )
     offered = [
         case
         for framework in frameworks
-        for case in _offered(str(framework), lambda path: layout.load(Path(path)))
+        for case in _offered(str(framework), lambda path: load_definitions(Path(path)))
     ]
     # The OpenXLA suite lists one of its cases twice.
     once = {id(case): case for case in offered}
-    return [layout.with_models_beside(case, folder) for case in once.values()]
+    return [with_models_beside(case, folder) for case in once.values()]
 
 
 def _benchmarks_of_file(file: Path) -> list[BenchmarkCase]:

@@ -1,22 +1,253 @@
-"""Families of variants, declared once and expanded to models and cases of each framework."""
+"""Families of variants, expanded to models and cases: their networks and export formats.
 
+A family is declared once for all frameworks. A network holds the common properties of the
+implementations of an architecture. `exported_types.json` lists by model the exports that were read
+back and verified; `cbs artifacts generate --record-types` writes it. A model that is not listed is
+assumed to export to the same formats as models of the same module and data type, or to none if none
+of them was tried.
+"""
+
+import functools
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import attrs
 
-from openxla.benchmark.comparative_suite import exports, utils
-from openxla.benchmark.comparative_suite.networks import Network
+from openxla.benchmark.comparative_suite import utils
 from openxla.benchmark.def_types import (
     Model,
     ModelArtifactType,
+    ModelFrameworkType,
     ModelImplementation,
     Parameters,
     ParameterValue,
 )
 from openxla.benchmark.models.architectures.base import element_type
+
+# Spelling of a framework in names; in lower case, also the folder of its models.
+FRAMEWORK_TYPES = MappingProxyType(
+    {
+        "PT": ModelFrameworkType.PYTORCH,
+        "JAX": ModelFrameworkType.JAX,
+        "TF": ModelFrameworkType.TF_V2,
+    }
+)
+
+
+@attrs.frozen(kw_only=True)
+class Network:
+    """An architecture, and the common properties of its implementations.
+
+    Attributes:
+      name: name of its implementations, without the framework.
+      module: name of its architecture's module, and of each implementation's folder.
+      tags: tags of its implementations.
+      paper: the paper that introduced it.
+      pytorch_source: documentation of the library that has it in PyTorch, if any.
+      other_tags: differing tags, by framework.
+    """
+
+    name: str
+    module: str
+    tags: Sequence[str]
+    paper: str | None = None
+    pytorch_source: str | None = None
+    other_tags: Mapping[str, Sequence[str]] = MappingProxyType({})
+
+    def implementation(self, framework: str) -> ModelImplementation:
+        """Returns the implementation in a framework, e.g. `PT`."""
+        folder = f"openxla.benchmark.models.{framework.lower()}.{self.module}"
+        return ModelImplementation(
+            name=f"{self.name}_{framework}",
+            tags=self.other_tags.get(framework, self.tags),
+            framework_type=FRAMEWORK_TYPES[framework],
+            module_path=f"{folder}.{self.module}_model",
+            architecture=self.module,
+            source_info=(self.pytorch_source if framework == "PT" else None) or self.paper,
+        )
+
+
+def _network(
+    name: str, *tags: str, paper: str, source: str, module: str | None = None, **more: Any
+) -> Network:
+    return Network(
+        name=name,
+        module=module or name.lower(),
+        tags=tags,
+        paper=paper,
+        pytorch_source=f"https://huggingface.co/docs/{source}",
+        **more,
+    )
+
+
+_ENCODER, _DECODER = "transformer-encoder", "transformer-decoder"
+_ARXIV = "https://arxiv.org/abs"
+_TRANSFORMERS, _DIFFUSERS = "transformers/model_doc", "diffusers/api"
+_GPT2_PAPER = "https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf"
+
+BERT = _network(
+    "BERT", _ENCODER, "bert", paper=f"{_ARXIV}/1810.04805", source=f"{_TRANSFORMERS}/bert"
+)
+RESNET = _network(
+    "RESNET", "cnn", "resnet", paper=f"{_ARXIV}/1512.03385", source=f"{_TRANSFORMERS}/resnet"
+)
+VIT = _network(
+    "VIT", "vision-transformer", paper=f"{_ARXIV}/2010.11929", source=f"{_TRANSFORMERS}/vit"
+)
+EFFICIENTNET = _network(
+    "EFFICIENTNET",
+    "cnn",
+    "efficientnet",
+    paper=f"{_ARXIV}/1905.11946",
+    source=f"{_TRANSFORMERS}/efficientnet",
+)
+GPT2 = _network("GPT2", _DECODER, "gpt2", paper=_GPT2_PAPER, source=f"{_TRANSFORMERS}/gpt2")
+GPT2LMHEAD = _network(
+    "GPT2LMHEAD",
+    _DECODER,
+    "gpt2lmhead",
+    module="gpt2",
+    # The OpenXLA suite also tags it as a CNN; its users select by these tags.
+    other_tags={"JAX": ("cnn", "gpt2lmhead")},
+    paper=_GPT2_PAPER,
+    source=f"{_TRANSFORMERS}/gpt2",
+)
+LLAMA = _network(
+    "LLAMA", _DECODER, "llama", paper=f"{_ARXIV}/2302.13971", source=f"{_TRANSFORMERS}/llama"
+)
+GEMMA = _network("GEMMA", "gemma", paper=f"{_ARXIV}/2403.08295", source=f"{_TRANSFORMERS}/gemma")
+T5 = _network(
+    "T5", _ENCODER, _DECODER, "t5", paper=f"{_ARXIV}/1910.10683", source=f"{_TRANSFORMERS}/t5"
+)
+T5_4CG = attrs.evolve(
+    T5, name="T5_4CG", module="t5_for_cond_gen", tags=(*T5.tags, "auto-regressive")
+)
+SD_CLIP = _network(
+    "SD_CLIP",
+    _ENCODER,
+    "clip",
+    "stable-diffusion",
+    paper=f"{_ARXIV}/2103.00020",
+    source=f"{_TRANSFORMERS}/clip",
+)
+SD_UNET = _network(
+    "SD_UNET",
+    "unet",
+    "stable-diffusion",
+    paper=f"{_ARXIV}/2112.10752",
+    source=f"{_DIFFUSERS}/models/unet2d-cond",
+)
+SD_VAE = _network(
+    "SD_VAE",
+    "cnn",
+    "vae",
+    "stable-diffusion",
+    paper=f"{_ARXIV}/2112.10752",
+    source=f"{_DIFFUSERS}/models/autoencoderkl",
+)
+WHISPER = _network(
+    "WHISPER",
+    _ENCODER,
+    _DECODER,
+    "whisper",
+    paper=f"{_ARXIV}/2212.04356",
+    source=f"{_TRANSFORMERS}/whisper",
+)
+# Pipelines: complete uses of a model, from user input to final output.
+GPT2LMHEAD_PIPELINE = attrs.evolve(GPT2, name="GPT2LMHEAD_PIPELINE", module="gpt2_pipeline")
+SD_PIPELINE = _network(
+    "SD_PIPELINE",
+    "stable-diffusion",
+    "pipeline",
+    paper=f"{_ARXIV}/2112.10752",
+    source=f"{_DIFFUSERS}/pipelines/stable_diffusion/text2img",
+)
+
+
+PROGRAMS = (ModelArtifactType.STABLEHLO_MLIR, ModelArtifactType.XLA_HLO_DUMP)
+PROVED_FILE = Path(__file__).with_name("exported_types.json")
+PROVED_VERSION = 1
+
+_TFLITE_UNQUANTIZED = (ModelArtifactType.TFLITE_FP32, ModelArtifactType.TFLITE_FP32_STABLEHLO)
+_TFLITE_QUANTIZED = (
+    ModelArtifactType.TFLITE_FP16,
+    ModelArtifactType.TFLITE_DYNAMIC_RANGE_QUANT,
+    ModelArtifactType.TFLITE_INT8,
+)
+
+
+def exports_from_jax(data_type: str, tflite: Collection[str]) -> tuple[ModelArtifactType, ...]:
+    """Returns the export formats of a JAX model, as in the OpenXLA suite's lists.
+
+    Args:
+      data_type: data type of the model; only fp32 models are quantised.
+      tflite: data types of the family that are converted to TFLite.
+    """
+    if data_type not in tflite:
+        return PROGRAMS
+    quantized = _TFLITE_QUANTIZED if data_type == "fp32" else ()
+    return (*PROGRAMS, *_TFLITE_UNQUANTIZED, *quantized)
+
+
+def exports_from_tensorflow(
+    data_type: str, tflite: Collection[ModelArtifactType]
+) -> tuple[ModelArtifactType, ...]:
+    """Returns the exports of a TensorFlow model; `tflite` lists those of an fp32 model."""
+    saved = (*PROGRAMS, ModelArtifactType.TF_SAVEDMODEL_V2)
+    return (*saved, *tflite) if data_type == "fp32" else saved
+
+
+def proved_exports(
+    implementation: ModelImplementation, parameters: Parameters
+) -> tuple[ModelArtifactType, ...]:
+    """Returns the verified export formats of similar models; empty if none of them was tried.
+
+    If several were tried, these are the formats common to all.
+
+    Args:
+      implementation: implementation of the model.
+      parameters: parameters of the model; data type and generation matter.
+    """
+    wanted = key_of_exports(implementation, parameters)
+    found = [
+        set(entry["types"])
+        for entry in recorded_exports(PROVED_FILE).values()
+        if (entry["module_path"], entry["data_type"], entry["generates"]) == wanted
+    ]
+    common = set.intersection(*found) if found else set()
+    return tuple(kind for kind in ModelArtifactType if kind.value in common)
+
+
+def key_of_exports(
+    implementation: ModelImplementation, parameters: Parameters
+) -> tuple[str | None, str, bool]:
+    """Returns the key of models that export alike: module, data type, and whether one loops.
+
+    Pipelines are identified by their module.
+    """
+    data_type = str(parameters.get("data_type", "fp32"))
+    return implementation.module_path, data_type, "max_new_tokens" in parameters
+
+
+@functools.cache
+def recorded_exports(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Returns the entries of a file of verified exports, by model; empty without the file.
+
+    Raises:
+      ValueError: the file has another version.
+    """
+    if not path.is_file():
+        return {}
+    document = json.loads(path.read_text(encoding="utf-8"))
+    if document["version"] != PROVED_VERSION:
+        raise ValueError(f"{path} has version {document['version']!r}, expected {PROVED_VERSION}")
+    entries: Mapping[str, Mapping[str, Any]] = document["models"]
+    return entries
+
 
 DATA_TYPES = ("fp32", "fp16", "bf16")
 
@@ -108,12 +339,12 @@ class Family:
         parameters: Parameters,
     ) -> Sequence[ModelArtifactType]:
         if not self.published:
-            return exports.proved(model_impl, {**parameters, self.axis: None})
+            return proved_exports(model_impl, {**parameters, self.axis: None})
         if framework == "JAX":
-            return exports.from_jax(data_type, self.tflite)
+            return exports_from_jax(data_type, self.tflite)
         if framework == "TF":
-            return exports.from_tensorflow(data_type, self.tensorflow_tflite)
-        return exports.PROGRAMS
+            return exports_from_tensorflow(data_type, self.tensorflow_tflite)
+        return PROGRAMS
 
     def in_tensorflow(self) -> "Family":
         """Returns the family as described by the OpenXLA suite in TensorFlow.

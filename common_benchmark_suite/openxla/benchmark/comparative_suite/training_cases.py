@@ -6,8 +6,8 @@ from types import MappingProxyType
 import attrs
 
 from openxla.benchmark import testdata
-from openxla.benchmark.comparative_suite import families, networks, utils
-from openxla.benchmark.comparative_suite.networks import FRAMEWORK_TYPES
+from openxla.benchmark.comparative_suite import families, utils
+from openxla.benchmark.comparative_suite.families import FRAMEWORK_TYPES
 from openxla.benchmark.def_types import BenchmarkCase, Model, ModelImplementation
 from openxla.benchmark.training import OPTIMIZERS
 
@@ -19,14 +19,14 @@ _MODULES: Mapping[str, str] = MappingProxyType(
 # batch sizes that are common in fine-tuning on one device.
 _TINY, _TEXT, _PICTURE = (1, 4, 16), (1, 8, 32), "3X224X224X${ELEMENT_TYPE}"
 _FAMILIES = {
-    "BERT_TINY": ("32XI32", networks.BERT, "bert-tiny", 32, _TINY),
-    "GPT2LMHEAD_TINY": ("32XI32", networks.GPT2, "gpt2-tiny", 32, _TINY),
-    "RESNET_TINY": ("3X32X32X${ELEMENT_TYPE}", networks.RESNET, "resnet-tiny", None, _TINY),
-    "VIT_TINY": ("3X32X32X${ELEMENT_TYPE}", networks.VIT, "vit-tiny", None, _TINY),
-    "BERT_BASE": ("128XI32", networks.BERT, "bert-base-uncased", 128, _TEXT),
-    "GPT2LMHEAD": ("512XI32", networks.GPT2, "gpt2", 512, (1, 4, 16)),
-    "RESNET50": (_PICTURE, networks.RESNET, "microsoft/resnet-50", None, _TEXT),
-    "VIT_BASE": (_PICTURE, networks.VIT, "google/vit-base-patch16-224", None, _TEXT),
+    "BERT_TINY": ("32XI32", families.BERT, "bert-tiny", 32, _TINY),
+    "GPT2LMHEAD_TINY": ("32XI32", families.GPT2, "gpt2-tiny", 32, _TINY),
+    "RESNET_TINY": ("3X32X32X${ELEMENT_TYPE}", families.RESNET, "resnet-tiny", None, _TINY),
+    "VIT_TINY": ("3X32X32X${ELEMENT_TYPE}", families.VIT, "vit-tiny", None, _TINY),
+    "BERT_BASE": ("128XI32", families.BERT, "bert-base-uncased", 128, _TEXT),
+    "GPT2LMHEAD": ("512XI32", families.GPT2, "gpt2", 512, (1, 4, 16)),
+    "RESNET50": (_PICTURE, families.RESNET, "microsoft/resnet-50", None, _TEXT),
+    "VIT_BASE": (_PICTURE, families.VIT, "google/vit-base-patch16-224", None, _TEXT),
 }
 _DATA_TYPES = ("fp32", "bf16")
 # Relative to the spread of an output, in case the reference is right by chance. If a weight's

@@ -11,14 +11,14 @@ from typing import Any
 
 import attrs
 
-from openxla.benchmark.comparative_suite import networks, utils
+from openxla.benchmark.comparative_suite import families, utils
 from openxla.benchmark.comparative_suite.families import (
     DATA_TYPES,
     PUBLISHED_TOLERANCE,
     Family,
+    Network,
     definitions,
 )
-from openxla.benchmark.comparative_suite.networks import Network
 from openxla.benchmark.def_types import BenchmarkCase, ModelArtifactType, ParameterValue
 
 
@@ -84,11 +84,11 @@ _RESNET_HINTS = {
     "fp16": {"import_on_gpu": True, "import_with_fx": False},
 }
 
-BERT_TINY = _tiny("BERT_TINY", "32XI32", networks.BERT, "bert-tiny", seq_len=32)
-BERT_TRAINED = _trained("BERT_TRAINED", "32XI32", networks.BERT, "bert-tiny", seq_len=32)
+BERT_TINY = _tiny("BERT_TINY", "32XI32", families.BERT, "bert-tiny", seq_len=32)
+BERT_TRAINED = _trained("BERT_TRAINED", "32XI32", families.BERT, "bert-tiny", seq_len=32)
 BERT_BASE = Family(
     name="BERT_BASE_${DATA_TYPE}_${FRAMEWORK}_I32_SEQLEN${seq_len}",
-    network=networks.BERT,
+    network=families.BERT,
     model_name="bert-base-uncased",
     axis="seq_len",
     sizes=(8, 32, 64, 128, 256, 512),
@@ -100,7 +100,7 @@ BERT_BASE = Family(
 BERT_LARGE = _batches(
     "BERT_LARGE",
     "384XI32",
-    networks.BERT,
+    families.BERT,
     "bert-large-uncased",
     sizes=(1, 16, 24, 32, 48, 64, 512, 1024, 1280),
     parameters={"seq_len": 384},
@@ -109,14 +109,14 @@ BERT_LARGE = _batches(
     changes={"PT": {"parameters_by_type": _BERT_HINTS}},
 )
 
-RESNET_TINY = _tiny("RESNET_TINY", "3X32X32X${ELEMENT_TYPE}", networks.RESNET, "resnet-tiny")
+RESNET_TINY = _tiny("RESNET_TINY", "3X32X32X${ELEMENT_TYPE}", families.RESNET, "resnet-tiny")
 RESNET_TRAINED = _trained(
-    "RESNET_TRAINED", "3X32X32X${ELEMENT_TYPE}", networks.RESNET, "resnet-tiny"
+    "RESNET_TRAINED", "3X32X32X${ELEMENT_TYPE}", families.RESNET, "resnet-tiny"
 )
 RESNET50 = _batches(
     "RESNET50",
     "3X224X224X${ELEMENT_TYPE}",
-    networks.RESNET,
+    families.RESNET,
     "microsoft/resnet-50",
     sizes=(1, 8, 64, 128, 256, 2048),
     tflite=DATA_TYPES,
@@ -125,23 +125,23 @@ RESNET50 = _batches(
     changes={"PT": {"model_name": "torchvision/resnet50", "parameters_by_type": _RESNET_HINTS}},
 )
 
-VIT_TINY = _tiny("VIT_TINY", "3X32X32X${ELEMENT_TYPE}", networks.VIT, "vit-tiny")
+VIT_TINY = _tiny("VIT_TINY", "3X32X32X${ELEMENT_TYPE}", families.VIT, "vit-tiny")
 VIT_BASE = _batches(
     "VIT_BASE",
     "3X224X224X${ELEMENT_TYPE}",
-    networks.VIT,
+    families.VIT,
     "google/vit-base-patch16-224",
     sizes=(1, 8, 64, 128),
     verify_parameters=PUBLISHED_TOLERANCE,
 )
 
 EFFICIENTNET_TINY = _tiny(
-    "EFFICIENTNET_TINY", "3X36X36X${ELEMENT_TYPE}", networks.EFFICIENTNET, "efficientnet-tiny"
+    "EFFICIENTNET_TINY", "3X36X36X${ELEMENT_TYPE}", families.EFFICIENTNET, "efficientnet-tiny"
 )
 EFFICIENTNETB0 = _batches(
     "EFFICIENTNETB0",
     "3X224X224X${ELEMENT_TYPE}",
-    networks.EFFICIENTNET,
+    families.EFFICIENTNET,
     "google/efficientnet-b0",
     sizes=(1, 8, 64, 128),
     verify_parameters=PUBLISHED_TOLERANCE,
@@ -149,7 +149,7 @@ EFFICIENTNETB0 = _batches(
 EFFICIENTNETB7 = _batches(
     "EFFICIENTNETB7",
     "3X600X600X${ELEMENT_TYPE}",
-    networks.EFFICIENTNET,
+    families.EFFICIENTNET,
     "google/efficientnet-b7",
     sizes=(1, 64, 128),
     tflite=DATA_TYPES,
@@ -157,45 +157,45 @@ EFFICIENTNETB7 = _batches(
     changes={"TF": {"model_name": "efficientnetb7"}},
 )
 
-GPT2LMHEAD_TINY = _tiny("GPT2LMHEAD_TINY", "32XI32", networks.GPT2, "gpt2-tiny", seq_len=32)
+GPT2LMHEAD_TINY = _tiny("GPT2LMHEAD_TINY", "32XI32", families.GPT2, "gpt2-tiny", seq_len=32)
 GPT2LMHEAD_TRAINED = _trained(
-    "GPT2LMHEAD_TRAINED", "32XI32", networks.GPT2, "gpt2-tiny", seq_len=32
+    "GPT2LMHEAD_TRAINED", "32XI32", families.GPT2, "gpt2-tiny", seq_len=32
 )
 GPT2LMHEAD = _batches(
     "GPT2LMHEAD",
     "512XI32",
-    networks.GPT2LMHEAD,
+    families.GPT2LMHEAD,
     "gpt2",
     sizes=(1, 64, 128),
     tflite=DATA_TYPES,
     published=True,
 )
-GPT2_TINY_GREEDY = _greedy("GPT2_TINY", networks.GPT2, "gpt2-tiny", (16, 8), (1, 4), "tiny")
-GPT2_GREEDY = _greedy("GPT2", networks.GPT2, "gpt2", (512, 128), (1, 8))
+GPT2_TINY_GREEDY = _greedy("GPT2_TINY", families.GPT2, "gpt2-tiny", (16, 8), (1, 4), "tiny")
+GPT2_GREEDY = _greedy("GPT2", families.GPT2, "gpt2", (512, 128), (1, 8))
 
 _LLAMA_1B = "TinyLlama/TinyLlama-1.1B-Chat-v1.0"
-LLAMA_TINY = _tiny("LLAMA_TINY", "32XI32", networks.LLAMA, "llama-tiny", seq_len=32)
+LLAMA_TINY = _tiny("LLAMA_TINY", "32XI32", families.LLAMA, "llama-tiny", seq_len=32)
 LLAMA_1B = _batches(
-    "LLAMA_1B", "512XI32", networks.LLAMA, _LLAMA_1B, sizes=(1, 8), parameters={"seq_len": 512}
+    "LLAMA_1B", "512XI32", families.LLAMA, _LLAMA_1B, sizes=(1, 8), parameters={"seq_len": 512}
 )
 # Not in the tiny zoo, because their loop is GPT-2's, and their layers are those of the models
 # above.
 LLAMA_TINY_GREEDY = _greedy(
-    "LLAMA_TINY", networks.LLAMA, "llama-tiny", (16, 8), (1, 4), "tiny", in_tiny_zoo=False
+    "LLAMA_TINY", families.LLAMA, "llama-tiny", (16, 8), (1, 4), "tiny", in_tiny_zoo=False
 )
-LLAMA_1B_GREEDY = _greedy("LLAMA_1B", networks.LLAMA, _LLAMA_1B, (1024, 256), (1,))
-GEMMA_TINY = _tiny("GEMMA_TINY", "32XI32", networks.GEMMA, "gemma-tiny", seq_len=32)
+LLAMA_1B_GREEDY = _greedy("LLAMA_1B", families.LLAMA, _LLAMA_1B, (1024, 256), (1,))
+GEMMA_TINY = _tiny("GEMMA_TINY", "32XI32", families.GEMMA, "gemma-tiny", seq_len=32)
 GEMMA_TINY_GREEDY = _greedy(
-    "GEMMA_TINY", networks.GEMMA, "gemma-tiny", (16, 8), (1, 4), "tiny", in_tiny_zoo=False
+    "GEMMA_TINY", families.GEMMA, "gemma-tiny", (16, 8), (1, 4), "tiny", in_tiny_zoo=False
 )
 GEMMA2BIT_GREEDY = _greedy(
-    "GEMMA2BIT", networks.GEMMA, "google/gemma-2b-it", (1024, 256), (1,), published=True
+    "GEMMA2BIT", families.GEMMA, "google/gemma-2b-it", (1024, 256), (1,), published=True
 )
 
-T5_TINY = _tiny("T5_TINY", "32XI32", networks.T5, "t5-tiny", seq_len=32)
+T5_TINY = _tiny("T5_TINY", "32XI32", families.T5, "t5-tiny", seq_len=32)
 T5_SMALL = Family(
     name="T5_SMALL_${DATA_TYPE}_${FRAMEWORK}_${batch_size}X128XI32",
-    network=networks.T5,
+    network=families.T5,
     model_name="t5-small",
     sizes=(1,),
     tags=("fp32", utils.BATCH_TAG),
@@ -208,7 +208,7 @@ T5_SMALL = Family(
 T5_LARGE_FP32 = _batches(
     "T5_LARGE",
     "512XI32",
-    networks.T5,
+    families.T5,
     "t5-large",
     sizes=(1, 16, 24, 32, 48, 64, 512),
     tags=("fp32", utils.BATCH_TAG),
@@ -223,7 +223,7 @@ T5_LARGE_16_BIT = attrs.evolve(
 
 T5_4CG_SMALL = Family(
     name="T5_4CG_SMALL_${DATA_TYPE}_${FRAMEWORK}_1X128XI32_GEN${max_new_tokens}",
-    network=networks.T5_4CG,
+    network=families.T5_4CG,
     model_name="t5-small",
     axis="max_new_tokens",
     sizes=(16, 32, 64, 128, 256),
@@ -245,7 +245,7 @@ T5_4CG_TINY = attrs.evolve(
 T5_4CG_LARGE = _batches(
     "T5_4CG_LARGE",
     "512XI32",
-    networks.T5_4CG,
+    families.T5_4CG,
     "t5-large",
     sizes=(1, 16, 24, 32, 48),
     tags=("fp32", utils.BATCH_TAG),
@@ -254,25 +254,25 @@ T5_4CG_LARGE = _batches(
     published=True,
 )
 
-SD_CLIP_TINY = _tiny("SD_CLIP_TINY", "32XI32", networks.SD_CLIP, "sd-clip-tiny", seq_len=32)
+SD_CLIP_TINY = _tiny("SD_CLIP_TINY", "32XI32", families.SD_CLIP, "sd-clip-tiny", seq_len=32)
 SD_CLIP = _batches(
-    "SD_CLIP", "77XI32", networks.SD_CLIP, "sd-clip", sizes=(1, 8), parameters={"seq_len": 77}
+    "SD_CLIP", "77XI32", families.SD_CLIP, "sd-clip", sizes=(1, 8), parameters={"seq_len": 77}
 )
-SD_UNET_TINY = _tiny("SD_UNET_TINY", "4X16X16X${ELEMENT_TYPE}", networks.SD_UNET, "sd-unet-tiny")
+SD_UNET_TINY = _tiny("SD_UNET_TINY", "4X16X16X${ELEMENT_TYPE}", families.SD_UNET, "sd-unet-tiny")
 SD_UNET = _batches(
     "SD_UNET",
     "4X64X64X${ELEMENT_TYPE}",
-    networks.SD_UNET,
+    families.SD_UNET,
     "sd-unet",
     sizes=(1, 2, 8, 16),  # guidance takes two rows per picture
 )
-SD_VAE_TINY = _tiny("SD_VAE_TINY", "4X8X8X${ELEMENT_TYPE}", networks.SD_VAE, "sd-vae-tiny")
-SD_VAE = _batches("SD_VAE", "4X64X64X${ELEMENT_TYPE}", networks.SD_VAE, "sd-vae", (1, 8))
+SD_VAE_TINY = _tiny("SD_VAE_TINY", "4X8X8X${ELEMENT_TYPE}", families.SD_VAE, "sd-vae-tiny")
+SD_VAE = _batches("SD_VAE", "4X64X64X${ELEMENT_TYPE}", families.SD_VAE, "sd-vae", (1, 8))
 
 WHISPER_TINY_TEST = _tiny(
     "WHISPER_TINY_TEST",
     "80X100X${ELEMENT_TYPE}",
-    networks.WHISPER,
+    families.WHISPER,
     "whisper-tiny-test",
     seq_len=16,
 )
@@ -281,7 +281,7 @@ WHISPER_TINY_TEST = _tiny(
 WHISPER_39M = _batches(
     "WHISPER_39M",
     "80X3000X${ELEMENT_TYPE}",
-    networks.WHISPER,
+    families.WHISPER,
     "openai/whisper-tiny",
     sizes=(1, 8, 16),
     parameters={"seq_len": 64},
@@ -289,7 +289,7 @@ WHISPER_39M = _batches(
 WHISPER_BASE = _batches(
     "WHISPER_BASE",
     "80X3000X${ELEMENT_TYPE}",
-    networks.WHISPER,
+    families.WHISPER,
     "openai/whisper-base",
     sizes=(1, 8, 16),
     parameters={"seq_len": 64},
@@ -299,7 +299,7 @@ WHISPER_BASE = _batches(
 # runtimes.
 GPT2LMHEAD_PIPELINE = Family(
     name="GPT2LMHEAD_PIPELINE_${FRAMEWORK}_${batch_size}X4XI32",
-    network=networks.GPT2LMHEAD_PIPELINE,
+    network=families.GPT2LMHEAD_PIPELINE,
     model_name="gpt2",
     sizes=(1,),
     tags=("ggml", "pipeline", "fp32", utils.BATCH_TAG),
@@ -317,12 +317,12 @@ GPT2LMHEAD_PIPELINE_TINY = attrs.evolve(
     published=False,
 )
 SD_PIPELINE_TINY = _tiny(
-    "SD_PIPELINE_TINY", "16XI32", networks.SD_PIPELINE, "sd-pipeline-tiny", seq_len=16
+    "SD_PIPELINE_TINY", "16XI32", families.SD_PIPELINE, "sd-pipeline-tiny", seq_len=16
 )
 SD_PIPELINE = _batches(
     "SD_PIPELINE",
     "64XI32",
-    networks.SD_PIPELINE,
+    families.SD_PIPELINE,
     "runwayml/stable-diffusion-v1-5",
     sizes=(1, 8),
     parameters={"seq_len": 64},

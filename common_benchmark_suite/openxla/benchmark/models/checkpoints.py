@@ -19,10 +19,10 @@ import attrs
 
 from openxla.benchmark.def_types import DefinitionError, Parameters
 from openxla.benchmark.files import new_directory, sha256_of
+from openxla.benchmark.installation import root_dir
 from openxla.benchmark.models import trained
 from openxla.benchmark.models.architectures import base, directories
 from openxla.benchmark.models.architectures.base import Architecture, TensorInit, digest_of
-from openxla.benchmark.root import root_dir
 
 if TYPE_CHECKING:  # the identity of a checkpoint is computed without numpy
     import numpy as np
@@ -109,7 +109,7 @@ def load_tensors(
     architecture: Architecture, checkpoint: Path
 ) -> "Mapping[str, npt.NDArray[np.generic]]":
     """Returns a checkpoint's weights by our names, as stored; tensors are read lazily."""
-    from openxla.benchmark.models.safetensors_file import SafetensorsFile
+    from openxla.benchmark.models.checkpoint_tensors import SafetensorsFile
 
     file = SafetensorsFile(*directories.weight_files(checkpoint))
     return file.renamed(architecture.canonical_weight_name)
@@ -136,11 +136,13 @@ def generate(init: TensorInit, *, seed: int) -> "npt.NDArray[np.generic]":
 
 def write_weights(path: Path, inits: Iterable[TensorInit], *, seed: int) -> None:
     """Writes seeded tensors to a safetensors file, one at a time."""
-    from openxla.benchmark.models import safetensors_file
+    from openxla.benchmark.models import checkpoint_tensors
 
     by_name = {init.name: init for init in inits}
     signatures = {name: (init.dtype, init.shape) for name, init in by_name.items()}
-    safetensors_file.write(path, signatures, lambda name: generate(by_name[name], seed=seed))
+    checkpoint_tensors.write_safetensors(
+        path, signatures, lambda name: generate(by_name[name], seed=seed)
+    )
 
 
 class _Checkpoint(abc.ABC):
@@ -237,13 +239,13 @@ class _Trained(_Made):
         return {"kind": trained.KIND, "weights_sha256": self.digest}
 
     def write_weights(self, directory: Path, tensors: Iterable[TensorInit]) -> None:
-        from openxla.benchmark.models import safetensors_file
+        from openxla.benchmark.models import checkpoint_tensors
 
         packed = directory / "packed"
         trained.unpack(self.model_name, packed)
-        weights = safetensors_file.SafetensorsFile(packed)
+        weights = checkpoint_tensors.SafetensorsFile(packed)
         by_name = {init.name: init for init in tensors}
-        safetensors_file.write(
+        checkpoint_tensors.write_safetensors(
             directory / WEIGHTS_FILE,
             {name: (init.dtype, init.shape) for name, init in by_name.items()},
             lambda name: weights[name] if name in weights else generate(by_name[name], seed=0),

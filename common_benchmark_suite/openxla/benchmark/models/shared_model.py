@@ -1,4 +1,4 @@
-"""The parts of a model determined by its architecture: inputs and checkpoint."""
+"""What the architecture determines of a model: inputs, calibration inputs and checkpoint."""
 
 import sys
 import time
@@ -9,10 +9,38 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from openxla.benchmark.def_types import Parameters
-from openxla.benchmark.models import calibration, checkpoints, trained
+from openxla.benchmark.def_types import DefinitionError, Parameters
+from openxla.benchmark.models import checkpoints, trained
 from openxla.benchmark.models.architectures import Architecture
+from openxla.benchmark.models.architectures.base import integer
 from openxla.benchmark.models.model_interfaces import InferenceModel
+
+
+def calibration_sets(
+    architecture: Architecture, parameters: Parameters, checkpoint: Path, count: int
+) -> Iterator[tuple[npt.NDArray[np.generic], ...]]:
+    """Yields `count` input sets of a model, as its `forward` takes them.
+
+    They are the rows after the default input in a larger batch: each row is another window of the
+    text, or the picture shifted. The default input is excluded.
+
+    Raises:
+      DefinitionError: an input does not depend on the batch size, so there is only one set.
+    """
+    batch = integer(parameters, "batch_size")
+    larger = {**parameters, "batch_size": (count + 1) * batch}
+    raw: Any = architecture.default_inputs(larger)
+    arrays = architecture.preprocess(raw, larger, checkpoint)
+    for position, array in enumerate(arrays):
+        if array.ndim == 0 or array.shape[0] != larger["batch_size"]:
+            raise DefinitionError(
+                f"{architecture.name}: input {position} is {array.shape}, which does not grow with "
+                "the batch; add a method `calibration_inputs(count)` to the model"
+            )
+    for index in range(1, count + 1):
+        rows = slice(index * batch, (index + 1) * batch)
+        yield tuple(np.ascontiguousarray(array[rows]) for array in arrays)
+
 
 Model = TypeVar("Model", bound=InferenceModel)
 
@@ -49,15 +77,13 @@ class ArchitectureModel(InferenceModel):
         return self.architecture.preprocess(raw_input, self.model_parameters, self.checkpoint)
 
     def calibration_inputs(self, count: int) -> Iterator[tuple[npt.NDArray[np.generic], ...]]:
-        """Yields input sets to calibrate quantisation; see `calibration.input_sets`.
+        """Yields input sets to calibrate quantisation; see `calibration_sets`.
 
         A trained model uses some of its training data.
         """
         if task := trained.task_of(self.model_parameters):
             return task.calibration(self.architecture, self.model_parameters, count)
-        return calibration.input_sets(
-            self.architecture, self.model_parameters, self.checkpoint, count
-        )
+        return calibration_sets(self.architecture, self.model_parameters, self.checkpoint, count)
 
 
 def creator(

@@ -20,7 +20,7 @@ def _jax(x: Any) -> Any:
 
 
 def _tensorflow(x: Any) -> Any:
-    from openxla.benchmark.models.tf.activations import gelu
+    from openxla.benchmark.models.tf.operations import gelu
 
     return gelu(x)
 

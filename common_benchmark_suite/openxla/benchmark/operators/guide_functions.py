@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from openxla.benchmark import bounded, root, testdata
+from openxla.benchmark import bounded, installation, testdata
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     DefinitionError,
@@ -65,7 +65,7 @@ class Refusal:
 
 def file() -> Path | None:
     """Returns the file with the functions; None if the suite does not run from a checkout."""
-    checkout = root.checkout()
+    checkout = installation.checkout()
     return checkout / FILE if checkout is not None and (checkout / FILE).is_file() else None
 
 

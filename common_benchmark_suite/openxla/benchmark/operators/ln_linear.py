@@ -44,7 +44,7 @@ def _jax(activation: str, weights: Any, x: Any) -> Any:
 def _tensorflow(activation: str, weights: Any, x: Any) -> Any:
     import tensorflow as tf
 
-    from openxla.benchmark.models.tf.activations import gelu
+    from openxla.benchmark.models.tf.operations import gelu
     from openxla.benchmark.operators.precision import standardized_tensorflow, wide_tensorflow
 
     normal = tf.cast(standardized_tensorflow(x, EPSILON), x.dtype)

@@ -62,7 +62,7 @@ def _jax(weights: Any, x: Any) -> Any:
 def _tensorflow(weights: Any, x: Any) -> Any:
     import tensorflow as tf
 
-    from openxla.benchmark.models.tf.activations import gelu
+    from openxla.benchmark.models.tf.operations import gelu
     from openxla.benchmark.operators.layer_norm import OPERATOR as NORM
     from openxla.benchmark.operators.precision import wide_tensorflow
 

@@ -11,8 +11,8 @@ from openxla.benchmark.models import model_interfaces
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.training import models
 from openxla.benchmark.training.architecture import IGNORED, MASKED, NEXT
+from openxla.benchmark.training.models import Draw
 from openxla.benchmark.training.optimizers import Optimizer
-from openxla.benchmark.training.update_check import Draw
 
 # Names of the optimizers' slots in `torch.optim`.
 _SLOTS = {"exp_avg": "first", "exp_avg_sq": "second", "momentum_buffer": "momentum"}

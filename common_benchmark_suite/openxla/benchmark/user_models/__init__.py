@@ -4,11 +4,17 @@ This package inspects a model without executing it: code is parsed, weights are 
 import the model, through `in_torch`, `in_jax`, `in_tensorflow` and `in_transformers`.
 """
 
-from openxla.benchmark.user_models.again import Recorded, command_words, named_again
-from openxla.benchmark.user_models.cases import found, found_bounded
+from openxla.benchmark.user_models.cases import (
+    Definitions,
+    Recorded,
+    command_words,
+    definitions,
+    found,
+    found_bounded,
+    named_again,
+)
+from openxla.benchmark.user_models.model_options import BroughtError, Found, Wanted
 from openxla.benchmark.user_models.places import OwnModule, is_model, place_of
-from openxla.benchmark.user_models.saving import Definitions, definitions
-from openxla.benchmark.user_models.wanted import BroughtError, Found, Wanted
 
 __all__ = [
     "BroughtError",

@@ -1,16 +1,33 @@
-"""Makes benchmark cases of users' models; other packages enter here."""
+"""Makes cases of users' models, saves them as definitions, and rebuilds their commands.
+
+Other packages enter here. Definitions in a folder are for `--suite-dir`; the command that names a
+user's model is rebuilt from its record in a results file.
+"""
 
 import contextlib
+import filecmp
 import itertools
-from collections.abc import Callable
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
 
-from openxla.benchmark import bounded
-from openxla.benchmark.artifacts import user_inputs
-from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, ModelFrameworkType
+from openxla.benchmark import bounded, testdata
+from openxla.benchmark.artifacts import array_files
+from openxla.benchmark.def_types import (
+    BenchmarkCase,
+    DefinitionError,
+    ModelFrameworkType,
+    Parameters,
+)
+from openxla.benchmark.files import new_file
+from openxla.benchmark.models import checkpoints
 from openxla.benchmark.user_models.hugging_face import hub, hugging_face
+from openxla.benchmark.user_models.model_options import BroughtError, Found, Wanted, framework_of
 from openxla.benchmark.user_models.places import (
     OwnModule,
     ProgramFolder,
@@ -20,7 +37,264 @@ from openxla.benchmark.user_models.places import (
 from openxla.benchmark.user_models.programs import programs
 from openxla.benchmark.user_models.programs.programs import ProgramFile
 from openxla.benchmark.user_models.python_files import own_modules
-from openxla.benchmark.user_models.wanted import BroughtError, Found, Wanted, framework_of
+
+_INPUTS = "inputs"
+_TEXT = '''\
+"""Cases that `cbs run MODEL --save-as` wrote; `cbs run --suite-dir` with this folder runs them."""
+
+from pathlib import Path
+
+from openxla.benchmark.user_models import Wanted, found
+
+HERE = Path(__file__).resolve().parent
+
+ALL_BENCHMARKS = found(
+    {text},
+    Wanted(
+{fields}
+    ),
+).cases
+'''
+
+
+@attrs.frozen(kw_only=True)
+class Definitions:
+    """Definitions that can be written, because their names are free.
+
+    Attributes:
+      file: path of the definitions.
+      content: content of that file.
+      remark: why the folder cannot be used elsewhere; None if it can.
+    """
+
+    file: Path
+    content: str
+    remark: str | None
+    _copies: Sequence[tuple[Path, Path]]
+
+    def write(self) -> None:
+        """Writes the missing files, the definitions last.
+
+        Raises:
+          BroughtError: a file with other content has appeared meanwhile.
+          OSError: the folder cannot be written.
+        """
+        self.check()
+        for source, target in self._copies:
+            if not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with new_file(target, overwrite=False) as temporary:
+                    shutil.copyfile(source, temporary)
+        if not self.file.exists():
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            with new_file(self.file, overwrite=False) as temporary:
+                temporary.write_text(self.content, encoding="ascii")
+
+    def check(self) -> None:
+        """Raises BroughtError if another file has the name of a file to write."""
+        folder = self.file.parent
+        if folder.exists() and not folder.is_dir():
+            raise BroughtError(f"--save-as {folder} is a file, not a folder")
+        others = [t for s, t in self._copies if t.exists() and not filecmp.cmp(s, t, shallow=False)]
+        if self.file.exists() and self.file.read_bytes() != self.content.encode("ascii"):
+            others.append(self.file)
+        if others:
+            raise BroughtError(
+                f"--save-as: {others[0]} already exists with other content; remove it, or choose "
+                "another folder"
+            )
+
+
+def definitions(
+    text: str, wanted: Wanted, cases: Sequence[BenchmarkCase], folder: Path
+) -> Definitions:
+    """Returns the definitions of a model's cases.
+
+    The model is named by a path relative to the folder if both are in one checkout, in the current
+    directory or in the folder above; else by its absolute path. Input arrays are copied into the
+    folder.
+
+    Args:
+      text: text that names the model, see `found`.
+      wanted: options of the run.
+      cases: cases that `found` returned.
+      folder: where to put the definitions.
+
+    Raises:
+      BroughtError: another file has the name of one to write.
+    """
+    folder = folder.absolute()
+    path, name, start, outside = _named(text, wanted, cases, folder)
+    fields = {
+        key: ascii(value)
+        for key, value in attrs.asdict(wanted).items()
+        if key not in ("inputs_dir", "text", "image", "folder", "base")
+        and value
+        and value != "eval"
+    }
+    fields["folder"] = start
+    if wanted.base is not None:
+        start, written, base_outside = _written((wanted.folder / wanted.base).absolute(), folder)
+        fields["base"] = f"{start} / {written!a}"
+        outside = outside or base_outside
+    copies: list[tuple[Path, Path]] = []
+    if wanted.inputs_dir is not None:
+        given = array_files.read_user_inputs(wanted.folder / wanted.inputs_dir)
+        target = folder / _INPUTS / given.data.name
+        copies = [
+            (file, target / file.name) for file in array_files.user_input_files(given.directory)
+        ]
+        fields["inputs_dir"] = f"HERE / {_INPUTS!r} / {target.name!r}"
+    for key, file in (("text", wanted.text), ("image", wanted.image)):
+        if file is not None:
+            target = folder / _INPUTS / file.name
+            copies = [(wanted.folder / file, target)]
+            fields[key] = f"HERE / {_INPUTS!r} / {target.name!a}"
+    lines = [f"        {key}={value}," for key, value in fields.items()]
+    result = Definitions(
+        file=folder / f"{name}_definitions.py",
+        content=_TEXT.format(text=path, fields="\n".join(lines)),
+        remark=f"{outside} is outside the project of {folder.name}, so its absolute path was "
+        "saved, which works only on this machine"
+        if outside
+        else None,
+        copies=copies,
+    )
+    result.check()
+    return result
+
+
+def _named(
+    text: str, wanted: Wanted, cases: Sequence[BenchmarkCase], folder: Path
+) -> tuple[str, str, str, Path | None]:
+    """Returns the model's name in code, the file name, the base of paths, and outside files."""
+    if text.startswith(hub.PREFIX):
+        name = str(cases[0].model.model_parameters["hub"])
+        return ascii(f"{hub.PREFIX}{name}"), _file_stem(name.partition("@")[0]), "HERE", None
+    place = place_of(text, wanted.folder)
+    if not isinstance(place, OwnModule):
+        path = place if isinstance(place, Path) else place.path
+        start, written, outside = _written(path, folder)
+        stem = path.name.replace(".", "_") if isinstance(place, ProgramFile) else path.name
+        return ascii(written), _file_stem(stem), start, outside
+    made_by = cases[0].model.model_parameters["callable"]
+    if not place.module:
+        start, written, outside = _written(place.file, folder)
+        stem = f"{place.file.stem}_{place.callable}"
+        return ascii(f"{written}:{made_by}"), _file_stem(stem), start, outside
+    # A module outside the checkout is installed, here and elsewhere.
+    start, _, outside = _written(place.root / "_", folder)
+    start = "HERE" if outside or "site-packages" in place.root.parts else start
+    stem = _file_stem(f"{place.module}_{place.callable}")
+    return ascii(f"{place.module}:{made_by}"), stem, start, None
+
+
+def _written(path: Path, folder: Path) -> tuple[str, str, Path | None]:
+    """Returns a path's base, as code; the rest of it; and the path again if it is outside."""
+    # Keep the name of a symbolic link, because a program is called by it.
+    path, here = path.parent.resolve() / path.name, folder.resolve()
+    checkouts = [above for above in (here, *here.parents) if (above / ".git").exists()]
+    around = [here.parent, *checkouts[:1]]
+    if Path.cwd() in here.parents:
+        around.append(Path.cwd())
+    if not any(path.is_relative_to(above) for above in around):
+        return "HERE", str(path), path
+    if path.is_relative_to(here):
+        return "HERE", str(path.relative_to(here)), None
+    up = os.path.relpath(path.parent, here)
+    return f"(HERE / {up!a}).resolve()", path.name, None
+
+
+def _file_stem(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "model"
+
+
+@attrs.frozen(kw_only=True)
+class Recorded:
+    """The record of a case in a results file.
+
+    Attributes:
+      model: name of the model.
+      parameters: the model's parameters.
+      framework: as users spell it.
+      input_data: name of the input.
+      inputs_dir: directory of the user's inputs, if any.
+    """
+
+    model: str
+    parameters: Parameters
+    framework: str
+    input_data: str
+    inputs_dir: str | None = None
+
+    def texts(self, *names: str) -> tuple[str, ...]:
+        """Returns the input texts stored under the first of these parameters that exists."""
+        found = next((self.parameters[name] for name in names if name in self.parameters), "")
+        return tuple(filter(None, str(found).split("; ")))
+
+    def sizes(self, name: str, word: str) -> tuple[int, ...]:
+        """Returns the size that the user gave; empty if omitted or the model's default."""
+        value = self.parameters.get(name)
+        return (int(str(value)),) if f"{word}{value}" in self.model.split("_") else ()
+
+
+def named_again(recorded: Recorded) -> tuple[str, Wanted] | None:
+    """Returns the text that names a model, and its options; None if it is not a user's model."""
+    parameters = recorded.parameters
+    if "source_sha256" not in parameters:
+        return None
+    is_program, is_file = "program" in parameters, "callable" in parameters
+    is_usual = recorded.input_data == testdata.INPUT_DATA_MODEL_DEFAULT.name
+    # Inputs read from a program are recorded in the same way as inputs that a user wrote.
+    inputs = () if is_program and is_usual else recorded.texts("written", "inputs")
+    # If the user wrote all sizes as numbers, none is left to choose.
+    has_sizes = "written" in parameters or not inputs
+    wanted = Wanted(
+        inputs=inputs,
+        inputs_dir=Path(recorded.inputs_dir) if recorded.inputs_dir else None,
+        # The program itself determines this type.
+        data_types=(str(parameters["data_type"]),),
+        batch_sizes=recorded.sizes("batch_size", "BATCH") if has_sizes else (),
+        seq_lens=recorded.sizes("seq_len", "SEQLEN") if has_sizes else (),
+        task=str(parameters["task"]) if "task" in parameters else None,
+        base=Path(str(parameters["base"])) if "base" in parameters else None,
+        allow_code=parameters.get("pickled") is True,
+        test="train" if "train" in parameters and is_file else "eval",
+    )
+    if is_program:
+        return str(parameters["source"]), wanted
+    wanted = attrs.evolve(wanted, framework=framework_of(recorded.framework, "the results").value)
+    if is_file:
+        return f"{parameters['module'] or parameters['source']}:{parameters['callable']}", wanted
+    if "hub" in parameters:
+        return f"{hub.PREFIX}{parameters['hub']}", wanted
+    is_covered = parameters.get("checkpoint") == checkpoints.DIRECTORY
+    return str(parameters["model_name" if is_covered else "source"]), wanted
+
+
+def command_words(recorded: Recorded) -> str | None:
+    """Returns the words after `cbs run` that name a model; None if it is not a user's model.
+
+    A user's own arrays are not included.
+    """
+    found = named_again(recorded)
+    if found is None:
+        return None
+    model, wanted = found
+    words = [model, *(["-t", "train"] if wanted.test == "train" else [])]
+    if wanted.framework or wanted.data_types != ("fp32",):
+        words += ["--dtype", wanted.data_types[0]]
+    if wanted.framework:
+        words += ["--framework", wanted.framework]
+    words += [word for text in wanted.inputs for word in ("--input", text)]
+    for option, values in (("--batch", wanted.batch_sizes), ("--seq-len", wanted.seq_lens)):
+        words += [word for value in values for word in (option, str(value))]
+    if wanted.task:
+        words += ["--task", wanted.task]
+    if wanted.base:
+        words += ["--base", str(wanted.base)]
+    return shlex.join(words + ["--allow-code"] * wanted.allow_code)
+
 
 # Slower disks do not get more time.
 _SLOWEST_BYTES_PER_S = 50e6
@@ -142,7 +416,7 @@ def _framework(case: BenchmarkCase) -> ModelFrameworkType:
     return case.model.model_impl.framework_type
 
 
-def _given_inputs(wanted: Wanted) -> user_inputs.UserInputs | None:
+def _given_inputs(wanted: Wanted) -> array_files.UserInputs | None:
     if wanted.text is not None and wanted.image is not None:
         raise BroughtError("--text and --image exclude each other")
     if wanted.inputs_dir is None:
@@ -152,8 +426,8 @@ def _given_inputs(wanted: Wanted) -> user_inputs.UserInputs | None:
     if wanted.inputs:
         raise BroughtError("--input and --inputs exclude each other")
     try:
-        return user_inputs.read(wanted.folder / wanted.inputs_dir)
-    except user_inputs.UserInputError as error:
+        return array_files.read_user_inputs(wanted.folder / wanted.inputs_dir)
+    except array_files.UserInputError as error:
         raise BroughtError(f"--inputs: {error}") from error
 
 

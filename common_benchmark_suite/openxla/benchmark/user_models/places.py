@@ -13,11 +13,11 @@ import attrs
 from openxla.benchmark import bounded
 from openxla.benchmark.models.architectures.directories import CONFIG_FILE
 from openxla.benchmark.text import did_you_mean
-from openxla.benchmark.user_models.hugging_face.adapters import ADAPTER_FILE
+from openxla.benchmark.user_models.hugging_face.companion_formats import ADAPTER_FILE, MODULES_FILE
 from openxla.benchmark.user_models.hugging_face.hub import PREFIX
-from openxla.benchmark.user_models.hugging_face.sentence_pipeline import MODULES_FILE
+from openxla.benchmark.user_models.model_options import BroughtError
 from openxla.benchmark.user_models.programs.programs import KINDS, SAVED_MODEL, ProgramFile
-from openxla.benchmark.user_models.programs.torchscript_archive import (
+from openxla.benchmark.user_models.programs.torch_archives import (
     is_torch_export,
     is_torchscript,
 )
@@ -29,7 +29,6 @@ from openxla.benchmark.user_models.refusals import (
     refusal_of,
     refuse_substitute,
 )
-from openxla.benchmark.user_models.wanted import BroughtError
 
 _MODULE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 # Files that mark a directory with a configuration as a Hugging Face model.

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from openxla.benchmark.files import substitute_of
-from openxla.benchmark.user_models.programs import torchscript_archive
-from openxla.benchmark.user_models.wanted import BroughtError
+from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.programs import torch_archives
 
 NOTEBOOK = ".ipynb"
 PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".ptl", ".jit", ".joblib", ".t7")
@@ -120,7 +120,7 @@ def _about_pickle(path: Path) -> str:
         return usual
     if path.with_suffix(".xml").is_file():
         return f"holds the weights of OpenVINO IR; {_SOURCE}"
-    classes = torchscript_archive.pickled_objects(path)
+    classes = torch_archives.pickled_objects(path)
     if classes is None:
         return f"is not a file of torch.save; {_MODULE_FILE}, or export it with {_EXPORT}"
     if classes and classes[0].partition(".")[0] in _OTHER_LIBRARIES:

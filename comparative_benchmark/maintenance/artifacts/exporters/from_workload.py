@@ -8,7 +8,7 @@ from pathlib import Path
 
 from comparative_benchmark.backends.api import Array, UnsupportedError
 from comparative_benchmark.maintenance.artifacts.exporters.job import Job
-from openxla.benchmark.artifacts import archives, arrays
+from openxla.benchmark.artifacts import archives, array_files
 from openxla.benchmark.files import sha256_of
 from openxla.benchmark.models import architectures, checkpoints
 
@@ -32,7 +32,7 @@ def read_arrays(job: Job) -> list[Array]:
     with tempfile.TemporaryDirectory() as directory:
         target = Path(directory) / "unpacked"
         archives.unpack(job.find(job.options["file"]), target)
-        return arrays.load_all(target, job.options["stem"])
+        return array_files.load_all(target, job.options["stem"])
 
 
 def export_second(job: Job) -> None:

@@ -20,7 +20,7 @@ from comparative_benchmark.maintenance.artifacts.exporters.job import Job
 from comparative_benchmark.xla_hlo.export import export
 from comparative_benchmark.xla_hlo.exported_program import FORMS, ExportedProgram
 from comparative_benchmark.xla_hlo.private_jaxlib import extension
-from openxla.benchmark.artifacts import archives, arrays
+from openxla.benchmark.artifacts import archives, array_files
 
 _COPY = "mhlo.copy"
 
@@ -85,7 +85,7 @@ WEIGHTS, ARGUMENTS = "weights_npy.tgz", "xla_arguments.json"
 def export_weights(job: Job) -> None:
     """Packs the weights in parameter order, and writes which parameter takes which array."""
     program = _exported(job, "stablehlo")
-    paths = arrays.numbered(program.directory / "weights", published_programs.STEM)
+    paths = array_files.numbered(program.directory / "weights", published_programs.STEM)
     members = {path.name: path for path in paths}
     archives.pack(job.directory / WEIGHTS, members, level=archives.FASTEST)
     document = json.dumps({"inputs": list(program.inputs)}, sort_keys=True) + "\n"
@@ -132,7 +132,7 @@ def run_program(job: Job) -> list[Array]:
         content = (job.scratch / "xla" / FORMS[form]).read_bytes()
     unpacked = job.scratch / "weights"
     places = published_programs.unpack([job.find(WEIGHTS), job.find(ARGUMENTS)], unpacked)
-    weights = iter(arrays.load_all(unpacked, published_programs.STEM))
+    weights = iter(array_files.load_all(unpacked, published_programs.STEM))
     xla, inputs = client("cpu"), job.arrays()
     arguments = [xla.put(next(weights) if index is None else inputs[index]) for index in places]
     module = stablehlo_of(content, form)

@@ -35,8 +35,8 @@ from comparative_benchmark.maintenance.artifacts.exporters.outcomes import (
 from comparative_benchmark.maintenance.artifacts.exporters.selection import judge
 from comparative_benchmark.results.record import Status
 from openxla.benchmark import devices
-from openxla.benchmark.artifacts import manifest as manifests
-from openxla.benchmark.artifacts.manifest import ArtifactFile, ExportFailure, Manifest
+from openxla.benchmark.artifacts import manifests
+from openxla.benchmark.artifacts.manifests import ArtifactFile, ExportFailure, Manifest
 from openxla.benchmark.artifacts.workload_store import MANIFEST_FILE, Due
 from openxla.benchmark.files import sha256_of
 
@@ -342,7 +342,7 @@ class Generation:
                     target = staging / file.path
                     target.parent.mkdir(parents=True, exist_ok=True)
                     (work / outcome.kind / "files" / file.path).rename(target)
-            manifests.write(staging, manifest_of(name, outcomes))
+            manifests.write_manifest(staging, manifest_of(name, outcomes))
             # Flush to disk before renaming, so that the directory is complete even after a power
             # failure.
             _sync(staging)

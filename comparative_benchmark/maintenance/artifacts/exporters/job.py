@@ -20,8 +20,8 @@ from comparative_benchmark.backends.api import (
     untimed,
 )
 from openxla.benchmark import devices
-from openxla.benchmark.artifacts import arrays
-from openxla.benchmark.models.generation import TOKENS
+from openxla.benchmark.artifacts import array_files
+from openxla.benchmark.models.model_interfaces import TOKENS
 
 _SUITE = "common-benchmark-suite"
 
@@ -69,7 +69,7 @@ class Job:
 
     def arrays(self) -> list[Array]:
         """Reads the inputs."""
-        return [arrays.load(path) for path in self.inputs]
+        return [array_files.load(path) for path in self.inputs]
 
     def find(self, name: str) -> Path:
         """Returns a file of the artifact or of a companion.
@@ -114,7 +114,9 @@ def read_back(function: str, outputs: str, job: Mapping[str, Any]) -> dict[str, 
         values = load_object(function)(cattrs.structure(job, Job))
     except NotRunError as error:
         return {"not_run": str(error)}
-    return {"files": [saved["file"] for saved in arrays.save_all(Path(outputs), "output", values)]}
+    return {
+        "files": [saved["file"] for saved in array_files.save_all(Path(outputs), "output", values)]
+    }
 
 
 def judge_along(
@@ -134,10 +136,12 @@ def judge_along(
     """
     compute: Reference = load_object(reference)
     model = cattrs.structure(definition, ModelDefinition).create()
-    given = [arrays.load(Path(path)) for path in inputs]
-    forced = model.verification_inputs(given, {TOKENS: arrays.load(Path(tokens))})
+    given = [array_files.load(Path(path)) for path in inputs]
+    forced = model.verification_inputs(given, {TOKENS: array_files.load(Path(tokens))})
     kinds = ("truth", "reference")
     return {
-        kind: [saved["file"] for saved in arrays.save_all(Path(target) / kind, "output", values)]
+        kind: [
+            saved["file"] for saved in array_files.save_all(Path(target) / kind, "output", values)
+        ]
         for kind, values in zip(kinds, compute(model, forced), strict=True)
     }

@@ -29,13 +29,13 @@ from comparative_benchmark.maintenance.artifacts.exporters.kinds import Kind
 from comparative_benchmark.maintenance.artifacts.exporters.outcomes import Subject
 from comparative_benchmark.results.record import Status
 from openxla.benchmark import synonyms, testdata
-from openxla.benchmark.artifacts.manifest import Manifest
+from openxla.benchmark.artifacts.manifests import Manifest
 from openxla.benchmark.artifacts.workload_store import Due
-from openxla.benchmark.comparative_suite import exports
-from openxla.benchmark.comparative_suite.expressions import Expression
+from openxla.benchmark.comparative_suite import families
+from openxla.benchmark.comparative_suite.catalog import Expression
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, Model, ModelFrameworkType
 from openxla.benchmark.files import write_atomically
-from openxla.benchmark.models.generation import TOKENS
+from openxla.benchmark.models.model_interfaces import TOKENS
 from openxla.benchmark.workloads import generated_tokens, workload_of
 
 
@@ -45,7 +45,9 @@ def entry(model: Model, manifest: Manifest) -> dict[str, Any]:
     Any failure counts, even one unrelated to the model, such as a missing package: only verified
     exports are recorded.
     """
-    module_path, data_type, generates = exports.key_of(model.model_impl, model.model_parameters)
+    module_path, data_type, generates = families.key_of_exports(
+        model.model_impl, model.model_parameters
+    )
     made = {file.artifact_type for file in manifest.files}
     reasons = {failure.artifact_type: failure.reason for failure in manifest.failures}
     forms = [kind.name for kind in kinds.KINDS if kind.model_type is not None]
@@ -66,12 +68,12 @@ def update(path: Path, new: Mapping[str, Mapping[str, Any]]) -> None:
 
     The result is deterministic.
     """
-    models = dict(exports.recorded(path))
+    models = dict(families.recorded_exports(path))
     for name, found in new.items():
         models[name] = _merged(models.get(name, {}), found)
-    document = {"version": exports.PROVED_VERSION, "models": dict(sorted(models.items()))}
+    document = {"version": families.PROVED_VERSION, "models": dict(sorted(models.items()))}
     write_atomically(path, (json.dumps(document, indent=2, sort_keys=True) + "\n").encode())
-    exports.recorded.cache_clear()
+    families.recorded_exports.cache_clear()
 
 
 def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

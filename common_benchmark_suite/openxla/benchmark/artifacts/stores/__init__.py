@@ -214,11 +214,11 @@ class Stores:
             raise StoreError(f"{url}: the URL of a store cannot have a query or fragment")
         # Imported late, so that commands without downloads do not load HTTP libraries.
         if parts.scheme in ("http", "https"):
-            from openxla.benchmark.artifacts.stores.https import HttpReader, HttpsStore
+            from openxla.benchmark.artifacts.stores.remote import HttpReader, HttpsStore
 
             return HttpsStore(url, self._client(HttpReader))
         if parts.scheme == "gs":
-            from openxla.benchmark.artifacts.stores.gcs import GcsClient, GcsStore
+            from openxla.benchmark.artifacts.stores.remote import GcsClient, GcsStore
 
             if not parts.netloc:
                 raise StoreError(f"{url} has no bucket; write gs://bucket/folder")

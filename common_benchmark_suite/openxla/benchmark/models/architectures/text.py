@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from openxla.benchmark import testdata
 from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
 from openxla.benchmark.models.architectures.base import Architecture, element_type, integer
-from openxla.benchmark.models.generation import max_new_tokens
+from openxla.benchmark.models.model_interfaces import max_new_tokens
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from openxla.benchmark.def_types import Parameters
-from openxla.benchmark.models import checkpoints, preprocessing, shared_model, weights
+from openxla.benchmark.models import checkpoint_tensors, checkpoints, preprocessing, shared_model
 from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.architectures.base import element_type
 
@@ -35,9 +35,11 @@ class FlaxModel(shared_model.ArchitectureModel):
             for path, leaf in nnx.traversals.flatten_mapping(nnx.to_pure_dict(self._state)).items()
         }
         tensors = checkpoints.load_tensors(architecture, self.checkpoint)
-        self.weight_names: dict[weights.Path, str] = {}
+        self.weight_names: dict[checkpoint_tensors.VariablePath, str] = {}
         leaves = {}
-        for path, name, value in weights.placed(architecture, config, shapes, tensors):
+        for path, name, value in checkpoint_tensors.placed_variables(
+            architecture, config, shapes, tensors
+        ):
             self.weight_names[path] = name
             leaves[path] = jnp.asarray(value.astype(dtype, copy=False))
         self.params = nnx.traversals.unflatten_mapping(leaves)

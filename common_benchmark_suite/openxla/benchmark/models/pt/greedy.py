@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from openxla.benchmark.models.generation import GenerationModel
+from openxla.benchmark.models.model_interfaces import GenerationModel
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 # Keys and values of each layer, [batch, heads, length, head_size].

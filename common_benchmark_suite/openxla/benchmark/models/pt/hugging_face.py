@@ -1,16 +1,25 @@
-"""transformers' models on the shared checkpoint."""
+"""transformers' models on the shared checkpoint; language models score or generate.
 
-from collections.abc import Mapping
+Masks are ours, not transformers': under `torch.compile` it would build a mask where `is_causal`
+suffices, and its caches attend to every position of the cache even while the prompt is read.
+"""
+
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
 import transformers
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import Architecture
+from openxla.benchmark.models.architectures.causal_lm import rotary_frequencies
+from openxla.benchmark.models.model_interfaces import max_new_tokens
+from openxla.benchmark.models.pt import tensors
+from openxla.benchmark.models.pt.greedy import GreedyModel, KeysValues, StaticCache
 from openxla.benchmark.models.pt.tensors import TORCH_DTYPES, as_tensor
 
 
@@ -85,3 +94,140 @@ class ImageClassifierModel(HuggingFaceModel):
     def forward(self, pixel_values: Any) -> Any:
         """Returns the logits."""
         return self.model(pixel_values=as_tensor(pixel_values)).logits
+
+
+# transformers makes no masks for an attention with an unknown name; without a mask, its own
+# function is causal.
+_ATTENTION = "sdpa_causal"
+transformers.AttentionInterface.register(_ATTENTION, sdpa_attention_forward)
+
+
+class _Collect:
+    """Replaces transformers' cache: returns new keys and values unchanged, and keeps them."""
+
+    def __init__(self) -> None:
+        self.layers: KeysValues = []
+
+    def get_seq_length(self, *_: Any) -> int:
+        return 0
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, _: int, *__: Any, **___: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self.layers.append((keys, values))
+        return keys, values
+
+
+class CausalLM(HuggingFaceModel):
+    """Input: input_ids i32[batch, seq]; output: logits [batch, seq, vocab]."""
+
+    options = MappingProxyType({"attn_implementation": _ATTENTION})
+
+    def __init__(
+        self, model_class: Any, architecture: Architecture, parameters: Parameters
+    ) -> None:
+        # Skips the parent's constructor, because one class serves several architectures.
+        torch.nn.Module.__init__(self)
+        self.load(architecture, model_class, parameters)
+
+    def forward(self, input_ids: Any) -> Any:
+        """Returns the logits of the token after each."""
+        return self.model(input_ids=as_tensor(input_ids), use_cache=False).logits
+
+
+class CausalGenerator(CausalLM, GreedyModel):
+    """Input: input_ids i32[batch, prompt]; outputs: see `GenerationModel.generate`."""
+
+    prompt_inputs = 1
+
+    def __init__(
+        self, model_class: Any, architecture: Architecture, parameters: Parameters
+    ) -> None:
+        super().__init__(model_class, architecture, parameters)
+        self.max_new_tokens = max_new_tokens(parameters) or 0
+
+    def prefill(self, input_ids: torch.Tensor) -> tuple[torch.Tensor, KeysValues]:
+        """See `GenerationModel.prefill`; the cache is a list of (keys, values)."""
+        collected = _Collect()
+        output = self.model(
+            input_ids=input_ids, past_key_values=collected, use_cache=False, logits_to_keep=1
+        )
+        room = (0, 0, 0, self.max_new_tokens)
+        cache = [
+            (torch.nn.functional.pad(keys, room), torch.nn.functional.pad(values, room))
+            for keys, values in collected.layers
+        ]
+        return _at_least_float32(output.logits[:, -1]), cache
+
+    def decode(
+        self, token: torch.Tensor, position: torch.Tensor, cache: KeysValues
+    ) -> tuple[torch.Tensor, KeysValues]:
+        """See `GenerationModel.decode`; position is i64[1], the cache is written into."""
+        logits, cache = self.read(token[:, None], position, cache)
+        return logits[:, -1], cache
+
+    def read(
+        self, tokens: torch.Tensor, positions: torch.Tensor, cache: KeysValues
+    ) -> tuple[torch.Tensor, KeysValues]:
+        """See `GreedyModel.read`; reads all tokens at once."""
+        length = cache[0][0].shape[2]
+        visible = torch.arange(length, device=positions.device) <= positions[:, None]
+        output = self.model(
+            input_ids=tokens,
+            position_ids=positions[None],
+            past_key_values=StaticCache(cache, positions),
+            attention_mask=visible[None, None],
+            use_cache=False,
+        )
+        return _at_least_float32(output.logits), cache
+
+    def forward(self, input_ids: Any, forced_tokens: Any = None) -> Any:
+        """Generates."""
+        given = (input_ids,) if forced_tokens is None else (input_ids, forced_tokens)
+        return self.generate(*map(as_tensor, given))
+
+
+def causal_lm_creator(
+    architecture: Architecture,
+    model_class: Any,
+    adapt: Callable[[Any, Mapping[str, Any]], None] | None = None,
+) -> Callable[..., CausalLM]:
+    """Returns a `create_model` whose models generate if `max_new_tokens` is given, or score.
+
+    Args:
+      architecture: architecture of the models.
+      model_class: their transformers class.
+      adapt: modifies a transformers decoder without head, given the configuration.
+    """
+
+    def model(parameters: Parameters) -> CausalLM:
+        kind = CausalLM if max_new_tokens(parameters) is None else CausalGenerator
+        made = kind(model_class, architecture, parameters)
+        if adapt is not None:
+            adapt(made.model.model, architecture.config_of(parameters))
+        return made
+
+    return shared_model.creator(architecture, model)
+
+
+def replace_float32_parts(decoder: Any, config: Mapping[str, Any], *, around_one: bool) -> None:
+    """Makes a decoder of Llama's pattern support float64.
+
+    Args:
+      decoder: transformers' decoder without the head.
+      config: configuration of the model.
+      around_one: whether norms scale by 1 + weight.
+    """
+
+    def norm(theirs: Any) -> torch.nn.Module:
+        return tensors.RmsNorm(theirs.weight, config["rms_norm_eps"], around_one=around_one)
+
+    decoder.rotary_emb = tensors.RotaryEmbedding(rotary_frequencies(config))
+    decoder.norm = norm(decoder.norm)
+    for layer in decoder.layers:
+        layer.input_layernorm = norm(layer.input_layernorm)
+        layer.post_attention_layernorm = norm(layer.post_attention_layernorm)
+
+
+def _at_least_float32(logits: torch.Tensor) -> torch.Tensor:
+    return logits.to(tensors.at_least_float32(logits.dtype))

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from openxla.benchmark.def_types import Parameters
-from openxla.benchmark.models import checkpoints, preprocessing, shared_model, weights
+from openxla.benchmark.models import checkpoint_tensors, checkpoints, preprocessing, shared_model
 from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.architectures.base import element_type
 
@@ -49,7 +49,9 @@ class KerasModel(shared_model.ArchitectureModel):
         shapes |= {(v.path,): v.shape for v in self.layer.variables if id(v) not in reached}
         tensors = checkpoints.load_tensors(architecture, self.checkpoint)
         self.weight_names = {}
-        for path, name, value in weights.placed(architecture, self._config, shapes, tensors):
+        for path, name, value in checkpoint_tensors.placed_variables(
+            architecture, self._config, shapes, tensors
+        ):
             self.weight_names["/".join(map(str, ours[path]))] = name
             variables[ours[path]].assign(value.astype(dtype, copy=False))
 
@@ -91,7 +93,9 @@ def _built(build: Build, config: Mapping[str, Any], dtype: str) -> Any:
     return layer
 
 
-def variables_of(part: Any, path: weights.Path = ()) -> Iterator[tuple[weights.Path, Any]]:
+def variables_of(
+    part: Any, path: checkpoint_tensors.VariablePath = ()
+) -> Iterator[tuple[checkpoint_tensors.VariablePath, Any]]:
     """Yields the variables of a part of a layer, by path."""
     if isinstance(part, keras.Variable):
         yield path, part

@@ -1,19 +1,20 @@
-"""Keras layers used by several of our models.
+"""Keras layers used by several of our models, of transformers and of diffusion networks.
 
 They use TensorFlow's operations: Keras' own layers compute some parts in float32 for any type,
 which would cut the truth, a float64 run, to seven digits. See
-docs/design/0008-tensorflow-models.md.
-
-A layer makes its variables when it is constructed, with zeros that the checkpoint replaces.
+docs/design/0008-tensorflow-models.md. A layer makes its variables when it is constructed, with
+zeros that the checkpoint replaces. Pictures are channels-last.
 """
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from openxla.benchmark.models.tf.products import at_least_float32, conv2d, matmul
+from openxla.benchmark.models.tf.operations import at_least_float32, conv2d, matmul
 
 
 class Layer(keras.layers.Layer):
@@ -204,3 +205,152 @@ def mean_over_pixels(x: tf.Tensor, *, keepdims: bool = False) -> tf.Tensor:
     """
     wide = tf.cast(x, at_least_float32(x.dtype))
     return tf.cast(tf.reduce_mean(wide, axis=(1, 2), keepdims=keepdims), x.dtype)
+
+
+def attention(
+    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *, heads: int, causal: bool = False
+) -> tf.Tensor:
+    """Multi-head attention; its softmax is at least float32.
+
+    Args:
+      query: [batch, queries, heads * head_size].
+      key: [batch, keys, heads * head_size].
+      value: [batch, keys, heads * head_size].
+      heads: number of heads.
+      causal: whether a query only attends to keys up to its own position.
+
+    Returns:
+      [batch, queries, heads * head_size], of the type of the query.
+    """
+    length, size = query.shape[1], query.shape[2] // heads
+    query, key, value = (split_heads(part, size) for part in (query, key, value))
+    wide = at_least_float32(query.dtype)
+    scores = tf.cast(matmul(query, key, transpose_b=True), wide) * math.sqrt(1 / size)
+    if causal:
+        scores = tf.where(np.tri(length, dtype=np.bool_), scores, tf.constant(wide.min, wide))
+    weights = tf.cast(tf.nn.softmax(scores), value.dtype)
+    return merge_heads(matmul(weights, value))
+
+
+class MultiHeadAttention(Layer):
+    """Multi-head attention of a sequence to itself or to another.
+
+    Args:
+      width: width of queries and outputs.
+      heads: number of heads.
+      context_width: width of the other sequence; `width` unless given.
+      biases: which of query, key and value have one; the output always does.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        context_width: int | None = None,
+        biases: Collection[str] = ("query", "key", "value"),
+    ) -> None:
+        super().__init__()
+        context_width = context_width or width
+        self.heads = heads
+        self.query = Linear(width, width, bias="query" in biases)
+        self.key = Linear(context_width, width, bias="key" in biases)
+        self.value = Linear(context_width, width, bias="value" in biases)
+        self.output_ = Linear(width, width)
+
+    def call(self, x: tf.Tensor, context: tf.Tensor, *, causal: bool = False) -> tf.Tensor:
+        """[batch, queries, width], [batch, keys, context_width] -> [batch, queries, width]."""
+        query, key, value = self.query(x), self.key(context), self.value(context)
+        return self.output_(attention(query, key, value, heads=self.heads, causal=causal))
+
+
+def split_heads(x: tf.Tensor, size: int) -> tf.Tensor:
+    """[batch, seq, heads * size] -> [batch, heads, seq, size]."""
+    batch, seq, width = x.shape
+    return tf.transpose(tf.reshape(x, (batch, seq, width // size, size)), (0, 2, 1, 3))
+
+
+def merge_heads(x: tf.Tensor) -> tf.Tensor:
+    """[batch, heads, seq, size] -> [batch, seq, heads * size]."""
+    batch, heads, seq, size = x.shape
+    return tf.reshape(tf.transpose(x, (0, 2, 1, 3)), (batch, seq, heads * size))
+
+
+class GroupNorm(Layer):
+    """Group norm (Wu and He 2018, arXiv:1803.08494), in float32 at least.
+
+    Variables: `scale` and `bias`.
+    """
+
+    def __init__(self, channels: int, groups: int, epsilon: float) -> None:
+        super().__init__()
+        self.groups, self.epsilon = groups, epsilon
+        self.scale = self.weight(channels)
+        self.bias = self.weight(channels)
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """[batch, height, width, channels], same shape out."""
+        batch, height, width, channels = x.shape
+        wide = at_least_float32(x.dtype)
+        grouped = (batch, height * width, self.groups, channels // self.groups)
+        y = tf.cast(tf.reshape(x, grouped), wide)
+        mean, variance = tf.nn.moments(y, (1, 3), keepdims=True)
+        # One product and one sum per number, as in PyTorch, because graphs do not fuse them.
+        factor = tf.math.rsqrt(variance + self.epsilon)
+        factor *= tf.reshape(tf.cast(self.scale, wide), grouped[2:])
+        shift = tf.reshape(tf.cast(self.bias, wide), grouped[2:]) - mean * factor
+        return tf.cast(tf.reshape(y * factor + shift, x.shape), x.dtype)
+
+
+def conv(inputs: int, outputs: int, kernel: int, *, stride: int = 1) -> Conv:
+    """Returns a square convolution with symmetric padding, as torch has it."""
+    around = kernel // 2
+    return Conv(inputs, outputs, kernel, stride=stride, padding=(around, around))
+
+
+class ResnetBlock(Layer):
+    """Norm, SiLU and convolution, twice, with the timestep added between, and a residual sum."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        groups: int,
+        epsilon: float,
+        time_width: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.norm1 = GroupNorm(inputs, groups, epsilon)
+        self.conv1 = conv(inputs, outputs, 3)
+        self.time = None if time_width is None else Linear(time_width, outputs)
+        self.norm2 = GroupNorm(outputs, groups, epsilon)
+        self.conv2 = conv(outputs, outputs, 3)
+        self.shortcut = conv(inputs, outputs, 1) if inputs != outputs else None
+
+    def call(self, x: tf.Tensor, time: tf.Tensor | None = None) -> tf.Tensor:
+        """[batch, height, width, inputs], time [batch, time_width] -> [..., outputs]."""
+        residual = x if self.shortcut is None else self.shortcut(x)
+        y = self.conv1(tf.nn.silu(self.norm1(x)))
+        if self.time is not None:
+            y += self.time(tf.nn.silu(time))[:, tf.newaxis, tf.newaxis, :]
+        return residual + self.conv2(tf.nn.silu(self.norm2(y)))
+
+
+def upsample(x: tf.Tensor) -> tf.Tensor:
+    """Repeats each pixel, [batch, height, width, channels] -> [batch, 2 height, 2 width, ...]."""
+    batch, height, width, channels = x.shape
+    # A broadcast can be fused into the next convolution; an image resize would gather.
+    spread = x[:, :, tf.newaxis, :, tf.newaxis, :]
+    repeated = tf.broadcast_to(spread, (batch, height, 2, width, 2, channels))
+    return tf.reshape(repeated, (batch, 2 * height, 2 * width, channels))
+
+
+def to_channels_last(x: tf.Tensor) -> tf.Tensor:
+    """[batch, channels, height, width] -> [batch, height, width, channels]."""
+    return tf.transpose(x, (0, 2, 3, 1))
+
+
+def to_channels_first(x: tf.Tensor) -> tf.Tensor:
+    """[batch, height, width, channels] -> [batch, channels, height, width]."""
+    return tf.transpose(x, (0, 3, 1, 2))

@@ -15,7 +15,7 @@ from openxla.benchmark.def_types import DefinitionError, Parameters
 from openxla.benchmark.models import checkpoints, shared_model
 from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.architectures.base import digest_of
-from openxla.benchmark.models.tflite import conversion, files, model_uri
+from openxla.benchmark.models.tflite import conversion, files
 
 
 class TfLiteModel(shared_model.ArchitectureModel):
@@ -40,12 +40,12 @@ class TfLiteModel(shared_model.ArchitectureModel):
         self, architecture: Architecture, parameters: Parameters, source_module: str
     ) -> None:
         self.set_architecture(architecture, parameters)
-        self.uri = model_uri.parse(parameters["model_uri"])
+        self.uri = files.parse_uri(parameters["model_uri"])
         self._source_module = source_module
 
     def source(self) -> Any:
         """Returns the model behind the file, unquantised, on the same checkpoint."""
-        parameters = model_uri.unquantized(self.model_parameters)
+        parameters = files.unquantized_parameters(self.model_parameters)
         del parameters["model_uri"]
         return importlib.import_module(self._source_module).create_model(**parameters)
 
@@ -89,7 +89,7 @@ class TfLiteModel(shared_model.ArchitectureModel):
     def _has_integer_edges(self) -> bool:
         """Returns whether inputs and outputs are int8 as well: only if all inputs are numbers."""
         specs = self.architecture.input_specs(self.model_parameters)
-        return self.uri.precision == model_uri.INT8 and all(spec.dtype == "f32" for spec in specs)
+        return self.uri.precision == files.INT8 and all(spec.dtype == "f32" for spec in specs)
 
     def _recipe(self) -> dict[str, Any]:
         parameters = self.model_parameters
@@ -119,7 +119,7 @@ def create_model(**parameters: Any) -> TfLiteModel:
     Raises:
       DefinitionError: the address is malformed, or names a model unknown to the suite.
     """
-    uri = model_uri.parse(parameters.get("model_uri"))
+    uri = files.parse_uri(parameters.get("model_uri"))
     rooms = [f"{__package__}.{name}" for name in ("bert", "vit")]
     for room in rooms:
         architecture = importlib.import_module(f"{room}.architecture").ARCHITECTURE
@@ -132,7 +132,7 @@ def create_model(**parameters: Any) -> TfLiteModel:
     raise DefinitionError(f"model_uri {uri.text!r}: the suite has no JAX model {uri.source}")
 
 
-_CONVERTERS = (conversion.__name__, "openxla.benchmark.models.calibration")
+_CONVERTERS = (conversion.__name__, "openxla.benchmark.models.shared_model")
 
 
 def _source_digest(module: str) -> str:

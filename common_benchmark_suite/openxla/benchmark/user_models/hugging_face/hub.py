@@ -8,11 +8,10 @@ from typing import Any
 import attrs
 
 from openxla.benchmark.files import new_directory
+from openxla.benchmark.installation import root_dir
 from openxla.benchmark.models.architectures.directories import CONFIG_FILE
-from openxla.benchmark.root import root_dir
-from openxla.benchmark.user_models.hugging_face.adapters import ADAPTER_FILE
-from openxla.benchmark.user_models.hugging_face.sentence_pipeline import MODULES_FILE
-from openxla.benchmark.user_models.wanted import BroughtError
+from openxla.benchmark.user_models.hugging_face.companion_formats import ADAPTER_FILE, MODULES_FILE
+from openxla.benchmark.user_models.model_options import BroughtError
 
 PREFIX = "hub:"
 _NAME = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(\w[\w./-]*))?")

@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 
 from openxla.benchmark import testdata
-from openxla.benchmark.artifacts import user_inputs
-from openxla.benchmark.artifacts.user_inputs import UserInputs
-from openxla.benchmark.comparative_suite import networks
-from openxla.benchmark.comparative_suite.networks import Network
+from openxla.benchmark.artifacts import array_files
+from openxla.benchmark.artifacts.array_files import UserInputs
+from openxla.benchmark.comparative_suite import families
+from openxla.benchmark.comparative_suite.families import Network
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     DefinitionError,
@@ -22,26 +22,22 @@ from openxla.benchmark.def_types import (
 )
 from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.models.architectures import Architecture, directories
-from openxla.benchmark.models.safetensors_file import SafetensorsFile
-from openxla.benchmark.models.weights import some_names
-from openxla.benchmark.user_models.hugging_face import (
-    adapters,
-    real_inputs,
-    sentence_pipeline,
-    usual_inputs,
-)
-from openxla.benchmark.user_models.hugging_face.adapters import Adapter
-from openxla.benchmark.user_models.hugging_face.sentence_pipeline import Pipeline
-from openxla.benchmark.user_models.refusals import refuse_substitute
-from openxla.benchmark.user_models.specs import InputSpec, check_names, parse, recorded
-from openxla.benchmark.user_models.wanted import (
+from openxla.benchmark.models.checkpoint_tensors import SafetensorsFile, some_names
+from openxla.benchmark.user_models.hugging_face import companion_formats, real_inputs, usual_inputs
+from openxla.benchmark.user_models.hugging_face.companion_formats import Adapter, Pipeline
+from openxla.benchmark.user_models.model_options import (
     BroughtError,
     Found,
+    InputSpec,
     Variant,
     Wanted,
+    check_spec_names,
     model_name,
+    parse_spec,
+    recorded_specs,
     variants,
 )
+from openxla.benchmark.user_models.refusals import refuse_substitute
 
 
 def unused_tensors(
@@ -94,9 +90,9 @@ _NETWORKS: Mapping[str, Network] = MappingProxyType(
     {
         network.module: network
         for network in (
-            *(networks.BERT, networks.GPT2, networks.LLAMA, networks.GEMMA, networks.T5),
-            *(networks.VIT, networks.RESNET, networks.EFFICIENTNET, networks.WHISPER),
-            networks.SD_CLIP,
+            *(families.BERT, families.GPT2, families.LLAMA, families.GEMMA, families.T5),
+            *(families.VIT, families.RESNET, families.EFFICIENTNET, families.WHISPER),
+            families.SD_CLIP,
         )
     }
 )
@@ -223,25 +219,25 @@ def _read(directory: Path, wanted: Wanted) -> _Directory:
       BroughtError: a part is missing, malformed, or would have to be unpickled.
     """
     _stays_inside(directory)
-    pipeline = sentence_pipeline.read(directory, allow_code=wanted.allow_code)
+    pipeline = companion_formats.read_pipeline(directory, allow_code=wanted.allow_code)
     home = pipeline.transformer if pipeline else directory
     for folder in {home, *(file.parent for file in (pipeline.files if pipeline else ()))}:
         if folder != directory:
             _stays_inside(folder, directory)
-    adapter = adapters.read(home)
+    adapter = companion_formats.read_adapter(home)
     if adapter is None and wanted.base is not None:
         raise BroughtError(
-            f"--base requires a LoRA adapter, and {home} has no {adapters.ADAPTER_FILE}"
+            f"--base requires a LoRA adapter, and {home} has no {companion_formats.ADAPTER_FILE}"
         )
     if adapter is not None:
         if any((home / name).is_file() for name in (*_SAFE, *_PICKLES)):
             raise BroughtError(
-                f"{home} holds a model and an adapter; move {adapters.ADAPTER_FILE} and its "
-                "weights to another directory"
+                f"{home} holds a model and an adapter; move {companion_formats.ADAPTER_FILE} "
+                "and its weights to another directory"
             )
         home = adapter.base(None if wanted.base is None else wanted.folder / wanted.base)
         _stays_inside(home)
-        adapters.check_weights(adapter)
+        companion_formats.check_weights(adapter)
     for folder in {directory, home}:
         _refuse_substitutes(folder, wanted)
     try:
@@ -318,7 +314,7 @@ class _Of:
                 attrs.evolve(network.implementation(short), own_process=True),
                 {"model_name": str(self._model.home), "checkpoint": checkpoints.DIRECTORY},
             )
-            for short in networks.FRAMEWORK_TYPES
+            for short in families.FRAMEWORK_TYPES
         ]
 
     def through_transformers(self, variant: Variant, named: Sequence[InputSpec]) -> BenchmarkCase:
@@ -346,7 +342,7 @@ class _Of:
         sizes = variant.batch_size or 1, variant.seq_len
         filled = [spec.filled(*sizes) for spec in named]
         if named:
-            more |= recorded(named, filled)
+            more |= recorded_specs(named, filled)
         implementation = ModelImplementation(
             name=f"{self._config['model_type']}.{kind}".replace("-", "_"),
             tags=["brought"],
@@ -418,13 +414,13 @@ def _named(texts: Sequence[str]) -> list[InputSpec]:
     Raises:
       BroughtError: an input has no name, or is malformed.
     """
-    given = [parse(text) for text in texts]
+    given = [parse_spec(text) for text in texts]
     if unnamed := [str(spec) for spec in given if not spec.name]:
         raise BroughtError(
             f"--input {unnamed[0]!r}: inputs of a Hugging Face directory need the name of the "
             f"argument, e.g. 'input_ids={unnamed[0]}'"
         )
-    check_names(given)
+    check_spec_names(given)
     return given
 
 
@@ -490,7 +486,7 @@ def _weights(directory: Path, *, allow_code: bool) -> tuple[bool, str]:
     for file in files:
         refuse_substitute(file)
     try:
-        from openxla.benchmark.models.safetensors_file import SafetensorsFile
+        from openxla.benchmark.models.checkpoint_tensors import SafetensorsFile
 
         SafetensorsFile(*files)
     except (ValueError, OSError) as error:
@@ -543,6 +539,6 @@ def _on(
     if not is_covered:
         return [BenchmarkCase.build(model=case.model, input_data=given.data) for case in found]
     try:
-        return user_inputs.cases_with(found, given)
-    except user_inputs.UserInputError as error:
+        return array_files.cases_with(found, given)
+    except array_files.UserInputError as error:
         raise BroughtError(f"--inputs: {error}") from error

@@ -12,19 +12,17 @@ import transformers
 from torch.overrides import TorchFunctionMode
 
 from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models.checkpoint_tensors import SafetensorsFile
 from openxla.benchmark.models.pt import hugging_face
 from openxla.benchmark.models.pt.tensors import TORCH_DTYPES, as_tensor
-from openxla.benchmark.models.safetensors_file import SafetensorsFile
 from openxla.benchmark.text import did_you_mean
-from openxla.benchmark.user_models.hugging_face import adapters, sentence_pipeline, usual_inputs
-from openxla.benchmark.user_models.hugging_face.adapters import Additions
-from openxla.benchmark.user_models.hugging_face.sentence_pipeline import Stage
+from openxla.benchmark.user_models.hugging_face import companion_formats, usual_inputs
+from openxla.benchmark.user_models.hugging_face.companion_formats import Additions, Stage
 from openxla.benchmark.user_models.hugging_face.usual_inputs import Taken
 from openxla.benchmark.user_models.inputs import Array
+from openxla.benchmark.user_models.model_options import BroughtError, InputSpec, parse_spec
 from openxla.benchmark.user_models.python_files.in_torch import TorchModel, plain
 from openxla.benchmark.user_models.python_files.loading import told
-from openxla.benchmark.user_models.specs import InputSpec, parse
-from openxla.benchmark.user_models.wanted import BroughtError
 
 _HIDDEN = "last_hidden_state"
 # Suffixes of names of intermediate results.
@@ -227,13 +225,15 @@ def create_model(**parameters: Any) -> TransformersModel:
     directory = Path(str(parameters["source"]))
     pipeline = None
     if parameters.get("pipeline"):
-        pipeline = sentence_pipeline.read(directory, allow_code=parameters.get("pickled") is True)
+        pipeline = companion_formats.read_pipeline(
+            directory, allow_code=parameters.get("pickled") is True
+        )
     home = pipeline.transformer if pipeline else directory
     additions, what = None, directory.name
     if "base" in parameters:
-        adapter = adapters.read(home)
+        adapter = companion_formats.read_adapter(home)
         if adapter is None:
-            raise BroughtError(f"{home} has no {adapters.ADAPTER_FILE} any more")
+            raise BroughtError(f"{home} has no {companion_formats.ADAPTER_FILE} any more")
         additions, home = adapter.merged(), Path(str(parameters["base"]))
     config = _config(home)
     name = str(parameters["model_class"])
@@ -347,7 +347,7 @@ def _taken(module: Any, parameters: Parameters) -> Taken:
 def _given(parameters: Parameters) -> dict[str, InputSpec]:
     """Returns the inputs that the user describes, by name."""
     texts = filter(None, str(parameters.get("inputs", "")).split("; "))
-    return {spec.name: spec for spec in map(parse, texts)}
+    return {spec.name: spec for spec in map(parse_spec, texts)}
 
 
 def _outputs_of(output: Any) -> Any:

@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openxla.benchmark.artifacts import user_inputs
-from openxla.benchmark.artifacts.arrays import save_all
+from openxla.benchmark.artifacts import array_files
+from openxla.benchmark.artifacts.array_files import save_all
 from openxla.benchmark.def_types import BenchmarkCase, Model
 from openxla.benchmark.files import new_directory, sha256_of
+from openxla.benchmark.installation import root_dir
 from openxla.benchmark.models import architectures
 from openxla.benchmark.models.architectures.base import digest_of, element_type, integer
 from openxla.benchmark.models.architectures.directories import TOKENIZER_FILE
-from openxla.benchmark.root import root_dir
-from openxla.benchmark.user_models.wanted import BroughtError
+from openxla.benchmark.user_models.model_options import BroughtError
 
 _WHOLE = "input_0.npy"
 
@@ -40,11 +40,11 @@ def cases_on(
         target = root_dir() / "inputs" / digest_of([*made_of, *map(str, kind)])[:32]
         if not (target / _WHOLE).is_file():
             _write(target, arrays(case.model))
-        given = user_inputs.read(target)
+        given = array_files.read_user_inputs(target)
         if case.model.model_impl.architecture is None:
             found.append(BenchmarkCase.build(model=case.model, input_data=given.data))
         else:
-            found += user_inputs.cases_with([case], given)
+            found += array_files.cases_with([case], given)
     return found
 
 

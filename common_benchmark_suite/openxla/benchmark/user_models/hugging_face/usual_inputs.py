@@ -11,9 +11,8 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from openxla.benchmark.user_models import specs
-from openxla.benchmark.user_models.specs import InputSpec
-from openxla.benchmark.user_models.wanted import BroughtError
+from openxla.benchmark.user_models import model_options
+from openxla.benchmark.user_models.model_options import BroughtError, InputSpec
 
 # A specification (see `specs`), or a function that makes the array.
 Values = str | Callable[[], npt.NDArray[Any]]
@@ -184,7 +183,7 @@ def missing_inputs(kind: str, names: Sequence[str]) -> str:
 def arrays(inputs: Mapping[str, Values]) -> dict[str, npt.NDArray[Any]]:
     """Returns the arrays of inputs."""
     return {
-        name: specs.parse(values).array(place) if isinstance(values, str) else values()
+        name: model_options.parse_spec(values).array(place) if isinstance(values, str) else values()
         for place, (name, values) in enumerate(inputs.items())
     }
 
@@ -258,7 +257,7 @@ def _tokens(taken: Taken) -> Values | None:
     )
     if not pools_at_end or not isinstance(eos, int) or not 0 <= eos < _vocabulary(text):
         return written
-    return lambda: _ending(specs.parse(written).array(0), eos)
+    return lambda: _ending(model_options.parse_spec(written).array(0), eos)
 
 
 def _ending(ids: npt.NDArray[Any], eos: int) -> npt.NDArray[Any]:
@@ -294,7 +293,7 @@ def _boxes(taken: Taken) -> Values | None:
     if text is None:
         return None
     limit = min(_MOST_BOX, getattr(text, "max_2d_position_embeddings", None) or _MOST_BOX)
-    drawn = specs.parse(f"i32[{taken.batch},{taken.length(text)},2,2]<{limit}")
+    drawn = model_options.parse_spec(f"i32[{taken.batch},{taken.length(text)},2,2]<{limit}")
 
     def make() -> npt.NDArray[Any]:
         corners = np.sort(drawn.array(0), axis=2)  # the upper left corner comes first

@@ -12,12 +12,12 @@ from pathlib import Path, PurePosixPath
 import attrs
 
 from openxla.benchmark.files import sha256_of, substitute_of
+from openxla.benchmark.user_models.model_options import BroughtError
 from openxla.benchmark.user_models.programs.signature import (
     Argument,
     Signature,
     element_type_or_refuse,
 )
-from openxla.benchmark.user_models.wanted import BroughtError
 
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 

@@ -19,16 +19,16 @@ from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
 from openxla.benchmark.artifacts.workload_store import RouteDifference, TruthCheck
-from openxla.benchmark.user_models.cross_check import (
+from openxla.benchmark.user_models.inputs import (
     EVALUATOR,
     NODE_TOLERANCE,
     RUNTIME,
     UPGRADED,
+    Array,
     difference,
     finite,
     is_float,
 )
-from openxla.benchmark.user_models.inputs import Array
 from openxla.benchmark.user_models.onnx import onnx_operators
 from openxla.benchmark.user_models.programs.program_model import NotWidenedError
 from openxla.benchmark.user_models.python_files.loading import told

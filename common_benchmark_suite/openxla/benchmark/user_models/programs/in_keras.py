@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.user_models.inputs import Array
+from openxla.benchmark.user_models.model_options import BroughtError
 from openxla.benchmark.user_models.programs import keras_file
 from openxla.benchmark.user_models.programs.in_saved_model import TYPES, TensorFlowProgram
 from openxla.benchmark.user_models.programs.program_model import NotWidenedError
@@ -18,7 +19,6 @@ from openxla.benchmark.user_models.programs.signature import (
     element_type_or_refuse,
 )
 from openxla.benchmark.user_models.python_files.loading import told
-from openxla.benchmark.user_models.wanted import BroughtError
 
 _POLICIES = frozenset(
     {"float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16", "float64"}

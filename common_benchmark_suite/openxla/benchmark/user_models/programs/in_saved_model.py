@@ -11,8 +11,8 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 
 from openxla.benchmark.artifacts.workload_store import TruthCheck
 from openxla.benchmark.def_types import Parameters
-from openxla.benchmark.user_models.cross_check import checked
-from openxla.benchmark.user_models.inputs import Array
+from openxla.benchmark.user_models.inputs import Array, cross_checked
+from openxla.benchmark.user_models.model_options import BroughtError
 from openxla.benchmark.user_models.programs.program_model import (
     NotWidenedError,
     ProgramModel,
@@ -25,7 +25,6 @@ from openxla.benchmark.user_models.programs.signature import (
     element_type_or_refuse,
 )
 from openxla.benchmark.user_models.python_files.loading import told
-from openxla.benchmark.user_models.wanted import BroughtError
 
 TYPES = {
     tf.float64: "f64",
@@ -164,7 +163,7 @@ def _check(
         compiled = tf.function(function, jit_compile=True, autograph=False)
         second = arrays_of(compiled(*map(tf.convert_to_tensor, wide)))
     routes = ("TensorFlow", "TensorFlow by XLA")
-    return checked(truth, second, routes=routes, where="the program")
+    return cross_checked(truth, second, routes=routes, where="the program")
 
 
 def _call(function: Callable[..., Any], specs: Any, inputs: Sequence[Any]) -> Any:

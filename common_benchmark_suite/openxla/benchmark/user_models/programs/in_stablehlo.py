@@ -1,22 +1,25 @@
-"""In a worker: a user's StableHLO module, or a file written by `jax.export`."""
+"""In a worker: a user's StableHLO module or `jax.export` file, and its float64 form."""
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+import io
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax import export
+from jax.interpreters import mlir
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 
 from openxla.benchmark.artifacts.workload_store import TruthCheck
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.preprocessing import element_type_of, numpy_dtype
 from openxla.benchmark.models.shared_model import as_tuple
-from openxla.benchmark.user_models.cross_check import checked
-from openxla.benchmark.user_models.inputs import Array, form_of
-from openxla.benchmark.user_models.programs import stablehlo_float64
+from openxla.benchmark.user_models.inputs import Array, cross_checked, form_of
+from openxla.benchmark.user_models.model_options import BroughtError, InputSpec
 from openxla.benchmark.user_models.programs.program_model import (
     NotWidenedError,
     ProgramModel,
@@ -30,8 +33,231 @@ from openxla.benchmark.user_models.programs.signature import (
     element_type_or_refuse,
 )
 from openxla.benchmark.user_models.python_files.loading import told
-from openxla.benchmark.user_models.specs import InputSpec
-from openxla.benchmark.user_models.wanted import BroughtError
+
+_RANDOM = "stablehlo.rng"
+# Operations that use the bits of a number, or round it intentionally.
+_BY_BITS = ("stablehlo.bitcast_convert", "stablehlo.reduce_precision")
+# Custom calls that XLA computes in any type.
+_ANY_TYPE = ("mhlo.", "stablehlo.", "Sharding", "shape_assertion", "annotate")
+# StableHLO operations that the reference interpreter supports; others end the process.
+_INTERPRETED = frozenset(
+    f"stablehlo.{name}"
+    for name in (
+        *("abs", "add", "and", "atan2", "broadcast_in_dim", "case", "cbrt", "ceil", "clamp"),
+        *("compare", "complex", "concatenate", "constant", "convert", "convolution", "cosine"),
+        *("divide", "dot_general", "dynamic_slice", "dynamic_update_slice", "exponential"),
+        *("exponential_minus_one", "floor", "gather", "if", "imag", "iota", "is_finite", "log"),
+        *("log_plus_one", "logistic", "maximum", "minimum", "multiply", "negate", "not", "or"),
+        *("pad", "power", "real", "reduce", "reduce_window", "remainder", "reshape", "return"),
+        *("reverse", "round_nearest_afz", "round_nearest_even", "rsqrt", "scatter", "select"),
+        *("sign", "sine", "slice", "sort", "sqrt", "subtract", "tan", "tanh", "transpose", "xor"),
+    )
+) | {"func.func", "func.call", "func.return", "builtin.module"}
+# Limit on steps of the interpreter, which takes 2 microseconds per step.
+_MOST_STEPS = 2e6
+_MAGIC = b"ML\xefR"
+
+
+def read_module(content: bytes) -> Any:
+    """Returns the module in a file: text, bytecode or portable artifact.
+
+    The module is only valid in its own context.
+
+    Raises:
+      ValueError: the file is not a module, or uses a dialect other than StableHLO.
+    """
+    context = mlir.make_ir_context()
+    with context, ir.Location.unknown():
+        try:
+            if content.startswith(_MAGIC):
+                try:
+                    return stablehlo.deserialize_portable_artifact(context, content)
+                except (ValueError, RuntimeError, ir.MLIRError):
+                    return ir.Module.parse(content)
+            return ir.Module.parse(content.decode())
+        except (ir.MLIRError, UnicodeDecodeError) as error:
+            lines = [line for line in str(error).splitlines() if "error:" in line]
+            said = lines[0].partition("error:")[2] if lines else str(error)
+            raise ValueError(said.strip().strip('"')) from error
+
+
+def portable(module: Any) -> bytes:
+    """Returns a module as a portable artifact."""
+    with module.context:
+        content: bytes = stablehlo.serialize_portable_artifact(
+            module, stablehlo.get_current_version()
+        )
+        return content
+
+
+def bytecode(module: Any) -> bytes:
+    """Returns a module as MLIR bytecode."""
+    stream = io.BytesIO()
+    module.operation.write_bytecode(file=stream)
+    return stream.getvalue()
+
+
+def main_of(module: Any) -> Any:
+    """Returns a module's entry point: `main`, or its only public function.
+
+    Raises:
+      ValueError: there is no such function, or several.
+    """
+    functions = [op for op in module.body if op.operation.name == "func.func"]
+    if not functions:
+        raise ValueError("it has no function")
+    named = [op for op in functions if op.name.value == "main"]
+    public = [
+        op
+        for op in functions
+        if op.operation.attributes.get("sym_visibility") is None
+        or ir.StringAttr(op.operation.attributes["sym_visibility"]).value == "public"
+    ]
+    found = named or public
+    if len(found) != 1:
+        names = ", ".join(op.name.value for op in found)
+        raise ValueError(
+            f"expected a function main or one public function, found {len(found)} ({names})"
+        )
+    return found[0]
+
+
+def random_operators(module: Any) -> list[str]:
+    """Returns the operators that draw random numbers."""
+    return sorted({op.name for op in _operations(module.operation)} & {_RANDOM})
+
+
+def widen_module(module: Any) -> None:
+    """Makes all floating-point numbers of a module float64, in place.
+
+    Raises:
+      NotWidenedError: the module uses bits of numbers, or calls a function of one fixed type.
+    """
+    with module.context, ir.Location.unknown():
+        operations = list(_operations(module.operation))
+        # Check all before widening any, because that changes the types of operands.
+        for operation in operations:
+            _stablehlo_float64_check(operation)
+        for operation in operations:
+            if operation.name == "stablehlo.constant":
+                _convert(operation)
+            else:
+                _widen(operation)
+        try:
+            module.operation.verify()
+        except ir.MLIRError as error:
+            raise NotWidenedError(f"invalid in float64: {str(error).splitlines()[-1]}") from error
+
+
+def interpreted(module: Any, inputs: Sequence[Any]) -> list[Any] | None:
+    """Returns the outputs of StableHLO's reference interpreter.
+
+    Returns None if the interpreter lacks an operation, or would take more than a few seconds.
+
+    Args:
+      module: the module to run.
+      inputs: arrays of the module's input types.
+    """
+    operations = list(_operations(module.operation))
+    if not {operation.name for operation in operations} <= _INTERPRETED:
+        return None
+    if sum(map(_steps, operations)) > _MOST_STEPS:
+        return None
+    with module.context, ir.Location.unknown():
+        try:
+            given = [ir.DenseElementsAttr.get(np.asarray(value, order="C")) for value in inputs]
+            return [np.array(value) for value in stablehlo.eval_module(module, given)]
+        except (ValueError, TypeError, RuntimeError):  # attributes do not support the type
+            return None
+
+
+def _steps(operation: Any) -> float:
+    """Returns the elements that an operation reads and writes, times the length of sums."""
+    kinds = (value.type for value in (*operation.operands, *operation.results))
+    arrays = [kind for kind in kinds if isinstance(kind, ir.RankedTensorType)]
+    sizes = [float(math.prod(kind.shape)) for kind in arrays]
+    if operation.name in ("stablehlo.dot_general", "stablehlo.convolution"):
+        left, right, result = sizes
+        # The length of the sums follows from the sizes of factors and result.
+        length = math.sqrt(max(left * right / max(result, 1), 1))
+        return float(result * length)
+    if operation.name in ("stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.sort"):
+        return 16.0 * sum(sizes)
+    return sum(sizes)
+
+
+def _operations(operation: Any) -> Iterator[Any]:
+    yield operation
+    for region in operation.regions:
+        for block in region:
+            for inner in block:
+                yield from _operations(inner.operation)
+
+
+def _stablehlo_float64_check(operation: Any) -> None:
+    types = [str(value.type) for value in (*operation.operands, *operation.results)]
+    if any("!quant" in kind for kind in types):
+        raise NotWidenedError("it rounds to integers deliberately")
+    if not any(_is_float(value.type) for value in (*operation.operands, *operation.results)):
+        return
+    if operation.name in _BY_BITS:
+        raise NotWidenedError(f"{operation.name} operates on the bits of numbers")
+    if operation.name == "stablehlo.custom_call":
+        target = ir.StringAttr(operation.attributes["call_target_name"]).value
+        if not target.startswith(_ANY_TYPE):
+            raise NotWidenedError(f"it calls {target}, which supports only one type")
+
+
+def _widen(operation: Any) -> None:
+    for value in operation.results:
+        value.set_type(_wide(value.type))
+    for region in operation.regions:
+        for block in region:
+            for argument in block.arguments:
+                argument.set_type(_wide(argument.type))
+    for name in list(operation.attributes):
+        # Iterating gives names or named attributes, depending on the version.
+        key = name if isinstance(name, str) else name.name
+        attribute = operation.attributes[key]
+        if isinstance(attribute, ir.TypeAttr) and isinstance(attribute.value, ir.FunctionType):
+            kind = attribute.value
+            wide = ir.FunctionType.get(
+                list(map(_wide, kind.inputs)), list(map(_wide, kind.results))
+            )
+            operation.attributes[key] = ir.TypeAttr.get(wide)
+
+
+def _convert(constant: Any) -> None:
+    """Adds a conversion after a constant, which may be large and of any type."""
+    narrow = constant.results[0]
+    wide = _wide(narrow.type)
+    if wide == narrow.type:
+        return
+    with ir.InsertionPoint.after(constant):
+        converted = stablehlo.ConvertOp(wide, narrow)
+    narrow.replace_all_uses_except(converted.result, converted.operation)
+
+
+def _wide(kind: Any) -> Any:
+    if not isinstance(kind, ir.RankedTensorType):
+        return kind
+    element = kind.element_type
+    if isinstance(element, ir.ComplexType) and isinstance(element.element_type, ir.F32Type):
+        return ir.RankedTensorType.get(kind.shape, ir.ComplexType.get(ir.F64Type.get()))
+    if not _is_float(kind):
+        return kind
+    return ir.RankedTensorType.get(kind.shape, ir.F64Type.get(), kind.encoding)
+
+
+def _is_float(kind: Any) -> bool:
+    """Returns whether a type is a floating-point type to be widened."""
+    if not isinstance(kind, ir.RankedTensorType):
+        return False
+    element = kind.element_type
+    if isinstance(element, ir.ComplexType):
+        element = element.element_type
+    return isinstance(element, ir.F32Type | ir.F16Type | ir.BF16Type)
+
 
 # As little optimisation as XLA supports.
 _PLAINLY: dict[str, Any] = {"xla_backend_optimization_level": 0}
@@ -56,7 +282,7 @@ class StableHloModel(ProgramModel):
             if parameters["program"] == JAX_EXPORT.name:
                 self._exported = export.deserialize(bytearray(content))
             else:
-                self._exported = _exported(stablehlo_float64.read(content))
+                self._exported = _exported(read_module(content))
         except Exception as error:
             kind = parameters["program"]
             raise BroughtError(
@@ -102,8 +328,8 @@ class StableHloModel(ProgramModel):
           BroughtError: the program takes other inputs, or draws random numbers.
         """
         super().try_out(*inputs)
-        module = stablehlo_float64.read(self._exported.mlir_module_serialized)
-        if drawing := stablehlo_float64.random_operators(module):
+        module = read_module(self._exported.mlir_module_serialized)
+        if drawing := random_operators(module):
             raise BroughtError(f"the program draws random numbers ({', '.join(drawing)})")
 
     def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
@@ -157,11 +383,11 @@ def _with_sizes(exported: export.Exported, inputs: Sequence[InputSpec]) -> expor
     lowered = jax.jit(lambda *values: _call(exported, values), keep_unused=True).lower(*forms)
     module = lowered.compiler_ir("stablehlo")
     refined = _jax.mlir.refine_polymorphic_shapes(
-        stablehlo_float64.bytecode(module),
+        bytecode(module),
         enable_shape_assertions=True,
         validate_static_shapes=True,
     )
-    return _exported(stablehlo_float64.read(refined))
+    return _exported(read_module(refined))
 
 
 def _exported(module: Any) -> export.Exported:
@@ -170,7 +396,7 @@ def _exported(module: Any) -> export.Exported:
     Raises:
       ValueError: the module has dynamic sizes, or an argument or result is not an array.
     """
-    main = stablehlo_float64.main_of(module)
+    main = main_of(module)
     with module.context:
         main.operation.attributes["sym_name"] = ir.StringAttr.get("main")
         main.operation.attributes["sym_visibility"] = ir.StringAttr.get("public")
@@ -192,7 +418,7 @@ def _exported(module: Any) -> export.Exported:
         ordered_effects=(),
         unordered_effects=(),
         disabled_safety_checks=(export.DisabledSafetyCheck.platform(),),
-        mlir_module_serialized=stablehlo_float64.portable(module),
+        mlir_module_serialized=portable(module),
         calling_convention_version=export.maximum_supported_calling_convention_version,
         module_kept_var_idx=tuple(range(count)),
         uses_global_constants=False,
@@ -223,26 +449,26 @@ def _element_type(name: str, aval: Any, where: str) -> str:
 
 
 def _widened(exported: export.Exported) -> export.Exported:
-    module = stablehlo_float64.read(exported.mlir_module_serialized)
-    stablehlo_float64.widen(module)
+    module = read_module(exported.mlir_module_serialized)
+    widen_module(module)
     return dataclasses.replace(
         exported,
         in_avals=tuple(map(_wide_aval, exported.in_avals)),
         out_avals=tuple(map(_wide_aval, exported.out_avals)),
-        mlir_module_serialized=stablehlo_float64.portable(module),
+        mlir_module_serialized=portable(module),
     )
 
 
 def _check(wide: export.Exported, values: Sequence[Array], truth: Sequence[Array]) -> TruthCheck:
     """Compares XLA's float64 run with the interpreter, or with XLA at minimal optimisation."""
-    module = stablehlo_float64.read(wide.mlir_module_serialized)
-    second, name = stablehlo_float64.interpreted(module, values), "StableHLO's interpreter"
+    module = read_module(wide.mlir_module_serialized)
+    second, name = interpreted(module, values), "StableHLO's interpreter"
     if second is None:
         name = "XLA without optimisation"
         run = jax.jit(lambda *given: _call(wide, given)).lower(*values)
         found = run.compile(compiler_options=_PLAINLY)(*values)
         second = [np.asarray(value) for value in as_tuple(found)]
-    return checked(truth, second, routes=("XLA", name), where="the program")
+    return cross_checked(truth, second, routes=("XLA", name), where="the program")
 
 
 def _wide_aval(aval: Any) -> Any:

@@ -11,6 +11,7 @@ from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.preprocessing import element_type_of
 from openxla.benchmark.models.tflite.program import Program
 from openxla.benchmark.user_models.inputs import Array
+from openxla.benchmark.user_models.model_options import BroughtError
 from openxla.benchmark.user_models.programs.program_model import (
     ProgramModel,
     in_place_of_truth,
@@ -22,7 +23,6 @@ from openxla.benchmark.user_models.programs.signature import (
     element_type_or_refuse,
 )
 from openxla.benchmark.user_models.python_files.loading import told
-from openxla.benchmark.user_models.wanted import BroughtError
 
 _KNOWN = ("f64", "f32", "f16", "bf16", "i8", "i32", "i64", "i1", "u8")
 _WHY = "TFLite has no float64 kernels; its reference kernels were used"

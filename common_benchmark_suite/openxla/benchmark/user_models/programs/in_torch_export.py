@@ -18,9 +18,9 @@ from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.preprocessing import numpy_dtype
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
-from openxla.benchmark.user_models.cross_check import checked, is_float
-from openxla.benchmark.user_models.inputs import Array
-from openxla.benchmark.user_models.programs import pt2_archive
+from openxla.benchmark.user_models.inputs import Array, cross_checked, is_float
+from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.programs import torch_archives
 from openxla.benchmark.user_models.programs.program_model import (
     SEED,
     NotWidenedError,
@@ -36,7 +36,6 @@ from openxla.benchmark.user_models.programs.signature import (
 )
 from openxla.benchmark.user_models.python_files.in_torch import as_array, plain
 from openxla.benchmark.user_models.python_files.loading import told
-from openxla.benchmark.user_models.wanted import BroughtError
 
 TYPES = {
     torch.float64: "f64",
@@ -123,7 +122,7 @@ class RunnableProgram(torch.nn.Module, ProgramModel):
         with contextlib.suppress(Exception):
             second = self._in_float64(self.simpler(inputs), inputs)
         routes = ("PyTorch", "PyTorch's decompositions")
-        return checked(truth, second, routes=routes, where="the program")
+        return cross_checked(truth, second, routes=routes, where="the program")
 
     def _in_float64(self, module: Any, inputs: Sequence[Array]) -> list[Array]:
         try:
@@ -185,8 +184,8 @@ class TorchProgram(RunnableProgram):
     def _check_archive(self) -> None:
         """Raises BroughtError for a file that is not an archive, or that holds code."""
         try:
-            code = pt2_archive.code_in(self.path)
-        except pt2_archive.NotAnArchiveError as error:
+            code = torch_archives.code_in_export(self.path)
+        except torch_archives.NotAnArchiveError as error:
             raise BroughtError(
                 f"{self.path} is not a valid torch.export program: {error}"
             ) from None

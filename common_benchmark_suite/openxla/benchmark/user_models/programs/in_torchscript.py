@@ -8,17 +8,17 @@ import torch
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.user_models.inputs import Array
-from openxla.benchmark.user_models.programs import torchscript_archive
+from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.programs import torch_archives
 from openxla.benchmark.user_models.programs.in_torch_export import NARROW, RunnableProgram
 from openxla.benchmark.user_models.programs.program_model import ProgramModel
 from openxla.benchmark.user_models.programs.signature import NamedInputs
-from openxla.benchmark.user_models.programs.torchscript_archive import (
+from openxla.benchmark.user_models.programs.torch_archives import (
     BUNDLED,
     reason_in,
     refuse_code,
 )
 from openxla.benchmark.user_models.python_files.in_torch import as_array, plain
-from openxla.benchmark.user_models.wanted import BroughtError
 
 # Type numbers in TorchScript's code: float16, float32 and bfloat16; float64.
 _NARROW_TYPES, _FLOAT64 = (5, 6, 15), 7
@@ -30,7 +30,7 @@ class TorchScriptProgram(RunnableProgram):
     def __init__(self, parameters: Parameters) -> None:
         torch.nn.Module.__init__(self)
         ProgramModel.__init__(self, parameters)
-        file = torchscript_archive.read(self.path)
+        file = torch_archives.read_torchscript(self.path)
         refuse_code(self.path.name, file.code, allowed=parameters.get("pickled") is True)
         self._takes = file.takes
         self.module = self._loaded()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from openxla.benchmark import bounded
-from openxla.benchmark.user_models.wanted import BroughtError
+from openxla.benchmark.user_models.model_options import BroughtError
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 _CONFIG = "config.json"

@@ -11,10 +11,9 @@ from openxla.benchmark.artifacts.workload_store import TruthCheck
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.preprocessing import element_type_of
 from openxla.benchmark.user_models.inputs import Array, BroughtModel
+from openxla.benchmark.user_models.model_options import BroughtError, InputSpec
 from openxla.benchmark.user_models.programs.programs import ALL_KINDS, digest_of
 from openxla.benchmark.user_models.programs.signature import Signature
-from openxla.benchmark.user_models.specs import InputSpec
-from openxla.benchmark.user_models.wanted import BroughtError
 
 SEED = 7
 _DATA_TYPES = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 
 from openxla.benchmark import testdata
-from openxla.benchmark.artifacts.user_inputs import UserInputs
+from openxla.benchmark.artifacts.array_files import UserInputs
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     Model,
@@ -16,11 +16,19 @@ from openxla.benchmark.def_types import (
     ModelTestData,
 )
 from openxla.benchmark.files import sha256_of
+from openxla.benchmark.user_models.model_options import (
+    BroughtError,
+    InputSpec,
+    Variant,
+    Wanted,
+    model_name,
+    parse_spec,
+    recorded_specs,
+    variants,
+)
 from openxla.benchmark.user_models.onnx import onnx_file
-from openxla.benchmark.user_models.programs import keras_file, torchscript_archive
+from openxla.benchmark.user_models.programs import keras_file, torch_archives
 from openxla.benchmark.user_models.programs.signature import NamedInputs, Signature
-from openxla.benchmark.user_models.specs import InputSpec, parse, recorded
-from openxla.benchmark.user_models.wanted import BroughtError, Variant, Wanted, model_name, variants
 
 _ROOM = "openxla.benchmark.user_models.programs"
 
@@ -150,8 +158,8 @@ def _outline(path: Path, kind: Kind, wanted: Wanted) -> _Outline:
             data_type=file.data_type,
         )
     if kind is TORCHSCRIPT:
-        script = torchscript_archive.read(path)
-        torchscript_archive.refuse_code(path.name, script.code, allowed=wanted.allow_code)
+        script = torch_archives.read_torchscript(path)
+        torch_archives.refuse_code(path.name, script.code, allowed=wanted.allow_code)
         return _Outline(digest=_digest(path), signature=script.takes)
     if kind is KERAS:
         keras_file.check(path, allow_code=wanted.allow_code)
@@ -191,8 +199,8 @@ def _case(
             [InputSpec(element_type=spec.dtype, sizes=spec.shape) for spec in given.specs]
         )
     if inputs:
-        written = [parse(text) for text in wanted.inputs]
-        parameters |= recorded(written or inputs, inputs)
+        written = [parse_spec(text) for text in wanted.inputs]
+        parameters |= recorded_specs(written or inputs, inputs)
     if variant.batch_size is not None:
         parameters["batch_size"] = variant.batch_size
     if variant.seq_len is not None:
@@ -218,7 +226,7 @@ def _inputs(
     """Returns the inputs with all sizes as numbers; none if only a worker can determine them."""
     if signature is not None:
         return signature.inputs(wanted.inputs, variant.batch_size, variant.seq_len)
-    written = [parse(text) for text in wanted.inputs]
+    written = [parse_spec(text) for text in wanted.inputs]
     return tuple(spec.filled(variant.batch_size or 1, variant.seq_len) for spec in written)
 
 

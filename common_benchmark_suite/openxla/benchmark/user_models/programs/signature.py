@@ -4,8 +4,14 @@ from collections.abc import Sequence
 
 import attrs
 
-from openxla.benchmark.user_models.specs import BATCH, SEQ, InputSpec, check_names, parse
-from openxla.benchmark.user_models.wanted import BroughtError
+from openxla.benchmark.user_models.model_options import (
+    BATCH,
+    SEQ,
+    BroughtError,
+    InputSpec,
+    check_spec_names,
+    parse_spec,
+)
 
 # Names that exporters give to a dynamic batch size.
 _BATCH_NAMES = ("n", "b", "bs", "bsz")
@@ -60,7 +66,7 @@ class Signature:
           BroughtError: the program takes other inputs, or the size of an input is unknown.
         """
         if written:
-            given = self._in_order([parse(text) for text in written])
+            given = self._in_order([parse_spec(text) for text in written])
             self.check(given)
         else:
             given = [self._usual(argument) for argument in self.arguments]
@@ -76,7 +82,7 @@ class Signature:
 
     def _in_order(self, given: list[InputSpec]) -> list[InputSpec]:
         """Returns inputs in the order of the arguments, without names."""
-        check_names(given)
+        check_spec_names(given)
         named = {spec.name: attrs.evolve(spec, name="") for spec in given if spec.name}
         if not named:
             return given
@@ -165,7 +171,7 @@ class NamedInputs:
         Raises:
           BroughtError: no inputs are given, or too few or too many.
         """
-        given = self._in_order([parse(text) for text in written])
+        given = self._in_order([parse_spec(text) for text in written])
         if not written and self.shape is not None:
             given = [InputSpec(element_type="f32", sizes=self.shape)]
         if given or not self.are_inside:
@@ -178,7 +184,7 @@ class NamedInputs:
 
     def _in_order(self, given: list[InputSpec]) -> list[InputSpec]:
         """Returns inputs in the order of the arguments, without names."""
-        check_names(given)
+        check_spec_names(given)
         named = {spec.name: attrs.evolve(spec, name="") for spec in given if spec.name}
         if not named:
             return given

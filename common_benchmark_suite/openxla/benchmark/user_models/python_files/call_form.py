@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import attrs
 import numpy as np
 
-from openxla.benchmark.user_models.wanted import BroughtError
+from openxla.benchmark.user_models.model_options import BroughtError
 
 _CONSTANTS = (bool, int, float, complex, enum.Enum, type(None))
 _NO_NUMBERS = "OSUVmM"  # kinds of NumPy types that are not numbers

@@ -17,10 +17,10 @@ from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.training.in_tensorflow import TrainableModel
 from openxla.benchmark.user_models import inputs
 from openxla.benchmark.user_models.inputs import Array, BroughtModel
+from openxla.benchmark.user_models.model_options import BroughtError
 from openxla.benchmark.user_models.python_files.call_form import CallForm, flatten
 from openxla.benchmark.user_models.python_files.loading import Brought, told
 from openxla.benchmark.user_models.python_files.training import OwnTrainingModel
-from openxla.benchmark.user_models.wanted import BroughtError
 
 _NAMESPACE = "common-benchmark-suite"
 

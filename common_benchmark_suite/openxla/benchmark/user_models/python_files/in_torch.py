@@ -16,9 +16,9 @@ from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.training.in_torch import TrainableModel
 from openxla.benchmark.user_models import inputs
 from openxla.benchmark.user_models.inputs import Array, BroughtModel
+from openxla.benchmark.user_models.model_options import BroughtError
 from openxla.benchmark.user_models.python_files.loading import Brought
 from openxla.benchmark.user_models.python_files.training import OwnTrainingModel
-from openxla.benchmark.user_models.wanted import BroughtError
 
 
 class TorchTrees:

@@ -19,6 +19,7 @@ import numpy as np
 
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.files import import_file
+from openxla.benchmark.user_models.model_options import BroughtError
 from openxla.benchmark.user_models.places import OwnModule
 from openxla.benchmark.user_models.python_files.candidates import (
     EXAMPLE_BATCH,
@@ -26,7 +27,6 @@ from openxla.benchmark.user_models.python_files.candidates import (
     Definitions,
 )
 from openxla.benchmark.user_models.python_files.outline import outline, own_files, source_digest
-from openxla.benchmark.user_models.wanted import BroughtError
 
 # Makes a module draw the same weights in every process.
 SEED = 0

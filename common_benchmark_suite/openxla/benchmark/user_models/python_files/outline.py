@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from openxla.benchmark.user_models.wanted import BroughtError
+from openxla.benchmark.user_models.model_options import BroughtError
 
 _MOST_BYTES = 2**22
 _MOST_FILES = 2000

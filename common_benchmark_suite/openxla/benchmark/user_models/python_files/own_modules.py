@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from openxla.benchmark import testdata
-from openxla.benchmark.artifacts.user_inputs import UserInputs
+from openxla.benchmark.artifacts.array_files import UserInputs
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     Model,
@@ -17,7 +17,16 @@ from openxla.benchmark.def_types import (
 )
 from openxla.benchmark.text import did_you_mean
 from openxla.benchmark.training.optimizers import OPTIMIZERS
-from openxla.benchmark.user_models import specs
+from openxla.benchmark.user_models import model_options
+from openxla.benchmark.user_models.model_options import (
+    BroughtError,
+    Found,
+    Variant,
+    Wanted,
+    framework_of,
+    model_name,
+    variants,
+)
 from openxla.benchmark.user_models.places import OwnModule
 from openxla.benchmark.user_models.python_files import outline as outlines
 from openxla.benchmark.user_models.python_files.candidates import (
@@ -29,15 +38,6 @@ from openxla.benchmark.user_models.python_files.candidates import (
 )
 from openxla.benchmark.user_models.python_files.expected_inputs import UNKNOWN, expected
 from openxla.benchmark.user_models.python_files.outline import Outline
-from openxla.benchmark.user_models.wanted import (
-    BroughtError,
-    Found,
-    Variant,
-    Wanted,
-    framework_of,
-    model_name,
-    variants,
-)
 
 _ROOM = "openxla.benchmark.user_models.python_files"
 _MODULES = {
@@ -71,8 +71,8 @@ def found(place: OwnModule, wanted: Wanted, given: UserInputs | None) -> Found:
     search = _Search(place, file, wanted)
     name = search.callable()
     framework = _framework(place, file, wanted.framework)
-    inputs = [specs.parse(text) for text in wanted.inputs]
-    specs.check_names(inputs)
+    inputs = [model_options.parse_spec(text) for text in wanted.inputs]
+    model_options.check_spec_names(inputs)
     train = _optimizer(place, file, framework, wanted, given) if wanted.test == "train" else None
     if not inputs and given is None and train is None:
         search.check_has_inputs(name)
@@ -108,7 +108,7 @@ def model_name_of(place: OwnModule, name: str) -> str:
 def _case(
     implementation: ModelImplementation,
     shared: Mapping[str, str],
-    inputs: Sequence[specs.InputSpec],
+    inputs: Sequence[model_options.InputSpec],
     given: UserInputs | None,
     variant: Variant,
     called: tuple[OwnModule, str],
@@ -117,7 +117,7 @@ def _case(
     filled = [spec.filled(variant.batch_size or 1, variant.seq_len) for spec in inputs]
     parameters: dict[str, Any] = {**shared, "data_type": variant.data_type}
     if filled:
-        parameters |= specs.recorded(inputs, filled)
+        parameters |= model_options.recorded_specs(inputs, filled)
     if variant.batch_size is not None:
         parameters["batch_size"] = variant.batch_size
     if variant.seq_len is not None:
@@ -135,7 +135,9 @@ def _case(
     return BenchmarkCase.build(model=model, input_data=_input_data(filled, given))
 
 
-def _input_data(inputs: Sequence[specs.InputSpec], given: UserInputs | None) -> ModelTestData:
+def _input_data(
+    inputs: Sequence[model_options.InputSpec], given: UserInputs | None
+) -> ModelTestData:
     if given is not None:
         return given.data
     if not inputs:
@@ -186,7 +188,7 @@ class _Search:
             return
         candidate = self._definitions.candidate(name)
         takes = expected(self._definitions, candidate) if candidate else None
-        text = specs.EXAMPLES
+        text = model_options.EXAMPLES
         known = [given.spec for given in takes.inputs if given.spec] if takes else []
         if takes and known:
             words = " ".join(f"--input {shlex.quote(str(given))}" for given in takes.inputs)
@@ -348,11 +350,13 @@ def _is_keras(file: Outline) -> bool:
     return "keras" in file.imports or "tensorflow" in file.imports
 
 
-def _check_sizes(inputs: Sequence[specs.InputSpec], wanted: Wanted) -> None:
+def _check_sizes(inputs: Sequence[model_options.InputSpec], wanted: Wanted) -> None:
     used = {size for spec in inputs for size in spec.sizes}
     for option, name, values in (
-        ("--batch", specs.BATCH, wanted.batch_sizes),
-        ("--seq-len", specs.SEQ, wanted.seq_lens),
+        ("--batch", model_options.BATCH, wanted.batch_sizes),
+        ("--seq-len", model_options.SEQ, wanted.seq_lens),
     ):
         if values and name not in used:
-            raise BroughtError(f"{option}: no --input has a size {name!r}, {specs.EXAMPLES}")
+            raise BroughtError(
+                f"{option}: no --input has a size {name!r}, {model_options.EXAMPLES}"
+            )

@@ -11,9 +11,9 @@ from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.training.models import TrainableModel
 from openxla.benchmark.training.optimizers import STEPS, optimizer_of
 from openxla.benchmark.user_models.inputs import BroughtModel, form_of
+from openxla.benchmark.user_models.model_options import BroughtError
 from openxla.benchmark.user_models.python_files.call_form import CallForm
 from openxla.benchmark.user_models.python_files.loading import Brought
-from openxla.benchmark.user_models.wanted import BroughtError
 
 # A gradient that is zero except for rounding changes a weight by less than this share of the
 # learning rate. AdamW divides by the size of the gradient, so rounding has a larger effect.

@@ -10,9 +10,8 @@ from flax import nnx
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import gpt2
 from openxla.benchmark.models.jax import causal_lm
-from openxla.benchmark.models.jax.attention import layer_norm
 from openxla.benchmark.models.jax.causal_lm import Cache, LayerCache
-from openxla.benchmark.models.jax.layers import Linear, product
+from openxla.benchmark.models.jax.layers import Linear, layer_norm, product
 
 
 class Layer(nnx.Module):

@@ -2,9 +2,9 @@
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import llama
-from openxla.benchmark.models.jax import causal_lm, rotary_decoder
+from openxla.benchmark.models.jax import causal_lm
 
-create_model = causal_lm.creator(llama.ARCHITECTURE, rotary_decoder.RotaryDecoder)
+create_model = causal_lm.creator(llama.ARCHITECTURE, causal_lm.RotaryDecoder)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ from flax import nnx
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import sd_clip
 from openxla.benchmark.models.jax import flax_model
-from openxla.benchmark.models.jax.attention import MultiHeadAttention, layer_norm
-from openxla.benchmark.models.jax.layers import Linear
+from openxla.benchmark.models.jax.layers import Linear, MultiHeadAttention, layer_norm
 
 
 class Layer(nnx.Module):

@@ -10,8 +10,8 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import sd_vae
 from openxla.benchmark.models.architectures.diffusion import Stage
 from openxla.benchmark.models.jax import flax_model
-from openxla.benchmark.models.jax.attention import MultiHeadAttention
-from openxla.benchmark.models.jax.diffusion_layers import (
+from openxla.benchmark.models.jax.layers import (
+    MultiHeadAttention,
     ResnetBlock,
     conv,
     group_norm,

@@ -9,8 +9,7 @@ import numpy as np
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import t5_for_cond_gen
-from openxla.benchmark.models.jax.causal_lm import at_least_float32
-from openxla.benchmark.models.jax.greedy import GreedyModel
+from openxla.benchmark.models.jax.causal_lm import GreedyModel, at_least_float32
 from openxla.benchmark.models.jax.layers import product
 from openxla.benchmark.models.jax.t5.t5_model import T5, KeysValues
 

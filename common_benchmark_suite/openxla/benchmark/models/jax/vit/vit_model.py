@@ -10,8 +10,7 @@ from flax import nnx
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import vit
 from openxla.benchmark.models.jax import flax_model
-from openxla.benchmark.models.jax.attention import SelfAttention, layer_norm
-from openxla.benchmark.models.jax.layers import Conv, Linear
+from openxla.benchmark.models.jax.layers import Conv, Linear, SelfAttention, layer_norm
 
 
 class Layer(nnx.Module):

@@ -9,8 +9,13 @@ from flax import nnx
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import whisper
 from openxla.benchmark.models.jax import flax_model
-from openxla.benchmark.models.jax.attention import MultiHeadAttention, layer_norm
-from openxla.benchmark.models.jax.layers import Conv, Linear, product
+from openxla.benchmark.models.jax.layers import (
+    Conv,
+    Linear,
+    MultiHeadAttention,
+    layer_norm,
+    product,
+)
 
 _EPSILON = 1e-5  # of the norms; hard-coded in transformers
 _BIASES = ("query", "value")  # keys have none

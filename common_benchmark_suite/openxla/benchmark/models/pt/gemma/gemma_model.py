@@ -9,17 +9,17 @@ import transformers
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import gemma
-from openxla.benchmark.models.pt import causal_lm
+from openxla.benchmark.models.pt import hugging_face
 
 
 def _follow_float64(decoder: Any, config: Mapping[str, Any]) -> None:
-    causal_lm.replace_float32_parts(decoder, config, around_one=True)
+    hugging_face.replace_float32_parts(decoder, config, around_one=True)
     # transformers rounds the scale to the type it loads in; here it is cast when used.
     scale = torch.tensor(math.sqrt(config["hidden_size"]), dtype=torch.float64)
     decoder.embed_tokens.embed_scale = scale
 
 
-create_model = causal_lm.creator(
+create_model = hugging_face.causal_lm_creator(
     gemma.ARCHITECTURE, transformers.GemmaForCausalLM, adapt=_follow_float64
 )
 

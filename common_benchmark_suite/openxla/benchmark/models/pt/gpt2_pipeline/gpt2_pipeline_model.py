@@ -4,9 +4,11 @@ import transformers
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import gpt2_pipeline
-from openxla.benchmark.models.pt import causal_lm
+from openxla.benchmark.models.pt import hugging_face
 
-create_model = causal_lm.creator(gpt2_pipeline.ARCHITECTURE, transformers.GPT2LMHeadModel)
+create_model = hugging_face.causal_lm_creator(
+    gpt2_pipeline.ARCHITECTURE, transformers.GPT2LMHeadModel
+)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,12 @@ import transformers
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import llama
-from openxla.benchmark.models.pt import causal_lm
+from openxla.benchmark.models.pt import hugging_face
 
-create_model = causal_lm.creator(
+create_model = hugging_face.causal_lm_creator(
     llama.ARCHITECTURE,
     transformers.LlamaForCausalLM,
-    adapt=functools.partial(causal_lm.replace_float32_parts, around_one=False),
+    adapt=functools.partial(hugging_face.replace_float32_parts, around_one=False),
 )
 
 

@@ -14,9 +14,8 @@ import transformers
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import checkpoints, shared_model
 from openxla.benchmark.models.architectures import sd_pipeline, sd_unet
-from openxla.benchmark.models.pt import float64
 from openxla.benchmark.models.pt.sd_unet.sd_unet_model import TimestepEmbedding
-from openxla.benchmark.models.pt.tensors import as_tensor, load_weights
+from openxla.benchmark.models.pt.tensors import as_tensor, at_least_float32, load_weights
 
 
 class SdPipelineModel(torch.nn.Module, shared_model.ArchitectureModel):
@@ -61,7 +60,7 @@ class SdPipelineModel(torch.nn.Module, shared_model.ArchitectureModel):
         Returns:
           The next latents; guidance and sum are at least float32.
         """
-        wide = float64.at_least_float32(latents.dtype)
+        wide = at_least_float32(latents.dtype)
         timestep, keep, add = step.to(wide)
         noise = self.unet(
             torch.cat([latents, latents]),
@@ -75,7 +74,7 @@ class SdPipelineModel(torch.nn.Module, shared_model.ArchitectureModel):
 
     def decode(self, latents: torch.Tensor) -> torch.Tensor:
         """[batch, 4, size, size] -> pixels [batch, 3, height, width]."""
-        wide = latents.to(float64.at_least_float32(latents.dtype)) / self.scaling_factor
+        wide = latents.to(at_least_float32(latents.dtype)) / self.scaling_factor
         pixels: torch.Tensor = self.vae.decode(wide.to(latents.dtype), return_dict=False)[0]
         return pixels
 

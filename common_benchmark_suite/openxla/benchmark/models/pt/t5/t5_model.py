@@ -8,7 +8,7 @@ import transformers
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import Architecture, t5
-from openxla.benchmark.models.pt import float64, hugging_face
+from openxla.benchmark.models.pt import hugging_face, tensors
 from openxla.benchmark.models.pt.tensors import TORCH_DTYPES, as_tensor
 
 
@@ -41,7 +41,7 @@ def _replace_norms(stack: Any) -> None:
     """Makes the norms of encoder or decoder support float64."""
 
     def norm(theirs: Any) -> torch.nn.Module:
-        return float64.RmsNorm(theirs.weight, theirs.variance_epsilon, around_one=False)
+        return tensors.RmsNorm(theirs.weight, theirs.variance_epsilon, around_one=False)
 
     stack.final_layer_norm = norm(stack.final_layer_norm)
     for block in stack.block:

@@ -13,7 +13,7 @@ from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import t5_for_cond_gen
 from openxla.benchmark.models.architectures.base import integer
-from openxla.benchmark.models.pt import float64
+from openxla.benchmark.models.pt import tensors
 from openxla.benchmark.models.pt.greedy import GreedyModel, KeysValues, StaticCache
 from openxla.benchmark.models.pt.t5.t5_model import T5Model
 from openxla.benchmark.models.pt.tensors import as_tensor
@@ -119,7 +119,7 @@ class T5ForCondGenModel(T5Model, GreedyModel):
             use_cache=False,
         )
         logits = output.logits[:, -1]
-        return logits.to(float64.at_least_float32(logits.dtype)), cache
+        return logits.to(tensors.at_least_float32(logits.dtype)), cache
 
     def first_position(self, *inputs: Any) -> int:
         """Returns the position after the start token."""

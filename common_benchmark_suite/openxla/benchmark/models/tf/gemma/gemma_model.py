@@ -2,9 +2,9 @@
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import gemma
-from openxla.benchmark.models.tf import causal_lm, rotary_decoder
+from openxla.benchmark.models.tf import causal_lm
 
-create_model = causal_lm.creator(gemma.ARCHITECTURE, rotary_decoder.RotaryDecoder)
+create_model = causal_lm.creator(gemma.ARCHITECTURE, causal_lm.RotaryDecoder)
 
 
 if __name__ == "__main__":

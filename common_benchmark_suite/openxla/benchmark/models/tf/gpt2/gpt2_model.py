@@ -8,10 +8,9 @@ import tensorflow as tf
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import gpt2
 from openxla.benchmark.models.tf import causal_lm
-from openxla.benchmark.models.tf.activations import gelu_tanh
-from openxla.benchmark.models.tf.attention import split_heads
-from openxla.benchmark.models.tf.greedy import Cache, LayerCache
-from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear
+from openxla.benchmark.models.tf.causal_lm import Cache, LayerCache
+from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear, split_heads
+from openxla.benchmark.models.tf.operations import gelu_tanh
 
 
 class DecoderLayer(Layer):

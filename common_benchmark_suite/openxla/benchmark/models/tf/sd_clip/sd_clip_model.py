@@ -8,8 +8,7 @@ import tensorflow as tf
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import sd_clip
 from openxla.benchmark.models.tf import keras_model
-from openxla.benchmark.models.tf.attention import MultiHeadAttention
-from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear
+from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear, MultiHeadAttention
 
 
 class EncoderLayer(Layer):

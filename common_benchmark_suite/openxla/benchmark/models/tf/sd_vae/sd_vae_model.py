@@ -9,16 +9,16 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import sd_vae
 from openxla.benchmark.models.architectures.diffusion import Stage
 from openxla.benchmark.models.tf import keras_model
-from openxla.benchmark.models.tf.attention import MultiHeadAttention
-from openxla.benchmark.models.tf.diffusion_layers import (
+from openxla.benchmark.models.tf.layers import (
     GroupNorm,
+    Layer,
+    MultiHeadAttention,
     ResnetBlock,
     conv,
     to_channels_first,
     to_channels_last,
     upsample,
 )
-from openxla.benchmark.models.tf.layers import Layer
 
 _EPSILON = 1e-6  # of the group norms; hard-coded in diffusers
 

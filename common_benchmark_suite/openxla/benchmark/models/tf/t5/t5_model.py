@@ -9,12 +9,9 @@ import tensorflow as tf
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import t5
 from openxla.benchmark.models.tf import keras_model
-from openxla.benchmark.models.tf.attention import merge_heads, split_heads
-from openxla.benchmark.models.tf.causal_lm import widened
-from openxla.benchmark.models.tf.greedy import LayerCache, insert
-from openxla.benchmark.models.tf.layers import Layer, Linear
-from openxla.benchmark.models.tf.products import matmul
-from openxla.benchmark.models.tf.rotary_decoder import RmsNorm
+from openxla.benchmark.models.tf.causal_lm import LayerCache, RmsNorm, insert, widened
+from openxla.benchmark.models.tf.layers import Layer, Linear, merge_heads, split_heads
+from openxla.benchmark.models.tf.operations import matmul
 
 
 class Attention(Layer):

@@ -9,11 +9,10 @@ from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import t5_for_cond_gen
 from openxla.benchmark.models.architectures.base import integer
-from openxla.benchmark.models.generation import GenerationModel
-from openxla.benchmark.models.tf.causal_lm import tied_head, widened
-from openxla.benchmark.models.tf.greedy import LayerCache, continue_greedily
+from openxla.benchmark.models.model_interfaces import GenerationModel
+from openxla.benchmark.models.tf.causal_lm import LayerCache, continue_greedily, tied_head, widened
 from openxla.benchmark.models.tf.keras_model import KerasModel
-from openxla.benchmark.models.tf.products import at_least_float32
+from openxla.benchmark.models.tf.operations import at_least_float32
 from openxla.benchmark.models.tf.t5.t5_model import T5
 
 

@@ -8,8 +8,8 @@ import tensorflow as tf
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import vit
 from openxla.benchmark.models.tf import keras_model
-from openxla.benchmark.models.tf.activations import gelu
 from openxla.benchmark.models.tf.layers import Conv, Layer, LayerNorm, Linear, SelfAttention
+from openxla.benchmark.models.tf.operations import gelu
 
 
 class EncoderLayer(Layer):

@@ -8,11 +8,9 @@ import tensorflow as tf
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import whisper
 from openxla.benchmark.models.tf import keras_model
-from openxla.benchmark.models.tf.activations import gelu
-from openxla.benchmark.models.tf.attention import MultiHeadAttention
 from openxla.benchmark.models.tf.causal_lm import tied_head
-from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear
-from openxla.benchmark.models.tf.products import conv2d
+from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear, MultiHeadAttention
+from openxla.benchmark.models.tf.operations import conv2d, gelu
 
 _EPSILON = 1e-5  # of the norms; hard-coded in transformers
 _BIASES = ("query", "value")  # keys have none

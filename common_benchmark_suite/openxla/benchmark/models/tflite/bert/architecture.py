@@ -1,7 +1,7 @@
 """BERT in a TFLite file."""
 
 from openxla.benchmark.models.architectures.bert import Bert
-from openxla.benchmark.models.tflite.file_architecture import FileArchitecture
+from openxla.benchmark.models.tflite.files import FileArchitecture
 
 
 class TfLiteBert(FileArchitecture, Bert):

@@ -1,7 +1,7 @@
 """ViT in a TFLite file."""
 
 from openxla.benchmark.models.architectures.vit import ViT
-from openxla.benchmark.models.tflite.file_architecture import FileArchitecture
+from openxla.benchmark.models.tflite.files import FileArchitecture
 
 
 class TfLiteViT(FileArchitecture, ViT):

@@ -1,4 +1,4 @@
-"""How to install further extras of the suite from its original source.
+"""The installed suite: where its files are, and how to add extras from its original source.
 
 The name is not registered in a package index. A command with only the name would install whatever a
 stranger may register, so commands contain the origin: a checkout, or the origin recorded by pip
@@ -7,13 +7,54 @@ stranger may register, so commands contain the origin: a checkout, or the origin
 
 import importlib.metadata
 import json
+import os
 import shlex
 import subprocess
 import urllib.parse
 from pathlib import Path
 from typing import Any
 
-from openxla.benchmark.root import checkout
+ROOT_DIR_VARIABLE = "CBS_ROOT_DIR"
+LOCKS_DIR_VARIABLE = "CBS_LOCKS_DIR"
+
+
+def checkout() -> Path | None:
+    """Returns the checkout that contains the suite; None if it is an installed package."""
+    found = Path(__file__).resolve().parents[3]
+    is_one = (found / "pyproject.toml").is_file() and (found / "common_benchmark_suite").is_dir()
+    return found if is_one else None
+
+
+def root_dir() -> Path:
+    """Returns the local artifact root.
+
+    This is `$CBS_ROOT_DIR` if set; `artifacts/root` of the checkout if the suite runs from one;
+    else a folder in the user's cache.
+    """
+    if configured := os.environ.get(ROOT_DIR_VARIABLE):
+        return Path(configured).expanduser().absolute()
+    if (own := checkout()) is not None:
+        return own / "artifacts" / "root"
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(cache).expanduser() / "common-benchmark-suite"
+
+
+def locks_dir() -> Path:
+    """Returns the directory of the lock files.
+
+    This is `$CBS_LOCKS_DIR` if set, else `artifacts/locks` of the checkout, which does not exist
+    for an installed package.
+    """
+    if configured := os.environ.get(LOCKS_DIR_VARIABLE):
+        return Path(configured).expanduser().absolute()
+    return Path(__file__).resolve().parents[3] / "artifacts" / "locks"
+
+
+def set_root(root: Path | None) -> None:
+    """Sets the artifact root of this process and its workers, unless it is None."""
+    if root is not None:
+        os.environ[ROOT_DIR_VARIABLE] = str(root.absolute())
+
 
 PACKAGE = "common-benchmark-suite"
 

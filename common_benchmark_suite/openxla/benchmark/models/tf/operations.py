@@ -1,11 +1,13 @@
-"""Products summed in at least float32 and rounded once, when lowered by XLA's bridge.
+"""Operations in TensorFlow that lose no digits: products summed in at least float32, and GELU.
 
 TensorFlow lets the kernel or compiler choose the accumulation type of 16-bit products: its own
 kernels and XLA for CPUs use float32, IREE float16 (docs/design/0009-precision-of-runtimes.md).
 XLA's operations can specify the type, but run nowhere else, so they are only used in functions that
-are traced within `lowered_by_xla`.
+are traced within `lowered_by_xla`. `tf.nn.gelu` is the same as ours, except that it rounds its
+constants to float32 in any type, which would cost a float64 run eight digits.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -146,3 +148,17 @@ def _conv(
     ]
     summed.set_shape((x.shape[0], *spatial, kernel.shape[3]))
     return tf.cast(summed, x.dtype)
+
+
+def gelu(x: tf.Tensor) -> tf.Tensor:
+    """GELU (Hendrycks and Gimpel 2016, arXiv:1606.08415), in at least float32."""
+    wide = tf.cast(x, at_least_float32(x.dtype))
+    # TensorFlow's TFLite converter recognises GELU by this order of factors.
+    return tf.cast(0.5 * wide * tf.math.erfc(-wide * math.sqrt(0.5)), x.dtype)
+
+
+def gelu_tanh(x: tf.Tensor) -> tf.Tensor:
+    """The tanh approximation of GELU, from the same paper."""
+    wide = tf.cast(x, at_least_float32(x.dtype))
+    inner = math.sqrt(2 / math.pi) * (wide + 0.044715 * wide * wide * wide)
+    return tf.cast(0.5 * wide * (1.0 + tf.tanh(inner)), x.dtype)

@@ -1,20 +1,72 @@
-"""A user's own inputs, used instead of the suite's: `input_0.npy`, ... in a directory."""
+"""Arrays as `.npy` files, bfloat16 included; and a user's own inputs in such files.
+
+A user's inputs are `input_0.npy`, ... in a directory, used instead of those of the suite.
+"""
 
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
+import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
-from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.def_types import BenchmarkCase, ModelTestData, TensorSpec
 from openxla.benchmark.files import substitute_of
 from openxla.benchmark.models.preprocessing import element_type_of
 from openxla.benchmark.workloads import workload_of
 
+# numpy writes bfloat16 as two opaque bytes; we write no other type like that.
+_BF16_ON_DISK = np.dtype("V2")
+
+
+def save_all(
+    directory: Path, stem: str, values: Sequence[npt.NDArray[Any]]
+) -> list[dict[str, Any]]:
+    """Writes `<stem>_0.npy` and so on; returns the name, shape and element type of each file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    saved = []
+    for index, value in enumerate(values):
+        path = directory / f"{stem}_{index}.npy"
+        # Write a new file: truncating one would crash a process that has mapped it.
+        path.unlink(missing_ok=True)
+        np.save(path, value, allow_pickle=False)
+        saved.append(
+            {"file": path.name, "shape": list(value.shape), "dtype": element_type_of(value.dtype)}
+        )
+    return saved
+
+
+def load(path: Path, *, memory_map: bool = False) -> npt.NDArray[Any]:
+    """Returns the array in a file; never unpickles.
+
+    Raises:
+      ValueError: the file is not an array, or holds Python objects.
+    """
+    try:
+        value: npt.NDArray[Any] = np.load(
+            path, mmap_mode="r" if memory_map else None, allow_pickle=False
+        )
+    except EOFError as error:
+        raise ValueError(f"{path.name} is empty") from error
+    return value.view(ml_dtypes.bfloat16) if value.dtype == _BF16_ON_DISK else value
+
+
+def load_all(directory: Path, stem: str) -> list[npt.NDArray[Any]]:
+    """Returns `<stem>_0`, `<stem>_1` ... of a directory, in numerical order."""
+    return [load(path, memory_map=True) for path in numbered(directory, stem)]
+
+
+def numbered(directory: Path, stem: str) -> list[Path]:
+    """Returns the files `<stem>_<n>.npy` in numerical order: 10 comes after 9, not after 1."""
+    paths = directory.glob(f"{stem}_*.npy")
+    return sorted(paths, key=lambda path: int(path.stem.removeprefix(f"{stem}_")))
+
+
 _STEM = "input"
-PREFIX = "USER_"
+USER_INPUTS_PREFIX = "USER_"
 
 
 class UserInputError(ValueError):
@@ -39,14 +91,14 @@ class UserInputs:
     def data(self) -> ModelTestData:
         """The input data of a case that uses the arrays."""
         return ModelTestData(
-            name=f"{PREFIX}{self.sha256[:8]}",
+            name=f"{USER_INPUTS_PREFIX}{self.sha256[:8]}",
             source_url=str(self.directory),
             source_info="Arrays given by the user.",
             content_sha256=self.sha256,
         )
 
 
-def files_of(directory: Path) -> list[Path]:
+def user_input_files(directory: Path) -> list[Path]:
     """Returns the input files of a directory, in numerical order.
 
     Raises:
@@ -62,18 +114,18 @@ def files_of(directory: Path) -> list[Path]:
     return due
 
 
-def read(directory: Path) -> UserInputs:
+def read_user_inputs(directory: Path) -> UserInputs:
     """Reads the inputs in a directory.
 
     Raises:
       UserInputError: a file is missing or is not an array of finite numbers.
     """
     digest, specs = hashlib.sha256(), []
-    for path in files_of(directory):
+    for path in user_input_files(directory):
         if instead := substitute_of(path):
             raise UserInputError(f"{path} is not an array: it {instead}")
         try:
-            value = arrays.load(path, memory_map=True)
+            value = load(path, memory_map=True)
         except (ValueError, OSError) as error:
             raise UserInputError(f"{path} is not an array: {error}") from error
         if value.dtype.kind in "fc" and not np.isfinite(value).all():
