@@ -17,7 +17,7 @@ from comparative_benchmark.errors import UsageError
 from comparative_benchmark.request import RunRequest
 from comparative_benchmark.results.record import Result, Status
 from comparative_benchmark.sources.selection import find_device
-from comparative_benchmark.sources.torchbench import cases, folders, installing
+from comparative_benchmark.sources.torchbench import folders, installing
 from comparative_benchmark.sources.torchbench.folders import Folder
 from openxla.benchmark.def_types import BenchmarkCase
 
@@ -108,7 +108,7 @@ def _wanted(request: RunRequest) -> "Wanted":
     )
 
 
-_PROBE = "comparative_benchmark.sources.torchbench.probing:probe"
+_PROBE = "comparative_benchmark.sources.torchbench.checks:probe"
 _MOST = 1 << 16
 # Statuses that end the search with the previous size.
 _TOO_MUCH = (Status.OUT_OF_MEMORY, Status.TIMEOUT)
@@ -206,10 +206,10 @@ def folder_cases(request: RunRequest) -> Selection | None:
     if request.framework not in (None, "pytorch"):
         raise UsageError(f"--framework {request.framework}: TorchBench folders run in PyTorch")
     try:
-        found = cases.named(folders.find(request.torchbench))
+        found = folders.named(folders.find(request.torchbench))
         on_cpu = find_device(request.device).accelerator_type == "cpu"
         cases_of = partial(
-            cases.cases,
+            folders.cases,
             found,
             request.test,
             name=request.name,

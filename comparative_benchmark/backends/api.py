@@ -50,7 +50,7 @@ ALLOCATED_ONLY = "a call returns new outputs, and takes no memory to write them 
 
 
 if TYPE_CHECKING:
-    from comparative_benchmark.backends.training import StepParts
+    from comparative_benchmark.backends.model_protocols import StepParts
     from openxla.benchmark.training.models import Draw
 
 BACKENDS_GROUP = "comparative_benchmark.backends"

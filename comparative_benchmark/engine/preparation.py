@@ -13,7 +13,7 @@ import attrs
 import msgspec
 
 from comparative_benchmark.backends.api import recorded_packages
-from comparative_benchmark.backends.recipes.rounding import Rounding
+from comparative_benchmark.backends.recipes.definition import Rounding
 from comparative_benchmark.engine.fetching import Fetching
 from comparative_benchmark.engine.judging import (
     Judge,

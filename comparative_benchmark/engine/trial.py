@@ -23,8 +23,8 @@ from comparative_benchmark.backends.api import (
 )
 from comparative_benchmark.backends.missing_packages import Absence
 from comparative_benchmark.backends.recipes import Chosen, RecipeError, chosen_among, parse
+from comparative_benchmark.backends.recipes.definition import ROUNDING_OF_PRECISION, Rounding
 from comparative_benchmark.backends.recipes.registry import GUIDE_BACKEND, accept_from_guide, is_one
-from comparative_benchmark.backends.recipes.rounding import ROUNDING_OF_PRECISION, Rounding
 from comparative_benchmark.engine.session import Program
 from comparative_benchmark.engine.settings import Environment
 from comparative_benchmark.results.outcome import TrialOutcome

@@ -38,7 +38,7 @@ BACKEND = BackendInfo(
         "cuda": (("vmfb_cuda", "irpa"),),
     },
     program_modules={**dict.fromkeys(_ON_CPU, _IREE), "cuda": ("iree.runtime",)},
-    reference="comparative_benchmark.backends.published_programs:compute",
+    reference="comparative_benchmark.backends.exported_programs:compute",
     judges=(ModelFrameworkType.ONNX, ModelFrameworkType.STABLEHLO),
     environment={
         "JAX_PLATFORMS": "cpu",  # JAX only exports here
@@ -46,6 +46,6 @@ BACKEND = BackendInfo(
         "OMP_NUM_THREADS": "{threads}",
     },
     packages={"iree.compiler": "iree-base-compiler", "iree.runtime": "iree-base-runtime"},
-    reproducer="comparative_benchmark.iree.reproducer:export",
+    reproducer="comparative_benchmark.iree.compilation:export_reproducer",
     extras=("iree", "pt-inductor", "jax-xla"),
 )

@@ -20,8 +20,8 @@ from comparative_benchmark.backends.api import (
     UnsupportedError,
 )
 from comparative_benchmark.backends.host_settings import HostSettings, pool_size
-from comparative_benchmark.backends.resident_backend import SYNCHRONOUS
-from comparative_benchmark.iree import cuda, profiler, runtime
+from comparative_benchmark.backends.resident_programs import SYNCHRONOUS
+from comparative_benchmark.iree import conventions, profiler, runtime
 
 _TARGETS = {"llvm-cpu": "local", "llvm-cpu-data-tiling": "local", "cuda": "cuda"}
 # The type of published artifacts that needs no compiler.
@@ -44,8 +44,8 @@ class Iree(Backend):
         self._is_compiled = _COMPILED in context.exported
         if not self._is_compiled:
             with context.phase("import"):
-                from comparative_benchmark.iree import tensorflow_export
-            tensorflow_export.hide_gpus()  # before TensorFlow puts a weight on one
+                from comparative_benchmark.iree import compilation
+            compilation.hide_gpus()  # before TensorFlow puts a weight on one
         self._model: Any = None
         self._arrays: tuple[Array, ...] = ()
         self._arguments: Any = None
@@ -176,7 +176,9 @@ class Iree(Backend):
             self._not_measurable = ("trace",)
         self._has_weights = bool(imported.parameters) or archive is not None
         if self._target == "cuda":
-            self._flags = cuda.compile_flags(cuda.target_for(cuda.compute_capability()))
+            self._flags = conventions.cuda_flags(
+                conventions.cuda_target_for(conventions.compute_capability())
+            )
         with self.context.phase("compile"):
             program.compile_program(
                 imported,
@@ -201,7 +203,7 @@ class Iree(Backend):
     def _add_facts_of_gpu(self, facts: BackendFacts, program: bytes) -> None:
         facts.device_name = runtime.device_name(self._target)
         facts.device_memory_peak_bytes = self._program.memory_peak_bytes()
-        ptx = cuda.ptx_of(program)
+        ptx = conventions.ptx_of(program)
         facts.notes["cuda_target"] = ptx.target if ptx else None
         facts.notes["tf32"] = ptx.uses_tf32 if ptx else None
         facts.notes["compile"] = _DRIVER_COMPILES
@@ -212,7 +214,7 @@ class Iree(Backend):
 def _no_device(target: str, error: runtime.NoDeviceError) -> str:
     """Returns a message for a machine that lacks a device."""
     reason = str(error).splitlines()[0]
-    if target == "cuda" and cuda.compute_capability() is not None:
+    if target == "cuda" and conventions.compute_capability() is not None:
         return (
             f"IREE loads CUDA's driver as libcuda.so, but this machine has only libcuda.so.1 "
             f"({reason}): link it as libcuda.so in a directory in LD_LIBRARY_PATH"
@@ -225,7 +227,7 @@ def _no_device(target: str, error: runtime.NoDeviceError) -> str:
 
 def _check_gpu(vmfb: Path) -> None:
     """Raises `UnsupportedError` if a program was compiled for newer GPUs than this one."""
-    ptx, here = cuda.ptx_of(vmfb.read_bytes()), cuda.compute_capability()
+    ptx, here = conventions.ptx_of(vmfb.read_bytes()), conventions.compute_capability()
     if ptx is not None and here is not None and not ptx.runs_on(here):
         raise UnsupportedError(
             f"the program was compiled for {ptx.target}, but this GPU has compute capability "

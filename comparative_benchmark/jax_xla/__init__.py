@@ -33,6 +33,6 @@ BACKEND = BackendInfo(
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     },
     packages={"jax": "jax", "jaxlib": "jaxlib", "flax": "flax", "qwix": "qwix"},
-    reproducer="comparative_benchmark.jax_xla.reproducer:export",
+    reproducer="comparative_benchmark.jax_xla.backend:export_reproducer",
     extras=("jax-xla",),
 )

@@ -1,15 +1,23 @@
-"""JAX on CPU and GPU."""
+"""JAX on CPU and GPU: its programs, callbacks to Python, profiles and reproducers.
 
+Prefill and decode of a model that generates are separate programs. A reproducer is an artifact of
+`jax.export`, whose leading arguments are the weights.
+"""
+
+import functools
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jax import block_until_ready  # by name: a model could replace the module's
+from jax import block_until_ready
+from jax import export as jax_export
 
-from comparative_benchmark.backends import host_settings
+from comparative_benchmark.backends import host_settings, operator_profile
 from comparative_benchmark.backends.api import (
     ALLOCATED_ONLY,
     LEAST_COMPILED,
@@ -21,15 +29,200 @@ from comparative_benchmark.backends.api import (
     OutputRule,
     UnsupportedError,
 )
+from comparative_benchmark.backends.exported_programs import Exported, ExportTask
 from comparative_benchmark.backends.frameworks import jax_models, xla_executables
+from comparative_benchmark.backends.frameworks.jax_models import split
 from comparative_benchmark.backends.host_settings import HostSettings
+from comparative_benchmark.backends.model_protocols import (
+    FunctionParts,
+    Step,
+    StepParts,
+    TrainingLoop,
+)
 from comparative_benchmark.backends.recipes import chosen_among
-from comparative_benchmark.backends.training import StepParts, TrainingLoop
-from comparative_benchmark.jax_xla import generation, profiler
-from comparative_benchmark.jax_xla.callbacks import Callbacks
+from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.training.in_jax import Run, TrainableModel
 from openxla.benchmark.training.models import Draw
+
+_ITERATIONS, _LONGEST_S = 10, 1.0
+
+
+class Callbacks:
+    """The callbacks of a traced program, timed.
+
+    Args:
+      jaxpr: jaxpr of the program before lowering; its callbacks are replaced by timed ones.
+    """
+
+    def __init__(self, jaxpr: Any) -> None:
+        self._spent_s = 0.0
+        self.names: list[str] = []
+        for equation in _equations(jaxpr):
+            callback = equation.params.get("callback")
+            if callback is not None:
+                self.names.append(equation.primitive.name)
+                equation.params["callback"] = _Timed(callback, self._add)
+
+    def compiled_share(self, iterate: Callable[[], object]) -> float:
+        """Returns the share of an iteration's time outside of callbacks, 0 to 1.
+
+        The iteration with the largest share counts, because disturbances only make it smaller.
+
+        Args:
+          iterate: runs an iteration to its end.
+        """
+        shares, start = [], time.perf_counter()
+        for _ in range(_ITERATIONS):
+            self._spent_s, begin = 0.0, time.perf_counter()
+            iterate()
+            end = time.perf_counter()
+            shares.append(1 - min(1.0, self._spent_s / (end - begin)))
+            if end - start > _LONGEST_S:
+                break
+        return max(shares)
+
+    def _add(self, seconds: float) -> None:
+        self._spent_s += seconds
+
+
+class _Timed:
+    """A callback that reports the time of each call."""
+
+    callback: Callable[..., Any]
+
+    def __init__(self, callback: Callable[..., Any], report: Callable[[float], None]) -> None:
+        # A program that is traced again may share parts, and so callbacks, with the first one.
+        self.callback = callback.callback if isinstance(callback, _Timed) else callback
+        self._report = report
+
+    def __call__(self, *arguments: Any) -> Any:
+        begin = time.perf_counter()
+        try:
+            return self.callback(*arguments)
+        finally:
+            self._report(time.perf_counter() - begin)
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    """Yields the equations of a jaxpr and those in its branches, loops and calls."""
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        yield equation
+        for value in equation.params.values():
+            for item in value if isinstance(value, tuple | list) else (value,):
+                if hasattr(getattr(item, "jaxpr", item), "eqns"):
+                    yield from _equations(item)
+
+
+def parts_of(model: Any, params: Any, inputs: Sequence[jax.Array]) -> GenerationParts:
+    """Compiles `prefill` and `decode`, each with the choice of the token, ahead of time.
+
+    `decode` takes the cache as a donated argument, so that XLA writes into it, as it does inside
+    the loop of a whole generation; otherwise it would have to copy the cache for each token.
+    """
+
+    def prefill(params: Any, *inputs: jax.Array) -> Step:
+        return _chosen(*model.prefill(params, *inputs))
+
+    def decode(params: Any, token: jax.Array, position: jax.Array, cache: Any) -> Step:
+        return _chosen(*model.decode(params, token, position, cache))
+
+    first, device = model.first_position(*inputs), inputs[0].device
+    positions = [
+        jax.device_put(np.int32(first + index), device) for index in range(model.max_new_tokens - 1)
+    ]
+    compiled_prefill = jax.jit(prefill).lower(params, *inputs).compile()
+    compiled_decode = None
+    if positions:
+        token, _, cache = compiled_prefill(params, *inputs)
+        lowered = jax.jit(decode, donate_argnums=3).lower(params, token, positions[0], cache)
+        compiled_decode = functools.partial(lowered.compile(), params)
+    return FunctionParts(
+        functools.partial(compiled_prefill, params, *inputs),
+        compiled_decode,
+        positions,
+        wait=block_until_ready,
+        to_host=np.asarray,
+    )
+
+
+def _chosen(logits: jax.Array, cache: Any) -> Step:
+    return jax.lax.argmax(logits, axis=1, index_dtype=jnp.int32), logits, cache
+
+
+def write_profile(backend: Backend, directory: Path, iterations: int, hlo: str) -> list[Path]:
+    """Profiles iterations; returns a trace for Perfetto, XLA's own file, and the operators.
+
+    Args:
+      backend: the backend whose program runs.
+      hlo: the optimised program.
+      directory: directory for the files.
+      iterations: number of executions; each is a step `iteration`.
+
+    Raises:
+      RuntimeError: JAX wrote no profile.
+    """
+    options = jax.profiler.ProfileOptions()
+    # Spans of Python calls would slow the host and hide those of the runtime.
+    options.python_tracer_level = 0
+    scratch = backend.context.work_dir / "jax-profile"
+    with jax.profiler.trace(scratch, create_perfetto_trace=True, profiler_options=options):
+        for index in range(iterations):
+            with jax.profiler.StepTraceAnnotation("iteration", step_num=index):
+                backend.synchronize(backend.dispatch())
+    stack = f"JAX {jax.__version__}"
+    files = operator_profile.take_files(
+        scratch,
+        directory,
+        {"perfetto_trace.json.gz": "trace.json.gz", "*.xplane.pb": "xla.xplane.pb"},
+        stack=stack,
+    )
+    events = operator_profile.read_trace(files[0])
+    found = operator_profile.profile_of(events, hlo, stack=stack, iterations=iterations)
+    return [*files, operator_profile.write(found, directory)]
+
+
+_NOTE = (
+    "The measurement ran `jax.jit` of the model's function. The exported program is the result of "
+    "JAX's lowering: it does not include JAX's tracing, and XLA sees it as a call."
+)
+
+
+def export_reproducer(task: ExportTask) -> Exported:
+    """Writes `program.jax_export`, the StableHLO inside it, and the weights."""
+    apply, params = split(task.model())
+    leaves, structure = jax.tree.flatten(params)
+
+    def flat(*arguments: Any) -> tuple[Any, ...]:
+        weights = jax.tree.unflatten(structure, arguments[: len(leaves)])
+        return as_tuple(apply(weights, *arguments[len(leaves) :]))
+
+    types = [_type(value) for value in (*leaves, *task.inputs)]
+    exported = jax_export.export(jax.jit(flat), platforms=("cpu",))(*types)
+    (task.directory / "program.jax_export").write_bytes(exported.serialize())
+    (task.directory / "program.mlirbc").write_bytes(exported.mlir_module_serialized)
+    files = {
+        "program.jax_export": "the program to compile, in the format of `jax.export.deserialize`",
+        "program.mlirbc": "the same program as a portable StableHLO artifact, for tools without "
+        "JAX (`stablehlo-translate --deserialize program.mlirbc`); unused weights are not "
+        "among its arguments",
+    }
+    if leaves:
+        array_files.save_all(
+            task.directory / "weights", "weight", [np.asarray(leaf) for leaf in leaves]
+        )
+        files["weights"] = "the weights, which are the first arguments"
+    return Exported(
+        settings={"threads": task.context.threads},
+        packages=("jax", "jaxlib", "numpy", "ml_dtypes"),
+        files=files,
+        notes=(_NOTE,),
+    )
+
+
+def _type(value: Any) -> jax.ShapeDtypeStruct:
+    # JAX converts arguments from 64 to 32 bits, unless configured otherwise.
+    return jax.ShapeDtypeStruct(np.shape(value), jax.dtypes.canonicalize_dtype(value.dtype))
 
 
 class JaxXla(Backend):
@@ -156,7 +349,7 @@ class JaxXla(Backend):
     def generation_parts(self) -> GenerationParts:
         """Returns prefill and decode as separate programs, on the resident weights."""
         with self._precision():
-            return generation.parts(self._model, self._params, self._inputs)
+            return parts_of(self._model, self._params, self._inputs)
 
     def updated(self, draw: Draw, steps: int) -> Mapping[str, Array]:
         """See `Backend.updated`; compiles the function that a step calls as a separate program."""
@@ -220,7 +413,7 @@ class JaxXla(Backend):
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """Writes a trace for Perfetto and XLA's own file, by `jax.profiler`."""
         hlo = xla_executables.optimized_hlo(self._compiled.runtime_executable())
-        return profiler.profile(self, directory, iterations, hlo)
+        return write_profile(self, directory, iterations, hlo)
 
     def _compile_step(self, model: TrainableModel) -> None:
         """Compiles a training step, which takes over the memory of the state."""

@@ -13,7 +13,7 @@ from flax import nnx
 
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.backends.recipes import Chosen, NotAppliedError
-from comparative_benchmark.jax_xla.quantised_run import SAME_VALUES
+from comparative_benchmark.jax_xla.reference import SAME_VALUES
 from openxla.benchmark.installation import install_command
 from openxla.benchmark.models.model_interfaces import GenerationModel
 

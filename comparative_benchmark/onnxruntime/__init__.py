@@ -28,7 +28,7 @@ BACKEND = BackendInfo(
         ModelFrameworkType.PYTORCH: ("onnxruntime", "onnx", "onnxscript", "torch"),
         ModelFrameworkType.ONNX: ("onnxruntime", "onnx"),
     },
-    reference="comparative_benchmark.backends.published_programs:compute",
+    reference="comparative_benchmark.backends.exported_programs:compute",
     judges=(ModelFrameworkType.ONNX,),
     install=install_command("all"),
     setup_script=setup_script("onnxruntime"),
@@ -44,6 +44,6 @@ BACKEND = BackendInfo(
         "OMP_NUM_THREADS": "{threads}",  # of PyTorch, which only exports here
     },
     packages={"onnx": "onnx", "onnxruntime": "onnxruntime"},
-    reproducer="comparative_benchmark.onnxruntime.reproducer:export",
+    reproducer="comparative_benchmark.onnxruntime.backend:export_reproducer",
     extras=("onnxruntime", "pt-inductor"),
 )

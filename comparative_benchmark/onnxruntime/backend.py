@@ -1,32 +1,73 @@
-"""ONNX Runtime: export from PyTorch, then run the graph without the framework."""
+"""ONNX Runtime: export from PyTorch, runs without the framework, and reproducers."""
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import onnxruntime as ort
 
-from comparative_benchmark.backends import host_settings
+from comparative_benchmark.backends import exported_programs, host_settings
 from comparative_benchmark.backends.api import (
     BackendContext,
     BackendFacts,
     OutputRule,
     UnsupportedError,
 )
-from comparative_benchmark.backends.frameworks import onnx_export
+from comparative_benchmark.backends.exported_programs import Exported, ExportTask, joint_digest
+from comparative_benchmark.backends.frameworks import torch_export
 from comparative_benchmark.backends.host_settings import HostSettings
-from comparative_benchmark.backends.published_programs import joint
 from comparative_benchmark.backends.recipes import chosen_among
-from comparative_benchmark.backends.resident_backend import SYNCHRONOUS, ResidentBackend
-from comparative_benchmark.backends.resident_programs import GenerationPlan
-from comparative_benchmark.onnxruntime import (
-    WIDENED,
-    graph,
-    optimized,
-    profiler,
-    quantization,
-    session,
+from comparative_benchmark.backends.resident_programs import (
+    SYNCHRONOUS,
+    GenerationPlan,
+    ResidentBackend,
 )
+from comparative_benchmark.onnxruntime import WIDENED, graph, profiler, session
+
+_NOTE = (
+    "ONNX Runtime silently uses float32 for operators without a 16-bit kernel; run.py does not "
+    "include the suite's check for this."
+)
+
+
+def export_reproducer(task: ExportTask) -> Exported:
+    """Writes `model.onnx`; for a model that generates, `prefill.onnx` and `decode.onnx`."""
+    context = task.context
+    model = task.model()
+    if hasattr(model, "write_onnx"):
+        names, plan = ["model.onnx"], None
+        beside = _copy(model, task)
+    else:
+        paths, plan = torch_export.write_onnx(model, task.inputs, task.directory, context.phase)
+        names = [path.name for path in paths]
+        beside = [f"{name}.data" for name in names]
+    level = session.options(context.compiler, context.threads).graph_optimization_level
+    files = dict.fromkeys(names, "the program to run")
+    files |= dict.fromkeys(beside, "its weights")
+    return Exported(
+        settings={
+            "level": level.name,
+            "threads": context.threads,
+            "call": exported_programs.calls(plan, names),
+        },
+        packages=("onnxruntime", "numpy", "ml_dtypes"),
+        # A model without large weights has no file for them.
+        files={name: text for name, text in files.items() if (task.directory / name).exists()},
+        modules=exported_programs.modules(plan),
+        notes=(_NOTE,),
+    )
+
+
+def _copy(model: Any, task: ExportTask) -> list[str]:
+    """Copies a user's file; returns the names of the files with its weights."""
+    path, *beside = model.write_onnx(task.context.work_dir, task.inputs)
+    shutil.copyfile(path, task.directory / "model.onnx")
+    names = [str(file.relative_to(path.parent)) for file in beside]
+    for file, name in zip(beside, names, strict=True):
+        (task.directory / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, task.directory / name)
+    return names
 
 
 class OnnxRuntime(ResidentBackend):
@@ -39,7 +80,7 @@ class OnnxRuntime(ResidentBackend):
         self._data_files: Sequence[Path] = ()
         self._sessions: list[ort.InferenceSession] = []
         self._metadata: Mapping[str, str] = {}
-        self._graphs: list[optimized.OptimizedGraph] = []
+        self._graphs: list[graph.OptimizedGraph] = []
         self._recipe = chosen_among(context.options)
         self._applied: dict[str, Any] | None = None
 
@@ -59,14 +100,14 @@ class OnnxRuntime(ResidentBackend):
         self._bind([session.SessionProgram(item, self._device) for item in self._sessions], plan)
         if self._device == "cpu":
             self._graphs = [
-                optimized.examine(path, self.context.compiler, self.context.work_dir)
+                graph.examine(path, self.context.compiler, self.context.work_dir)
                 for path in self._paths
             ]
             self._check_types()
 
     def fetch(self, outputs: Any) -> list[Any]:
         """Copies the outputs to the host; pairs become complex numbers if the model's are."""
-        return onnx_export.with_complex_outputs(super().fetch(outputs), self._metadata)
+        return torch_export.with_complex_outputs(super().fetch(outputs), self._metadata)
 
     def facts(self) -> BackendFacts:
         """Returns identity and size of the optimized graphs, and their operators by type."""
@@ -88,7 +129,7 @@ class OnnxRuntime(ResidentBackend):
         elif self.context.exported:
             facts.notes["starts_from"] = sorted(self.context.exported)
         if self._graphs:
-            facts.artifact_sha256 = joint([found.sha256 for found in self._graphs])
+            facts.artifact_sha256 = joint_digest([found.sha256 for found in self._graphs])
             facts.artifact_size_bytes = sum(found.size_bytes for found in self._graphs)
             facts.notes["parameters_size_bytes"] = sum(
                 found.weights_size_bytes for found in self._graphs
@@ -162,11 +203,11 @@ class OnnxRuntime(ResidentBackend):
 
         held = {value.dtype.name for value in self._arrays}
         self._types = modules.element_types(self._model) | held
-        self._paths, plan = onnx_export.write(
+        self._paths, plan = torch_export.write_onnx(
             self._take_model(), self._arrays, self.context.work_dir, self.context.phase
         )
         if self._recipe is not None:
-            self._paths, self._applied = quantization.apply(
+            self._paths, self._applied = graph.apply_recipe(
                 self._paths, self._recipe, self.context.phase
             )
         return plan

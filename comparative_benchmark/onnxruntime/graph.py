@@ -1,21 +1,30 @@
-"""The operators of an ONNX graph by type, and its identity.
+"""ONNX graphs: operators and identity, as exported, quantised and optimized.
 
 If ONNX Runtime has no kernel for a node's type, it silently runs the node in float32, between casts
 that it inserts (`InsertCastTransformer`). So the graph that it runs is compared with the exported
 one. Weights are read only for the identity.
+
+Recipes by its own quantiser are applied, and graphs are optimized to a file, in child processes:
+a second session and all weights would count towards the memory of the measured session, and
+writing towards its compile time.
 """
 
 import hashlib
+import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
+import cattrs
 import onnx
 from onnx import TensorProto
 
-from comparative_benchmark.backends.published_programs import of_parts
+from comparative_benchmark.backends import child_process
+from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError
+from comparative_benchmark.backends.exported_programs import digest_of_parts
+from comparative_benchmark.backends.recipes import Chosen, NotAppliedError, parse
 
 # Nodes that compute products: most of the floating-point operations.
 PRODUCTS = frozenset(
@@ -123,7 +132,9 @@ def fingerprint(model: onnx.ModelProto, directory: Path) -> str:
     graph = model.graph
     values = {"": b"absent"}
     for index, value in enumerate(graph.input):
-        values[value.name] = of_parts(str(index), value.type.SerializeToString(deterministic=True))
+        values[value.name] = digest_of_parts(
+            str(index), value.type.SerializeToString(deterministic=True)
+        )
     for weight in graph.initializer:
         values[weight.name] = _digest_of_weight(weight, directory)
     nodes = []
@@ -131,12 +142,14 @@ def fingerprint(model: onnx.ModelProto, directory: Path) -> str:
         attributes = sorted(item.SerializeToString(deterministic=True) for item in node.attribute)
         # A graph inside a node refers to outer values by name.
         operands = [values.get(name, name.encode()) for name in node.input]
-        nodes.append(of_parts(node.domain, node.op_type, *attributes, b"operands", *operands))
+        nodes.append(
+            digest_of_parts(node.domain, node.op_type, *attributes, b"operands", *operands)
+        )
         for index, name in enumerate(node.output):
-            values[name] = of_parts(nodes[-1], str(index))
+            values[name] = digest_of_parts(nodes[-1], str(index))
     versions = sorted(f"{item.domain} {item.version}" for item in model.opset_import)
     outputs = [values[value.name] for value in graph.output]
-    return of_parts(*versions, b"nodes", *sorted(nodes), b"outputs", *outputs).hex()
+    return digest_of_parts(*versions, b"nodes", *sorted(nodes), b"outputs", *outputs).hex()
 
 
 def _digest_of_weight(weight: TensorProto, directory: Path) -> bytes:
@@ -178,3 +191,142 @@ def _types(graph: onnx.GraphProto) -> dict[str, str]:
     for value in (*graph.input, *graph.output, *graph.value_info):
         types[value.name] = value.type.tensor_type.elem_type
     return {name: TensorProto.DataType.Name(code).lower() for name, code in types.items()}
+
+
+_MODEL, _WEIGHTS = "optimized.onnx", "optimized.onnx.data"
+# Smaller weights stay in the file: most are constants of the graph.
+_SMALLEST_EXTERNAL_BYTES = 1024
+_EXTERNAL = "session.optimized_model_external_initializers"
+
+
+@attrs.frozen(kw_only=True)
+class OptimizedGraph:
+    """ONNX Runtime's optimized version of a graph.
+
+    Attributes:
+      exported, optimized: operators of the graphs.
+      sha256: identity of the optimized graph with its weights.
+      size_bytes: size of the optimized graph, without its weights.
+      weights_size_bytes: size of its weights; folding can make it smaller or larger than before.
+    """
+
+    exported: GraphSummary
+    optimized: GraphSummary
+    sha256: str
+    size_bytes: int
+    weights_size_bytes: int
+
+
+def examine(path: Path, compiler: str, work_dir: Path) -> OptimizedGraph:
+    """Returns the graph that a session on a file runs; opens one on the CPU in a child process.
+
+    Args:
+      path: an ONNX file.
+      compiler: the compiler, which selects the optimizations.
+      work_dir: directory for the optimized graph until it is read.
+
+    Raises:
+      RuntimeError: the process failed.
+    """
+    arguments = {"path": str(path), "compiler": compiler, "directory": str(work_dir)}
+    told, _ = child_process.call(
+        f"{__name__}:examine_here", arguments, name="the process that writes the optimized graph"
+    )
+    return cattrs.structure(told, OptimizedGraph)
+
+
+def examine_here(
+    _: child_process.Channel, path: str, compiler: str, directory: str
+) -> dict[str, Any]:
+    """Writes the optimized graph in this process, and removes it; see `examine`."""
+    from comparative_benchmark.onnxruntime import session
+
+    work_dir = Path(directory)
+    model, weights = work_dir / _MODEL, work_dir / _WEIGHTS
+    chosen = session.options(compiler, threads=1)
+    chosen.optimized_model_filepath = str(model)
+    for name, value in (
+        (f"{_EXTERNAL}_file_name", weights.name),
+        (f"{_EXTERNAL}_min_size_in_bytes", _SMALLEST_EXTERNAL_BYTES),
+    ):
+        chosen.add_session_config_entry(name, str(value))
+    try:
+        session.open_session(Path(path), "cpu", chosen)
+        written = load(model)
+        found = OptimizedGraph(
+            exported=summarize(load(Path(path))),
+            optimized=summarize(written),
+            sha256=fingerprint(written, work_dir),
+            size_bytes=model.stat().st_size,
+            weights_size_bytes=weights.stat().st_size if weights.exists() else 0,
+        )
+    finally:
+        for file in (model, weights):
+            file.unlink(missing_ok=True)
+    return attrs.asdict(found)
+
+
+_PRODUCTS = frozenset({"MatMul", "Gemm"})
+
+
+def apply_recipe(
+    paths: Sequence[Path], recipe: Chosen, phase: PhaseTimer
+) -> tuple[list[Path], dict[str, Any]]:
+    """Quantises graphs; phase `lower`.
+
+    Returns:
+      Files of the quantised graphs, and a summary: `name`, the number of changed `layers` and of
+      `linear` ones (products with weights), the operator that they became, and the bytes of all
+        weights
+      before and after.
+
+    Raises:
+      UnsupportedError: the quantiser has no such recipe.
+      RuntimeError: the quantiser failed, or changed nothing.
+    """
+    arguments = {"paths": list(map(str, paths)), "recipe": recipe.label}
+    told, _ = child_process.call(
+        f"{__name__}:apply_here", arguments, phase, name="the process that quantises the graph"
+    )
+    return [Path(path) for path in told["paths"]], told["applied"]
+
+
+def apply_here(channel: child_process.Channel, paths: list[str], recipe: str) -> dict[str, Any]:
+    """Quantises graphs in this process; see `apply_recipe`."""
+    import onnx
+
+    chosen = parse(recipe)
+    # It logs every node, and recommends a preprocessing step that the exporter has done.
+    logging.disable(logging.WARNING)
+    try:
+        quantise, operator = chosen.configuration_in("onnxruntime")
+    except NotImplementedError as error:
+        raise UnsupportedError(f"ONNX Runtime cannot apply {recipe}: {error}") from error
+    counts = {"layers": 0, "linear": 0, "bytes_before": 0, "bytes_after": 0}
+    made = []
+    for source in map(Path, paths):
+        target = source.with_name(f"{source.stem}.{recipe}.onnx")
+        before = load(source)
+        with channel.phase("lower"):
+            # The quantiser transposes weights without updating their recorded shapes; without
+            # records it infers all shapes again.
+            bare = source.with_name(f"{source.stem}.bare.onnx")
+            stripped = onnx.ModelProto()
+            stripped.CopyFrom(before)
+            del stripped.graph.value_info[:]
+            onnx.save(stripped, str(bare))
+            quantise(str(bare), str(target))
+        after = load(target)
+        weights = {weight.name for weight in before.graph.initializer}
+        counts["linear"] += sum(
+            node.op_type in _PRODUCTS and not weights.isdisjoint(node.input)
+            for node in before.graph.node
+        )
+        counts["layers"] += sum(node.op_type == operator for node in after.graph.node)
+        for name, path in (("bytes_before", source), ("bytes_after", target)):
+            data = path.with_name(f"{path.name}.data")
+            counts[name] += path.stat().st_size + (data.stat().st_size if data.exists() else 0)
+        made.append(str(target))
+    if not counts["layers"]:
+        raise NotAppliedError(f"{recipe} changed 0 of {counts['linear']} products with weights")
+    return {"paths": made, "applied": {"name": recipe, "weight_class": operator, **counts}}

@@ -23,7 +23,7 @@ BACKEND = BackendInfo(
         ModelFrameworkType.TFLITE: ("openvino", "ai_edge_litert"),
     },
     files_only=(ModelFrameworkType.TFLITE,),
-    reference="comparative_benchmark.backends.published_programs:compute",
+    reference="comparative_benchmark.backends.exported_programs:compute",
     judges=(ModelFrameworkType.ONNX,),
     recipe_modules=("nncf",),
     install=install_command("all"),
@@ -46,6 +46,6 @@ BACKEND = BackendInfo(
         CACHE_DIR_VARIABLE: "{cache_dir}/openvino",
     },
     packages={"openvino": "openvino"},
-    reproducer="comparative_benchmark.openvino.reproducer:export",
+    reproducer="comparative_benchmark.openvino.front_ends:export_reproducer",
     extras=("openvino", "pt-inductor"),
 )

@@ -10,18 +10,17 @@ from comparative_benchmark.backends.api import (
     OutputRule,
     UnsupportedError,
 )
+from comparative_benchmark.backends.exported_programs import joint_digest
 from comparative_benchmark.backends.host_settings import HostSettings
-from comparative_benchmark.backends.published_programs import joint
 from comparative_benchmark.backends.recipes import chosen_among
-from comparative_benchmark.backends.resident_backend import SYNCHRONOUS, ResidentBackend
+from comparative_benchmark.backends.resident_programs import SYNCHRONOUS, ResidentBackend
 from comparative_benchmark.openvino import (
     CACHE_DIR_VARIABLE,
     DEFAULT_PRECISION,
     WIDENED,
     front_ends,
-    profiler,
     program,
-    quantization,
+    requests,
 )
 from comparative_benchmark.openvino.requests import CompiledProgram
 from comparative_benchmark.openvino.toolkit import VERSION, ov
@@ -61,7 +60,7 @@ class OpenVino(ResidentBackend):
             cache_dir=os.environ.get(CACHE_DIR_VARIABLE),
         )
         if self._recipe is not None:
-            self._paths, self._applied = quantization.apply(
+            self._paths, self._applied = program.apply_recipe(
                 self._paths, self._recipe, self.context.phase
             )
             self._properties |= self._applied["properties"]
@@ -131,7 +130,7 @@ class OpenVino(ResidentBackend):
           UnsupportedError: the model generates.
         """
         path = self._only_path("OpenVINO")
-        return profiler.profile_model(path, self._properties, self._arrays, directory, iterations)
+        return requests.profile_model(path, self._properties, self._arrays, directory, iterations)
 
     def _check_precision(self) -> None:
         """Raises UnsupportedError if the model is computed in another type without an option."""
@@ -154,4 +153,4 @@ class OpenVino(ResidentBackend):
             program.fingerprint(compiled, path)
             for compiled, path in zip(self._compiled, self._paths, strict=True)
         ]
-        return joint(digests)
+        return joint_digest(digests)

@@ -1,4 +1,4 @@
-"""Converts models from their framework to OpenVINO."""
+"""Converts models from their framework to OpenVINO, to run them or for a reproducer."""
 
 import gc
 import sys
@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from comparative_benchmark.backends import exported_programs
 from comparative_benchmark.backends.api import Array, PhaseTimer, UnsupportedError
+from comparative_benchmark.backends.exported_programs import Exported, ExportTask, program_names
 from comparative_benchmark.backends.frameworks import torch_export
-from comparative_benchmark.backends.reproducing import program_names
 from comparative_benchmark.backends.resident_programs import GenerationPlan
 from comparative_benchmark.openvino import program
 from comparative_benchmark.openvino.toolkit import element_type, ov
@@ -95,11 +96,11 @@ def _holds_torch_modules(model: Any) -> bool:
 def _from_torch(
     model: Any, inputs: Sequence[Array], phase: PhaseTimer
 ) -> tuple[list[Any], GenerationPlan | None]:
-    from comparative_benchmark.backends.frameworks import generation_export
+    from comparative_benchmark.backends.frameworks import torch_modules
 
     # The model itself would be converted through TorchScript, which has operations that OpenVINO
     # cannot convert (`aten::diff` in Llama).
-    exported, plan = generation_export.programs(model, inputs, phase)
+    exported, plan = torch_modules.export_programs(model, inputs, phase)
     with phase("lower"), torch_export.refusing("OpenVINO's front end for PyTorch"):
         return [_convert_exported(item) for item in exported], plan
 
@@ -143,3 +144,31 @@ def _from_tensorflow(model: Any, inputs: Sequence[Array], phase: PhaseTimer) -> 
         traced = tf.function(forward, autograph=False).get_concrete_function(*specs)
     with phase("lower"), torch_export.refusing("OpenVINO's front end for TensorFlow"):
         return ov.convert_model(traced)
+
+
+_NOTE = (
+    "run.py prints the data type in which OpenVINO computes. If it is not the model's type, the "
+    "suite does not measure the model."
+)
+
+
+def export_reproducer(task: ExportTask) -> Exported:
+    """Writes `model.xml` and `model.bin`; for a model that generates, `prefill` and `decode`."""
+    context = task.context
+    paths, element_type, plan = write(task.model(), task.inputs, task.directory, context.phase)
+    names = [path.name for path in paths]
+    properties = program.configuration(
+        threads=context.threads,
+        precision=program.chosen_precision(context.options, element_type),
+        cache_dir=None,
+    )
+    return Exported(
+        settings={"properties": properties, "call": exported_programs.calls(plan, names)},
+        packages=("openvino", "numpy", "ml_dtypes"),
+        files={
+            **dict.fromkeys(names, "the program to compile"),
+            **{program.weights_of(path).name: f"weights of {path.name}" for path in paths},
+        },
+        modules=exported_programs.modules(plan),
+        notes=(_NOTE,),
+    )

@@ -1,12 +1,24 @@
-"""OpenVINO inference requests, and buffers for their inputs and outputs."""
+"""OpenVINO inference requests: buffers for inputs and outputs, and performance counters."""
 
 import functools
-from collections.abc import Callable, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from comparative_benchmark.backends.api import Array
+from comparative_benchmark.backends.operator_profile import (
+    Operator,
+    OperatorProfile,
+    longest_first,
+    time_table,
+    write,
+)
+from comparative_benchmark.backends.resident_programs import SingleProgram
 from comparative_benchmark.openvino.front_ends import INPUT, OUTPUT
-from comparative_benchmark.openvino.toolkit import dtype_of, ov
+from comparative_benchmark.openvino.program import DEVICE
+from comparative_benchmark.openvino.toolkit import VERSION, dtype_of, ov
 
 
 class Buffer:
@@ -85,3 +97,86 @@ class CompiledProgram:
             request.set_tensor(port, buffer.tensor)
         self.requests.append(request)
         return request
+
+
+def profile_of(
+    layers: Mapping[str, Mapping[str, Any]], iterations: int, *, stack: str, left_out: int
+) -> OperatorProfile:
+    """Returns the layers as operators.
+
+    Args:
+      layers: by name, their type (`layer`), `kernel` and times in us (`times_us`).
+      iterations: number of executions that the times cover.
+      stack: the profiled stack, with its version.
+      left_out: number of layers that were never executed.
+    """
+    operators = [
+        Operator(
+            name=name,
+            does=layer["layer"],
+            calls=len(layer["times_us"]) / iterations,
+            us=sum(layer["times_us"]) / iterations,
+            provider=layer["kernel"],
+        )
+        for name, layer in layers.items()
+    ]
+    plain = Counter(layer["layer"] for layer in layers.values() if "ref" in layer["kernel"])
+    return OperatorProfile(
+        stack=stack,
+        iterations=iterations,
+        operators=longest_first(operators),
+        fallbacks=tuple(
+            f"{count} {kind} in a reference kernel" for kind, count in plain.most_common()
+        ),
+        fusions=(f"{left_out} layers fused into others, folded or shorter than 1 us",)
+        if left_out
+        else (),
+    )
+
+
+def profile_model(
+    path: Path,
+    properties: dict[str, Any],
+    inputs: Sequence[Array],
+    directory: Path,
+    iterations: int,
+) -> list[Path]:
+    """Profiles iterations; returns the layers with their times, and a table of them.
+
+    Counters are switched on when a model is compiled, so this is another compilation of the same
+    file with the same properties. They have durations, but no start times, so there is no trace.
+
+    Args:
+      path: the model's file.
+      properties: properties that it was compiled with.
+      inputs: one array for each of its inputs.
+      directory: directory for the files.
+      iterations: number of executions, after one that is not counted.
+    """
+    counting = {name: value for name, value in properties.items() if name != "CACHE_DIR"}
+    compiled = ov.Core().compile_model(path, DEVICE, {**counting, "PERF_COUNT": True})
+    program = CompiledProgram(compiled)
+    bound = SingleProgram(program, inputs)
+    bound.run()
+    layers: dict[str, dict[str, Any]] = {}
+    spans: list[tuple[str, str, float]] = []
+    seen: set[str] = set()
+    for _ in range(iterations):
+        bound.run()
+        for info in program.requests[0].get_profiling_info():
+            # OpenVINO reports layers below a microsecond as not executed.
+            seen.add(info.node_name)
+            if info.status == info.Status.EXECUTED:
+                time_us = info.real_time.total_seconds() * 1e6
+                kind = {"layer": info.node_type, "kernel": info.exec_type}
+                layers.setdefault(info.node_name, {**kind, "times_us": []})["times_us"].append(
+                    time_us
+                )
+                spans.append((f"{info.node_type} {info.exec_type}", info.node_name, time_us))
+    times, table = directory / "layers.json", directory / "layers.txt"
+    times.write_text(json.dumps({"iterations": iterations, "layers": layers}), encoding="utf-8")
+    text = time_table(f"OpenVINO {VERSION}", ("layer and kernel", "layer"), spans, iterations)
+    table.write_text(text, encoding="utf-8")
+    stack, left_out = f"OpenVINO {VERSION}", len(seen - layers.keys())
+    found = profile_of(layers, iterations, stack=stack, left_out=left_out)
+    return [times, table, write(found, directory)]

@@ -41,6 +41,6 @@ BACKEND = BackendInfo(
     },
     profiling={"TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE": "1"},
     packages={"torch": "torch", "transformers": "transformers", "torchao": "torchao"},
-    reproducer="comparative_benchmark.pt_inductor.reproducer:export",
+    reproducer="comparative_benchmark.pt_inductor.exports:export_reproducer",
     extras=("pt-inductor",),
 )

@@ -1,4 +1,4 @@
-"""PyTorch on CPU and CUDA."""
+"""PyTorch on CPU and CUDA; also prefill and decode of a model as separate calls."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,29 +26,55 @@ from comparative_benchmark.backends.api import (
     UnsupportedError,
 )
 from comparative_benchmark.backends.compiled_calls import CompiledCalls
+from comparative_benchmark.backends.exported_programs import digest_of_set
 from comparative_benchmark.backends.frameworks import torch_modules as modules
 from comparative_benchmark.backends.frameworks.torch_export import refusing
 from comparative_benchmark.backends.frameworks.torch_modules import to_numpy
 from comparative_benchmark.backends.host_settings import HostSettings
-from comparative_benchmark.backends.model_protocols import ForeignModel
-from comparative_benchmark.backends.published_programs import of_set
-from comparative_benchmark.backends.recipes.registry import accept_options, chosen_among
-from comparative_benchmark.backends.training import StepParts, TrainingLoop
-from comparative_benchmark.pt_inductor import (
-    BACKEND,
-    aot,
-    cuda,
-    dynamo,
-    generation,
-    profiler,
-    torchao_recipes,
+from comparative_benchmark.backends.model_protocols import (
+    ForeignModel,
+    FunctionParts,
+    Step,
+    StepParts,
+    TrainingLoop,
 )
+from comparative_benchmark.backends.recipes.registry import accept_options, chosen_among
+from comparative_benchmark.pt_inductor import BACKEND, cuda, dynamo, exports, profiler, quantization
 from openxla.benchmark.models.model_interfaces import GenerationModel
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.operators import backward_torch
 from openxla.benchmark.training import in_torch as training
 from openxla.benchmark.training.models import Draw
+
+
+def parts_of(
+    model: Any,
+    inputs: Sequence[torch.Tensor],
+    *,
+    compile_part: Callable[[Any], Any],
+    wait: Callable[[Any], None],
+) -> GenerationParts:
+    """Calls `prefill` and `decode` of the measured model, on the same weights.
+
+    `compile_part` is what the backend does to a function. If it compiles by tracing calls, these
+    two have been compiled already, as parts of the model. `decode` writes into its cache.
+    """
+    compiled_prefill, compiled_decode = map(compile_part, (model.prefill, model.decode))
+    first, steps = model.first_position(*inputs), model.max_new_tokens - 1
+    positions = torch.arange(first, first + steps, device=inputs[0].device)
+    return FunctionParts(
+        lambda: _chosen(*compiled_prefill(*inputs)),
+        lambda *arguments: _chosen(*compiled_decode(*arguments)),
+        [positions[index : index + 1] for index in range(steps)],
+        wait=wait,
+        to_host=to_numpy,
+    )
+
+
+def _chosen(logits: torch.Tensor, cache: Any) -> Step:
+    return logits.argmax(dim=-1).to(torch.int32), logits, cache
+
 
 # Lines of `torch.__config__.show()` on math libraries, and on ATen's own kernels.
 _LIBRARY = re.compile(r"- (Intel\(R\) |OpenBLAS|CPU capability usage)")
@@ -82,7 +108,7 @@ class PtInductor(Backend):
             accept_options(context.options, BACKEND.compiler(context.compiler).options)
         self._recipe = chosen_among(context.options)
         self._applied: dict[str, Any] | None = None
-        self._ahead: aot.AotProgram | None = None
+        self._ahead: exports.AotProgram | None = None
         self._inductor: Any = None
         self._types: frozenset[str] = frozenset()
         self._cache_hits = 0
@@ -103,7 +129,7 @@ class PtInductor(Backend):
             for module in modules.of(model):
                 module.to(self._device)
             if self._recipe is not None:
-                self._applied = torchao_recipes.apply(model, self._recipe)
+                self._applied = quantization.apply_recipe(model, self._recipe)
             self._wait()
         foreign = isinstance(model, ForeignModel)
         with self.context.phase("h2d"):
@@ -133,7 +159,7 @@ class PtInductor(Backend):
         if self.context.compiler == "eager":
             return
         if self.context.compiler == "aot-inductor":
-            self._ahead = aot.AotProgram(self._model, self._inputs, self.context)
+            self._ahead = exports.AotProgram(self._model, self._inputs, self.context)
             self._model = None  # the package contains its own weights
             self._run = self._ahead.run
             return
@@ -251,7 +277,7 @@ class PtInductor(Backend):
             facts.cache_hits = self._cache_hits
             facts.cache_misses = counters["inductor"]["fxgraph_cache_miss"]
             if code := _generated_code():
-                facts.artifact_sha256 = of_set(code)
+                facts.artifact_sha256 = digest_of_set(code)
                 facts.artifact_size_bytes = sum(map(len, code))
             if self._cuda_graphs:
                 facts.notes["graphs_without_cuda_graph"] = cuda.skipped_graphs()
@@ -317,9 +343,7 @@ class PtInductor(Backend):
             # The same backend object, so that Dynamo finds what it compiled for the whole model.
             return torch.compile(part, backend=self._inductor) if self._inductor else part
 
-        return generation.parts(
-            self._model, self._inputs, compile_part=compile_part, wait=self.synchronize
-        )
+        return parts_of(self._model, self._inputs, compile_part=compile_part, wait=self.synchronize)
 
     def release(self) -> None:
         """Resets Dynamo, which gives up on a function that it has compiled too often."""

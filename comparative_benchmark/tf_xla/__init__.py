@@ -34,6 +34,6 @@ BACKEND = BackendInfo(
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     },
     packages={"tensorflow": "tensorflow", "keras": "keras"},
-    reproducer="comparative_benchmark.tf_xla.reproducer:export",
+    reproducer="comparative_benchmark.tf_xla.backend:export_reproducer",
     extras=("tf-xla",),
 )

@@ -1,5 +1,10 @@
-"""TensorFlow on CPU and GPU."""
+"""TensorFlow on CPU and GPU: its programs, and their reproducers.
 
+Prefill and decode of a model that generates are separate programs. A reproducer is a SavedModel
+with the weights as its variables.
+"""
+
+import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,13 +27,109 @@ from comparative_benchmark.backends.api import (
     OutputRule,
     UnsupportedError,
 )
+from comparative_benchmark.backends.exported_programs import Exported, ExportTask
 from comparative_benchmark.backends.frameworks import tensorflow_models, xla_executables
 from comparative_benchmark.backends.host_settings import HostSettings, pool_size
-from comparative_benchmark.backends.training import StepParts, TrainingLoop
-from comparative_benchmark.tf_xla import compiled_programs, generation, profiler
+from comparative_benchmark.backends.model_protocols import (
+    FunctionParts,
+    Step,
+    StepParts,
+    TrainingLoop,
+)
+from comparative_benchmark.tf_xla import compiled_programs, profiler
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.training.in_tensorflow import Run, TrainableModel
 from openxla.benchmark.training.models import Draw
+
+
+def parts_of(
+    model: Any,
+    inputs: Sequence[tf.Tensor],
+    compiled: Callable[..., Callable[..., Any]],
+    synchronize: Callable[[Any], None],
+) -> GenerationParts:
+    """Compiles `prefill` and `decode`, each with the choice of the token, by a first call.
+
+    TensorFlow cannot donate arguments: `decode` copies the cache for each token, which the loop of
+    a whole generation need not do.
+
+    Args:
+      model: a `GenerationModel`.
+      inputs: its resident inputs.
+      compiled: returns a function in the form that the backend's compiler runs, given example
+        arguments.
+      synchronize: waits for all work that was started.
+    """
+
+    def prefill(*inputs: tf.Tensor) -> Step:
+        return _chosen(*model.prefill(*inputs))
+
+    def decode(token: tf.Tensor, position: tf.Tensor, cache: Any) -> Step:
+        return _chosen(*model.decode(token, position, cache))
+
+    first = model.first_position(*inputs)
+    with tf.device(inputs[0].device):
+        steps = range(model.max_new_tokens - 1)
+        positions = [tf.constant(first + index, tf.int32) for index in steps]
+    compiled_prefill = compiled(prefill, *inputs)
+    compiled_decode = None
+    token, logits, cache = compiled_prefill(*inputs)
+    if positions:
+        compiled_decode = compiled(decode, token, positions[0], cache)
+        _, logits, _ = compiled_decode(token, positions[0], cache)
+    synchronize(logits)
+    return FunctionParts(
+        functools.partial(compiled_prefill, *inputs),
+        compiled_decode,
+        positions,
+        wait=synchronize,
+        to_host=lambda value: value.numpy(),
+    )
+
+
+def _chosen(logits: tf.Tensor, cache: Any) -> Step:
+    return tf.argmax(logits, axis=-1, output_type=tf.int32), logits, cache
+
+
+# Argument `jit_compile` of the reproducer's function, by compiler.
+_JIT: dict[str, bool | None] = {"xla": True, "graph": None, "eager": None}
+
+_NOTE = (
+    "The measurement ran the model's own function. The SavedModel contains the graph that "
+    "TensorFlow traced, so the reproducer does not include the tracing."
+)
+
+
+def export_reproducer(task: ExportTask) -> Exported:
+    """Writes `saved_model`, whose function `run` takes the inputs by position."""
+    tf.config.set_visible_devices([], "GPU")
+    model = task.model()
+    specs = [
+        tf.TensorSpec(value.shape, tf.as_dtype(value.dtype.name), name=f"input_{index}")
+        for index, value in enumerate(task.inputs)
+    ]
+
+    def positional(*arguments: Any) -> tuple[Any, ...]:
+        # An output that is an input or a variable would not be kept as an output.
+        return tuple(tf.identity(value) for value in as_tuple(model.forward(*arguments)))
+
+    module = tf.Module()
+    module.run = tf.function(positional, input_signature=specs)
+    # A SavedModel keeps only attributes of its module, so add the captured variables.
+    module.weights = list(module.run.get_concrete_function().variables)
+    tf.saved_model.save(module, str(task.directory / "saved_model"))
+    notes = [_NOTE]
+    if task.context.compiler == "eager":
+        notes.append(
+            "The measurement ran op by op. A graph cannot do that, so run.py runs the whole graph."
+        )
+    return Exported(
+        settings={"threads": task.context.threads, "jit_compile": _JIT[task.context.compiler]},
+        packages=("tensorflow", "numpy", "ml_dtypes"),
+        files={"saved_model": "the program to compile; its weights are its variables"},
+        notes=tuple(notes),
+    )
+
 
 _GPU = "GPU:0"
 _INTER_OP_POOL = "tf_Compute"
@@ -167,7 +268,7 @@ class TfXla(Backend):
 
     def generation_parts(self) -> GenerationParts:
         """Returns prefill and decode as separate programs, on the existing variables."""
-        return generation.parts(self._model, self._inputs, self._traced, self.synchronize)
+        return parts_of(self._model, self._inputs, self._traced, self.synchronize)
 
     def updated(self, draw: Draw, steps: int) -> Mapping[str, Array]:
         """See `Backend.updated`; compiles the function that a step calls as a separate program."""

@@ -18,10 +18,9 @@ from comparative_benchmark.backends.api import (
 )
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.operator_profile import Operator, OperatorProfile, write
-from comparative_benchmark.backends.resident_backend import SYNCHRONOUS
-from comparative_benchmark.backends.resident_programs import poison
+from comparative_benchmark.backends.resident_programs import SYNCHRONOUS, poison
 from comparative_benchmark.tflite import BACKEND
-from comparative_benchmark.tflite.export import described, export
+from comparative_benchmark.tflite.export import described, export_file
 from openxla.benchmark.artifacts.workload_store import WorkloadCost
 from openxla.benchmark.models.tflite.program import Program
 from openxla.benchmark.models.tflite.tflite_model import TfLiteModel
@@ -87,7 +86,7 @@ class TfLite(Backend):
             ((path,),) = context.exported.values()
             precision = BACKEND.compiler(context.compiler).precision or "fp32"
             return {**described(path, precision), "origin": "published", "versions": {}}
-        return export(
+        return export_file(
             self._definition,
             self._arrays,
             context.compiler,

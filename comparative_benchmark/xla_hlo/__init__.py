@@ -17,7 +17,7 @@ BACKEND = BackendInfo(
         ModelFrameworkType.TF_V2: ("jaxlib", "tensorflow", "keras"),
         ModelFrameworkType.STABLEHLO: ("jaxlib", "jax"),
     },
-    reference="comparative_benchmark.backends.published_programs:compute",
+    reference="comparative_benchmark.backends.exported_programs:compute",
     judges=(ModelFrameworkType.STABLEHLO,),
     install=install_command("all"),
     setup_script=setup_script("xla_hlo"),
@@ -41,6 +41,6 @@ BACKEND = BackendInfo(
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     },
     packages={"jax": "jax", "jaxlib": "jaxlib", "flax": "flax"},
-    reproducer="comparative_benchmark.xla_hlo.reproducer:export",
+    reproducer="comparative_benchmark.xla_hlo.export:export_reproducer",
     extras=("xla-hlo",),
 )

@@ -19,15 +19,13 @@ from comparative_benchmark.backends.api import (
     ModelDefinition,
     OutputRule,
 )
+from comparative_benchmark.backends.exported_programs import digest_of_parts
 from comparative_benchmark.backends.frameworks import xla_executables
 from comparative_benchmark.backends.host_settings import HostSettings
-from comparative_benchmark.backends.published_programs import of_parts
-from comparative_benchmark.xla_hlo import CACHE_VARIABLE, hlo_module
-from comparative_benchmark.xla_hlo.cache import ExecutableCache
-from comparative_benchmark.xla_hlo.export import export
-from comparative_benchmark.xla_hlo.exported_program import ExportedProgram
-from comparative_benchmark.xla_hlo.hlo_module import HloModule
-from comparative_benchmark.xla_hlo.pjrt import Executable, client, profiled
+from comparative_benchmark.xla_hlo import CACHE_VARIABLE, exported_program
+from comparative_benchmark.xla_hlo.export import export_program
+from comparative_benchmark.xla_hlo.exported_program import ExportedProgram, HloModule
+from comparative_benchmark.xla_hlo.pjrt import Executable, ExecutableCache, client, profiled
 
 _PLATFORMS = {"cpu": "cpu", "gpu": "cuda"}
 
@@ -74,7 +72,7 @@ class XlaHlo(Backend):
             self.replace_inputs(inputs)
 
     def _export(self, model: ModelDefinition, inputs: Sequence[Array], directory: Path) -> None:
-        self._exported, self._export_ms = export(
+        self._exported, self._export_ms = export_program(
             model,
             inputs,
             self.context.compiler,
@@ -89,7 +87,9 @@ class XlaHlo(Backend):
         with self.context.phase("compile"):
             content = exported.path.read_bytes()
             flags = os.environ.get("XLA_FLAGS", "")
-            key = of_parts(content, exported.form, version("jaxlib"), self._client.platform, flags)
+            key = digest_of_parts(
+                content, exported.form, version("jaxlib"), self._client.platform, flags
+            )
             self._executable = self._cache.get(
                 key.hex(),
                 self._client,
@@ -172,7 +172,7 @@ class XlaHlo(Backend):
             return None
         exported = self._exported
         text = hlo_of(exported.path.read_bytes(), exported.form).text()
-        exact = hlo_module.is_exact(text)
+        exact = exported_program.is_exact(text)
         return host_settings.note(
             on_gpu=True, types=() if exact is None else ("float32",), allowed=not exact
         )

@@ -1,11 +1,15 @@
-"""A program on disk with its weights, passed from the export process to the worker.
+"""Programs without a framework: HLO modules, and programs on disk with their weights.
 
-    program.*          the program, in the requested form
-    weights/*.npy      its weights, in the order of the parameters that take them
+Modules are converted from and to text, protocol buffers and StableHLO. The export process passes a
+program to the worker as files:
+
+program.*          the program, in the requested form
+weights/*.npy      its weights, in the order of the parameters that take them
 
 Neither side needs a framework to read or write it.
 """
 
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,9 +18,91 @@ from typing import Any
 import attrs
 import numpy as np
 
-from comparative_benchmark.backends import published_programs
+from comparative_benchmark.backends import exported_programs
 from comparative_benchmark.backends.api import Array
+from comparative_benchmark.xla_hlo.private_jaxlib import extension, hlo
 from openxla.benchmark.artifacts import array_files
+
+_DEFINITION = re.compile(r"\s*(?:ROOT )?%?([\w.-]+) = (\w+)\[")
+_PRODUCT = re.compile(r" (?:dot|convolution)\(([^)]*)\)")
+_NAME = re.compile(r"%?([\w.-]+)$")
+
+
+def is_exact(text: str) -> bool | None:
+    """Returns whether all products and convolutions of float32 require the highest precision.
+
+    With a lower one, XLA lets a GPU round the factors to TF32.
+
+    Args:
+      text: text of a module before optimisation.
+
+    Returns:
+      None for a program without such products.
+    """
+    types: dict[str, str] = {}
+    exact: bool | None = None
+    for line in text.splitlines():
+        definition = _DEFINITION.match(line)
+        if definition is None:
+            continue
+        types[definition[1]] = definition[2]
+        product = _PRODUCT.search(line)
+        if product is None:
+            continue
+        factors = [_NAME.search(factor.strip()) for factor in product[1].split(",")]
+        if "f32" in (types.get(found[1]) for found in factors if found):
+            exact = exact is not False and "operand_precision={highest,highest}" in line
+    return exact
+
+
+class HloModule:
+    """An HLO module before compilation."""
+
+    def __init__(self, computation: Any) -> None:
+        self._computation = computation
+
+    @classmethod
+    def from_text(cls, text: str) -> "HloModule":
+        """Parses HLO text.
+
+        Raises:
+          XlaError: the text is not valid HLO.
+        """
+        module = hlo.hlo_module_from_text(text)
+        return cls(hlo.XlaComputation(module.as_serialized_hlo_module_proto()))
+
+    @classmethod
+    def from_proto(cls, serialized: bytes) -> "HloModule":
+        """Returns the module of a serialised `HloModuleProto`."""
+        return cls(hlo.XlaComputation(serialized))
+
+    @classmethod
+    def from_stablehlo(cls, module: bytes) -> "HloModule":
+        """Converts MLIR bytecode of a StableHLO module."""
+        return cls(extension.mlir.mlir_module_to_xla_computation(module))
+
+    def text(self) -> str:
+        """Returns text that can be parsed, and so includes large constants."""
+        options = hlo.HloPrintOptions()
+        options.print_large_constants = True
+        text: str = self._computation.as_hlo_module().to_string(options)
+        return text
+
+    def proto(self) -> bytes:
+        """Returns the serialised `HloModuleProto`."""
+        serialized: bytes = self._computation.as_serialized_hlo_module_proto()
+        return serialized
+
+    def stablehlo(self) -> str | bytes:
+        """Returns it as a StableHLO module, the only form that the PJRT client accepts."""
+        module: str | bytes = extension.mlir.xla_computation_to_mlir_module(self._computation)
+        return module
+
+    def parameters(self) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Returns shape and type of each parameter of the entry computation."""
+        shapes = self._computation.program_shape().parameter_shapes()
+        return [(tuple(shape.dimensions()), np.dtype(shape.element_type())) for shape in shapes]
+
 
 # By compiler, the name of the program's file.
 FORMS: Mapping[str, str] = {
@@ -79,7 +165,7 @@ class ExportedProgram:
           StoreError: the archive of the weights is damaged.
         """
         (path,) = files[_PUBLISHED[form]]
-        inputs = published_programs.unpack(files["xla_weights"], directory / _WEIGHTS)
+        inputs = exported_programs.unpack(files["xla_weights"], directory / _WEIGHTS)
         found = cls(directory=directory, form=form, inputs=inputs, versions={})
         shutil.copyfile(path, found.path)
         return found
@@ -101,11 +187,11 @@ class ExportedProgram:
 
     def write_weights(self, weights: Sequence[Array]) -> None:
         """Writes the weights, in the order of their parameters."""
-        array_files.save_all(self.weights_directory, published_programs.STEM, weights)
+        array_files.save_all(self.weights_directory, exported_programs.STEM, weights)
 
     def weights(self) -> Iterator[Array]:
         """Yields the weights in the order of their parameters, one at a time in memory."""
-        for path in array_files.numbered(self.weights_directory, published_programs.STEM):
+        for path in array_files.numbered(self.weights_directory, exported_programs.STEM):
             yield array_files.load(path)
 
     def drop_weights(self) -> None:

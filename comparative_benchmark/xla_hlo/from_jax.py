@@ -10,8 +10,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from comparative_benchmark.backends.api import Array
 from comparative_benchmark.backends.frameworks.jax_models import precision, split
-from comparative_benchmark.xla_hlo.exported_program import InputType
-from comparative_benchmark.xla_hlo.hlo_module import HloModule
+from comparative_benchmark.xla_hlo.exported_program import HloModule, InputType
 from comparative_benchmark.xla_hlo.private_jaxlib import extension
 
 

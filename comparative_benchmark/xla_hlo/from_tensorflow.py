@@ -8,8 +8,7 @@ import tensorflow as tf
 from comparative_benchmark.backends import host_settings
 from comparative_benchmark.backends.api import Array
 from comparative_benchmark.backends.frameworks.tensorflow_models import captured, function_of
-from comparative_benchmark.xla_hlo.exported_program import InputType
-from comparative_benchmark.xla_hlo.hlo_module import HloModule
+from comparative_benchmark.xla_hlo.exported_program import HloModule, InputType
 
 _STAGES = {"stablehlo": "stablehlo_serialized", "hlo-text": "hlo_serialized"}
 

@@ -1,17 +1,22 @@
-"""XLA's compiler and runtime through the PJRT client of jaxlib, without importing JAX."""
+"""XLA's compiler and runtime through the PJRT client of jaxlib, without importing JAX.
+
+A disk cache keeps compiled programs for processes that compile the same program again.
+"""
 
 import contextlib
 import functools
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-import ml_dtypes  # noqa: F401  # registers bfloat16 with numpy
+import attrs
 import numpy as np
 
 from comparative_benchmark.backends.api import Array
-from comparative_benchmark.xla_hlo import cuda
+from comparative_benchmark.backends.frameworks import xla_executables
+from comparative_benchmark.xla_hlo import private_jaxlib
 from comparative_benchmark.xla_hlo.private_jaxlib import (
     XlaError,
     differs,
@@ -48,7 +53,9 @@ class Client:
         try:
             _set_flags()
             self._client = (
-                xla_client.make_cpu_client() if accelerator == "cpu" else cuda.make_client()
+                xla_client.make_cpu_client()
+                if accelerator == "cpu"
+                else private_jaxlib.make_cuda_client()
             )
             self._device = self._client.local_devices()[0]
             self._devices = xla_client.DeviceList((self._device,))
@@ -232,3 +239,43 @@ def _set_flags() -> tuple[Any, ...]:
     extension.jax_jit.set_enable_x64_state(with_64_bits)
     extension.jax_jit.set_disable_jit_state(without_jit)
     return with_64_bits, without_jit
+
+
+@attrs.define
+class ExecutableCache:
+    """A directory of serialised executables; without a directory, nothing is cached.
+
+    Attributes:
+      directory: the cache directory.
+      hits: number of executables found.
+      misses: number of executables not found, and then compiled.
+    """
+
+    directory: Path | None
+    hits: int = 0
+    misses: int = 0
+
+    def get(self, key: str, client: Client, compile_: Callable[[], Executable]) -> Executable:
+        """Returns the executable with this key, compiled if it is not cached."""
+        path = self.directory / f"{key}.xla" if self.directory else None
+        if path is not None and path.is_file():
+            try:
+                found = client.deserialize(path.read_bytes())
+            except XlaError as error:  # from another machine, or damaged: treated as missing
+                print(f"cannot load the cached executable {path.name}: {error}", flush=True)
+            else:
+                self.hits += 1
+                return found
+        made = compile_()
+        self.misses += 1
+        if path is not None and (serialized := xla_executables.serialize(made.loaded)):
+            _write(path, serialized)
+        return made
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Writes a file atomically, so that a crash leaves no partial file with that name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_bytes(content)
+    partial.replace(path)

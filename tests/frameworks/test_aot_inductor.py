@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from comparative_benchmark.backends.api import BackendContext, UnsupportedError
-from comparative_benchmark.pt_inductor import aot
+from comparative_benchmark.pt_inductor import exports
 from comparative_benchmark.pt_inductor.backend import PtInductor
 from openxla.benchmark.devices import HOST_CPU
 
@@ -78,8 +78,8 @@ def run(model):
         "phases": entered,
         "outputs": [[value.dtype.name, value.tolist()] for value in outputs],
         "facts": [facts.artifact_sha256, facts.artifact_size_bytes],
-        "left": [str(folder) for folder in aot._extracted() if folder.exists()],
-        "unpacked": len(list(aot._extracted())),
+        "left": [str(folder) for folder in exports._extracted() if folder.exists()],
+        "unpacked": len(list(exports._extracted())),
     }
 
 
@@ -91,7 +91,7 @@ def digest(model):
         package_path=tempfile.mkdtemp() + "/model.pt2",
         inductor_configs={"aot_inductor.package_cpp_only": True},
     )
-    return aot._digest(Path(package))
+    return exports._digest(Path(package))
 
 
 found = {

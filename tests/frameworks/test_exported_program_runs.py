@@ -59,7 +59,7 @@ wanted = user_models.Wanted(inputs=tuple(filter(None, inputs.split("; "))))
 (case,) = user_models.found(text, wanted).cases
 answer = Executor(lambda _: None).handle({"command": "prepare", "id": 0, "arguments": dict(
     module_path=case.model.model_impl.module_path, parameters=dict(case.model.model_parameters),
-    reference="comparative_benchmark.backends.published_programs:compute", directory=target)})
+    reference="comparative_benchmark.backends.exported_programs:compute", directory=target)})
 pathlib.Path(target, "answer.json").write_text(json.dumps(answer))
 """
 

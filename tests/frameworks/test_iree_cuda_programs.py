@@ -12,7 +12,7 @@ import pytest
 from agreement_support import need
 from exporters_support import generate
 
-from comparative_benchmark.iree import cuda
+from comparative_benchmark.iree import conventions
 from openxla.benchmark.installation import LOCKS_DIR_VARIABLE, ROOT_DIR_VARIABLE
 
 pytestmark = pytest.mark.frameworks
@@ -102,7 +102,7 @@ def machine(made, tmp_path_factory, environment):
 
 
 def has_gpu():
-    return cuda.compute_capability() is not None
+    return conventions.compute_capability() is not None
 
 
 def test_a_program_that_was_not_run_is_there_and_says_so(made):
@@ -121,7 +121,7 @@ def test_a_program_that_was_not_run_is_there_and_says_so(made):
 
 def test_fp32_is_computed_in_fp32(made):
     program = (made.directory / "model_cuda.vmfb").read_bytes()
-    ptx = cuda.ptx_of(program)
+    ptx = conventions.ptx_of(program)
     assert (ptx.target, ptx.uses_tf32) == ("sm_80", False)
     assert b"fma.rn.f32" in program
     assert b"mma.sync" not in program
@@ -188,11 +188,11 @@ def compiled(output, device, *flags):
     return output
 
 
-@pytest.mark.parametrize("capability", cuda.TARGETS)
+@pytest.mark.parametrize("capability", conventions.CUDA_TARGETS)
 def test_the_compiler_takes_each_target(tmp_path, capability):
-    flags = cuda.compile_flags(cuda.target_for(capability))
+    flags = conventions.cuda_flags(conventions.cuda_target_for(capability))
     program = compiled(tmp_path / "program.vmfb", "cuda", *flags).read_bytes()
-    assert cuda.ptx_of(program).capability == capability
+    assert conventions.ptx_of(program).capability == capability
 
 
 def test_a_target_that_the_compiler_refuses_fails_in_one_line(tmp_path):
@@ -209,10 +209,10 @@ def test_what_is_no_program_for_gpus_is_refused_where_it_is_read_back(tmp_path):
     compiled(vmfb, "local")
     with pytest.raises(ValueError, match="has no PTX for sm_80"):
         from_iree.run_vmfb_cuda(job)
-    compiled(vmfb, "cuda", *cuda.compile_flags("sm_89"))
+    compiled(vmfb, "cuda", *conventions.cuda_flags("sm_89"))
     with pytest.raises(ValueError, match="has no PTX for sm_80"):
         from_iree.run_vmfb_cuda(job)
-    compiled(vmfb, "cuda", *cuda.compile_flags("sm_80"))
+    compiled(vmfb, "cuda", *conventions.cuda_flags("sm_80"))
     vmfb.write_bytes(vmfb.read_bytes()[:-500])
     with pytest.raises(ValueError, match="INVALID_ARGUMENT"):
         from_iree.run_vmfb_cuda(job)

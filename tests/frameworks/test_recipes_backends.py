@@ -151,11 +151,11 @@ from unittest import mock
 from comparative_benchmark.backends import recipes
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.jax_xla import qwix_recipes
-from comparative_benchmark.openvino import quantization
+from comparative_benchmark.openvino import program
 
 for package, apply in (
     ("qwix", lambda: qwix_recipes.apply(None, (), recipes.parse("int8wo"))),
-    ("nncf", lambda: quantization.apply_here(None, [], "int8wo")),
+    ("nncf", lambda: program.apply_here(None, [], "int8wo")),
 ):
     with mock.patch.dict(sys.modules, {package: None}):
         try:

@@ -39,7 +39,7 @@ import json, sys
 import torch
 from comparative_benchmark.backends import recipes
 from comparative_benchmark.analysis.verification.error_limits import sqnr_db
-from comparative_benchmark.pt_inductor import reference, torchao_recipes
+from comparative_benchmark.pt_inductor import reference, quantization
 from openxla.benchmark.models.pt.bert.bert_model import create_model
 
 working, parameters = map(json.loads, sys.argv[1:])
@@ -49,7 +49,7 @@ inputs = model.preprocess(model.generate_default_inputs())
 for name, (weight_class, share) in working.items():
     recipe = recipes.parse(name)
     quantized = create_model(**parameters)
-    applied = torchao_recipes.apply(quantized, recipe)
+    applied = quantization.apply(quantized, recipe)
     assert applied["name"] == name
     assert applied["weight_class"] == weight_class, applied
     assert applied["layers"] == applied["linear"] > 10, applied
@@ -64,13 +64,13 @@ REFUSING = """
 import json, sys
 from comparative_benchmark.backends import recipes
 from comparative_benchmark.backends.api import UnsupportedError
-from comparative_benchmark.pt_inductor import torchao_recipes
+from comparative_benchmark.pt_inductor import quantization
 from openxla.benchmark.models.pt.bert.bert_model import create_model
 
 refused, parameters = map(json.loads, sys.argv[1:])
 for name, reason in refused.items():
     try:
-        torchao_recipes.apply(create_model(**parameters), recipes.parse(name))
+        quantization.apply(create_model(**parameters), recipes.parse(name))
     except UnsupportedError as error:
         assert reason in str(error), (name, str(error))
     else:
@@ -81,7 +81,7 @@ import json, sys
 import numpy as np
 from comparative_benchmark.backends import recipes
 from comparative_benchmark.analysis.verification.error_limits import sqnr_db
-from comparative_benchmark.pt_inductor import reference, torchao_recipes
+from comparative_benchmark.pt_inductor import reference, quantization
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.operators.in_torch import create_model
 
@@ -92,7 +92,7 @@ truth, _ = reference.compute(model, inputs)
 for name, weight_class in working.items():
     recipe = recipes.parse(name)
     quantized = create_model(**parameters)
-    applied = torchao_recipes.apply(quantized, recipe)
+    applied = quantization.apply(quantized, recipe)
     assert applied["weight_class"] == weight_class, applied
     step = quantized.training_step()
     if "pt_inductor" not in recipe.recipe.trains:
@@ -179,18 +179,18 @@ import torch
 from unittest import mock
 from comparative_benchmark.backends import recipes
 from comparative_benchmark.backends.api import UnsupportedError
-from comparative_benchmark.pt_inductor import torchao_recipes
+from comparative_benchmark.pt_inductor import quantization
 
 def refused(model, error):
     try:
-        torchao_recipes.apply(model, recipes.parse("int8wo"))
+        quantization.apply(model, recipes.parse("int8wo"))
     except error as raised:
         return str(raised)
     raise AssertionError("applied")
 
 assert "the model has none" in refused(torch.nn.Conv2d(3, 3, 1), UnsupportedError)
 with mock.patch("torchao.quantization.quantize_"):
-    told = refused(torch.nn.Linear(64, 64), torchao_recipes.NotAppliedError)
+    told = refused(torch.nn.Linear(64, 64), quantization.NotAppliedError)
 assert told == (
     "int8wo changed 0 of 1 linear layers: their weights are Parameter, not Int8Tensor"
 )
@@ -203,7 +203,7 @@ recipe = recipes.Recipe(
     name="mine", description="", min_sqnr_db=30.0, by_backend={"pt_inductor": made}
 )
 mine = recipes.Chosen(label="mine", recipe=recipe, values={})
-applied = torchao_recipes.apply(torch.nn.Linear(64, 64), mine)
+applied = quantization.apply(torch.nn.Linear(64, 64), mine)
 assert (applied["layers"], applied["weight_class"]) == (1, "Int8Tensor")
 """
 
@@ -218,11 +218,11 @@ import torch
 from unittest import mock
 from comparative_benchmark.backends import recipes
 from comparative_benchmark.backends.api import UnsupportedError
-from comparative_benchmark.pt_inductor import torchao_recipes
+from comparative_benchmark.pt_inductor import quantization
 
 with mock.patch.dict(sys.modules, {"torchao": None, "torchao.quantization": None}):
     try:
-        torchao_recipes.apply(torch.nn.Linear(64, 64), recipes.parse("int8wo"))
+        quantization.apply(torch.nn.Linear(64, 64), recipes.parse("int8wo"))
     except UnsupportedError as error:
         assert "pip install -e '.[recipes]'" in str(error)
     else:

@@ -59,7 +59,7 @@ EXPORT = """
 import json, sys
 from pathlib import Path
 import numpy as np, tensorflow as tf
-from comparative_benchmark.xla_hlo import hlo_module
+from comparative_benchmark.xla_hlo import exported_program
 from comparative_benchmark.xla_hlo.exported_program import InputType
 from comparative_benchmark.xla_hlo.from_tensorflow import TensorFlowExporter
 
@@ -88,7 +88,8 @@ try:
         exporter._function = ForTheCpu(exporter._function)
         exporter.lower("hlo-proto")
         text = exporter.module().text()
-        found[f"{name} {platform}"] = [hlo_module.is_exact(text), text.count("{highest,highest}")]
+        exact = exported_program.is_exact(text)
+        found[f"{name} {platform}"] = [exact, text.count("{highest,highest}")]
 finally:
     tf.config.experimental.enable_tensor_float_32_execution(True)
 Path(sys.argv[1]).write_text(json.dumps(found))

@@ -183,7 +183,7 @@ def test_tensorflows_stablehlo_becomes_what_iree_reads():
     need("iree")
     from iree.compiler import ir
 
-    from comparative_benchmark.iree.tensorflow_export import as_iree_reads
+    from comparative_benchmark.iree.compilation import as_iree_reads
 
     text = """
 func.func @main(%arg0: tensor<4x4xf32>) -> (tensor<4x4xi1>, tensor<4x4xf32>) {
@@ -244,7 +244,7 @@ OPERATIONS = """
 import json, sys
 from pathlib import Path
 import numpy as np, tensorflow as tf
-from comparative_benchmark.tf_xla.cost import cost
+from comparative_benchmark.tf_xla.reference import cost
 w, table = tf.Variable(np.ones((8, 8), "f4")), tf.Variable(np.ones((100, 8), "f4"))
 constant = np.ones((8, 8), "f4")
 class Model:

@@ -497,7 +497,7 @@ for name, test, size in right:
         else:
             raise AssertionError(name)
     if name == "scripted":
-        cost = count_cost("comparative_benchmark.pt_inductor.cost:cost", model, inputs)
+        cost = count_cost("comparative_benchmark.pt_inductor.reference:cost", model, inputs)
         assert "TorchScript" in cost.flops_source, cost
     if name == "goes_far":
         due = np.load(truth[0])

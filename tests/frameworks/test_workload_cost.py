@@ -106,7 +106,7 @@ def test_a_model_of_one_framework_is_counted_too(costs):
 JAX_MODELS = """
 import json
 import jax, jax.numpy as jnp, numpy as np
-from comparative_benchmark.jax_xla.cost import cost
+from comparative_benchmark.jax_xla.reference import cost
 w = jnp.ones((8, 8))
 x = np.ones((4, 8), np.float32)
 def body(carry, _):
@@ -159,7 +159,7 @@ def test_loops_and_branches_in_jax(environment):
 PT_MODELS = """
 import json
 import numpy as np, torch
-from comparative_benchmark.pt_inductor.cost import cost
+from comparative_benchmark.pt_inductor.reference import cost
 w, table = torch.ones(8, 8), torch.ones(100, 8)
 class Model:
     def __init__(self, forward):

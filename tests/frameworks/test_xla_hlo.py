@@ -24,17 +24,17 @@ pytestmark = pytest.mark.frameworks
 pytest.importorskip("jaxlib")
 
 from comparative_benchmark.backends import child_process  # noqa: E402
-from comparative_benchmark.backends.published_programs import of_parts  # noqa: E402
+from comparative_benchmark.backends.exported_programs import digest_of_parts  # noqa: E402
 from comparative_benchmark.xla_hlo import pjrt  # noqa: E402
 from comparative_benchmark.xla_hlo.backend import XlaHlo, stablehlo_of  # noqa: E402
-from comparative_benchmark.xla_hlo.cache import ExecutableCache  # noqa: E402
-from comparative_benchmark.xla_hlo.export import export  # noqa: E402
+from comparative_benchmark.xla_hlo.export import export_program  # noqa: E402
 from comparative_benchmark.xla_hlo.exported_program import (  # noqa: E402
     ExportedProgram,
+    HloModule,
     InputType,
     check_parameters,
 )
-from comparative_benchmark.xla_hlo.hlo_module import HloModule  # noqa: E402
+from comparative_benchmark.xla_hlo.pjrt import ExecutableCache  # noqa: E402
 from comparative_benchmark.xla_hlo.private_jaxlib import XlaError  # noqa: E402
 
 FORMS = ("stablehlo", "hlo-text", "hlo-proto")
@@ -121,7 +121,7 @@ def exported(tmp_path, monkeypatch):
             entered.append(name)
             yield
 
-        return (*export(definition, inputs, form, tmp_path, phase), entered)
+        return (*export_program(definition, inputs, form, tmp_path, phase), entered)
 
     return run
 
@@ -435,8 +435,8 @@ def test_without_a_directory_nothing_is_cached(client):
 
 def test_keys_differ_where_a_part_does():
     parts = [(b"program", "stablehlo"), (b"program", "hlo-text"), (b"programs", "tablehlo")]
-    assert len({of_parts(*item) for item in parts}) == len(parts)
-    assert of_parts(*parts[0]) == of_parts("program", b"stablehlo")
+    assert len({digest_of_parts(*item) for item in parts}) == len(parts)
+    assert digest_of_parts(*parts[0]) == digest_of_parts("program", b"stablehlo")
 
 
 def test_weights_survive_the_disk(tmp_path):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from comparative_benchmark.iree import cuda
+from comparative_benchmark.iree import conventions
 
 PTX = b"vmfb\0//\n.version 7.6\n.target sm_80\n.address_size 64\n\tfma.rn.f32 \t%r1, %r2, %r3;\n\0"
 
@@ -27,7 +27,7 @@ PTX = b"vmfb\0//\n.version 7.6\n.target sm_80\n.address_size 64\n\tfma.rn.f32 \t
     ],
 )
 def test_the_newest_target_that_the_gpu_runs_is_compiled_for(capability, target):
-    assert cuda.target_for(capability) == target
+    assert conventions.cuda_target_for(capability) == target
 
 
 class Driver:
@@ -52,12 +52,12 @@ class Driver:
 
 
 def test_the_driver_is_asked_for_the_compute_capability():
-    assert cuda.compute_capability(lambda name: Driver((9, 0))) == (9, 0)
+    assert conventions.compute_capability(lambda name: Driver((9, 0))) == (9, 0)
 
 
 @pytest.mark.parametrize("call", ["cuInit", "cuDeviceGet", "cuDeviceGetAttribute"])
 def test_a_gpu_that_does_not_answer_has_no_compute_capability(call):
-    assert cuda.compute_capability(lambda name: Driver((9, 0), fails=call)) is None
+    assert conventions.compute_capability(lambda name: Driver((9, 0), fails=call)) is None
 
 
 def test_without_a_driver_there_is_no_compute_capability():
@@ -65,22 +65,22 @@ def test_without_a_driver_there_is_no_compute_capability():
         assert name == "libcuda.so.1"
         raise OSError(name)
 
-    assert cuda.compute_capability(load) is None
+    assert conventions.compute_capability(load) is None
 
 
 def test_ptx_tells_its_target_and_tf32():
-    found = cuda.ptx_of(PTX)
+    found = conventions.ptx_of(PTX)
     assert (found.target, found.uses_tf32) == ("sm_80", False)
     product = b"\tmma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1}, {%r1};\n"
-    assert cuda.ptx_of(PTX + product).uses_tf32 is True
+    assert conventions.ptx_of(PTX + product).uses_tf32 is True
     # A kernel may be called after anything.
-    assert cuda.ptx_of(PTX + b".visible .entry main_dispatch_0_tf32(").uses_tf32 is False
-    assert cuda.ptx_of(PTX.replace(b"sm_80", b"sm_120")).capability == (12, 0)
-    assert cuda.ptx_of(b"vmfb\0 machine code") is None
+    assert conventions.ptx_of(PTX + b".visible .entry main_dispatch_0_tf32(").uses_tf32 is False
+    assert conventions.ptx_of(PTX.replace(b"sm_80", b"sm_120")).capability == (12, 0)
+    assert conventions.ptx_of(b"vmfb\0 machine code") is None
 
 
 def test_ptx_runs_on_gpus_that_are_as_new():
-    found = cuda.ptx_of(PTX)
+    found = conventions.ptx_of(PTX)
     assert [found.runs_on(item) for item in ((7, 5), (8, 0), (9, 0), (12, 0), None)] == [
         *(False, True, True, True, True)
     ]
@@ -98,12 +98,12 @@ iree_doubles.STATE |= options["state"]
 
 import numpy as np
 from comparative_benchmark.backends.api import BackendContext, ModelDefinition
-from comparative_benchmark.iree import cuda
+from comparative_benchmark.iree import conventions
 from comparative_benchmark.iree.backend import Iree
 from openxla.benchmark import devices
 
 here = options["capability"]
-cuda.compute_capability = lambda: here and tuple(here)
+conventions.compute_capability = lambda: here and tuple(here)
 phases, answer = [], {}
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from comparative_benchmark.backends.frameworks.onnx_export import with_complex_outputs
+from comparative_benchmark.backends.frameworks.torch_export import with_complex_outputs
 
 
 def test_pairs_become_complex_numbers_where_the_model_has_these():

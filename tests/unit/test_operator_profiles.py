@@ -11,7 +11,7 @@ from comparative_benchmark.backends import operator_profile
 from comparative_benchmark.backends.operator_profile import Operator, own_times, read_trace
 from comparative_benchmark.iree import operators as iree
 from comparative_benchmark.onnxruntime import operators as onnxruntime
-from comparative_benchmark.openvino import profiler as openvino
+from comparative_benchmark.openvino import requests as openvino
 from comparative_benchmark.pt_inductor import operators as pytorch
 from comparative_benchmark.results import published
 from comparative_benchmark.results.insights.explanations import kind_of

@@ -13,7 +13,7 @@ from comparative_benchmark.backends.api import (
     OutputRule,
     UnsupportedError,
 )
-from comparative_benchmark.backends.resident_backend import ResidentBackend
+from comparative_benchmark.backends.resident_programs import ResidentBackend
 from comparative_benchmark.engine.worker import sampling
 from comparative_benchmark.engine.worker.executor import Executor
 from openxla.benchmark.devices import HOST_CPU

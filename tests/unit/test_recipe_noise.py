@@ -5,7 +5,7 @@ import pytest
 
 from comparative_benchmark.analysis.verification.error_limits import MIN_SQNR, sqnr_db
 from comparative_benchmark.analysis.verification.verification import relative_rmse, verify
-from comparative_benchmark.backends.recipes.rounding import Grid, Rounding
+from comparative_benchmark.backends.recipes.definition import Grid, Rounding
 from comparative_benchmark.engine.trial import MARGIN_DB, RecipeNoise
 from openxla.benchmark.artifacts.workload_store import Due
 

@@ -9,7 +9,7 @@ import pytest
 from comparative_benchmark.backends import recipes
 from comparative_benchmark.backends.api import UnknownBackendError
 from comparative_benchmark.backends.recipes import RecipeError, libraries
-from comparative_benchmark.backends.recipes.table import RECIPES
+from comparative_benchmark.backends.recipes.registry import RECIPES
 from comparative_benchmark.engine.trial import Trial, parse_competitors
 from openxla.benchmark import devices, plugins
 from openxla.benchmark.comparative_suite import catalog
@@ -78,7 +78,7 @@ def test_a_package_adds_recipes_but_replaces_none(registered, tmp_path, monkeypa
 
 def test_the_table_imports_no_framework():
     program = (
-        "import sys, comparative_benchmark.backends.recipes.table\n"
+        "import sys, comparative_benchmark.backends.recipes.registry\n"
         "frameworks = {'torch', 'torchao', 'jax', 'qwix', 'openvino', 'nncf', 'onnxruntime'}\n"
         "print(sorted(frameworks & set(sys.modules)))"
     )

@@ -11,7 +11,7 @@ from results_support import completed
 
 from comparative_benchmark.api import recorded_trials
 from comparative_benchmark.backends import api
-from comparative_benchmark.backends.reproducing import Command, Exported
+from comparative_benchmark.backends.exported_programs import Command, Exported
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.errors import UsageError
@@ -20,7 +20,7 @@ from comparative_benchmark.results.record import Status
 from comparative_benchmark.studies.reproduce import creating, writing
 
 SUITE = "cbs_test_plugin.suite"
-TASK = {"reproducer": "comparative_benchmark.onnxruntime.reproducer:export"}
+TASK = {"reproducer": "comparative_benchmark.onnxruntime.backend:export_reproducer"}
 TOY = "models/TOY_NONE/inputs/INPUT_DATA_MODEL_DEFAULT"
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from comparative_benchmark.backends.recipes import parse
-from comparative_benchmark.backends.recipes.rounding import Grid, Rounding, rounded
-from comparative_benchmark.backends.recipes.table import RECIPES
+from comparative_benchmark.backends.recipes.definition import Grid, Rounding, rounded
+from comparative_benchmark.backends.recipes.registry import RECIPES
 
 VALUES = np.random.default_rng(0).standard_normal((6, 64)).astype(np.float32)
 

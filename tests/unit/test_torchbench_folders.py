@@ -11,7 +11,7 @@ import pytest
 from comparative_benchmark.api import case_selection
 from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.sources.torchbench import cases, folders, installing, network
+from comparative_benchmark.sources.torchbench import excuses, folders, installing
 from openxla.benchmark.workloads import workload_of
 
 DATA = Path(__file__).parents[1] / "data" / "torchbench"
@@ -83,7 +83,7 @@ def test_the_digest_is_of_the_content(tmp_path):
 
 def test_the_workload_is_what_is_run_wherever_it_lies(tmp_path):
     def workload(place, test="eval", **options):
-        (case,) = cases.cases(cases.named(folders.find([place])), test, **options)
+        (case,) = folders.cases(folders.named(folders.find([place])), test, **options)
         return workload_of(case).digest
 
     here, there = folder(tmp_path / "a"), folder(tmp_path / "b")
@@ -97,17 +97,17 @@ def test_the_workload_is_what_is_run_wherever_it_lies(tmp_path):
 
 def test_names_tell_folders_apart(tmp_path):
     folder(tmp_path / "a"), folder(tmp_path / "b"), folder(tmp_path, "other")
-    found = cases.named(folders.find([tmp_path]))
+    found = folders.named(folders.find([tmp_path]))
     assert list(found) == ["a.net", "b.net", "other"]
-    chosen = cases.cases(found, "eval", name=r".*\.net")
+    chosen = folders.cases(found, "eval", name=r".*\.net")
     assert [case.model.name for case in chosen] == ["a.net_EVAL_PT_BATCH8", "b.net_EVAL_PT_BATCH8"]
     assert all(case.model.model_impl.own_process for case in chosen)
     with pytest.raises(
         folders.FolderError, match=r"no folder matches -name 'resnet'; choices are a\.net"
     ):
-        cases.cases(found, "eval", name="resnet")
+        folders.cases(found, "eval", name="resnet")
     with pytest.raises(folders.FolderError, match="not a regular expression"):
-        cases.cases(found, "eval", name="(")
+        folders.cases(found, "eval", name="(")
 
 
 def test_what_is_not_there_is_said_with_what_is(tmp_path):
@@ -209,10 +209,10 @@ def test_install_py_that_fails_says_why(tmp_path, monkeypatch, install, reason):
 
 
 def test_errors_for_lack_of_the_network_are_known():
-    guard = network.Guard()
+    guard = excuses.NetworkGuard()
     assert guard.reason(ValueError("shapes differ")) is None
     offline = OSError("could not connect")
-    offline.__cause__ = network.NetworkRefusedError("refused here: huggingface.co")
+    offline.__cause__ = excuses.NetworkRefusedError("refused here: huggingface.co")
     assert guard.reason(offline).startswith("network: ")
     import subprocess
 
@@ -222,11 +222,11 @@ def test_errors_for_lack_of_the_network_are_known():
 
 
 def test_this_machine_is_not_the_network():
-    guard = network.Guard()
+    guard = excuses.NetworkGuard()
     for host in ("localhost", "127.0.0.1", "::1", "", "0.0.0.0"):
         guard._check((host, 80))
     for host in ("example.org", "10.0.0.1", b"example.org"):
-        with pytest.raises(network.NetworkRefusedError):
+        with pytest.raises(excuses.NetworkRefusedError):
             guard._check((host, 80))
 
 

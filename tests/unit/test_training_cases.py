@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comparative_benchmark.backends.api import backends
-from comparative_benchmark.backends.training import TrainingLoop
+from comparative_benchmark.backends.model_protocols import TrainingLoop
 from comparative_benchmark.engine import preparation
 from comparative_benchmark.engine.runner import plan
 from comparative_benchmark.engine.trial import competitors_of

@@ -6,7 +6,7 @@ import pytest
 
 from comparative_benchmark.analysis.verification.verification import Verification
 from comparative_benchmark.backends.api import backends
-from comparative_benchmark.backends.training import StepParts
+from comparative_benchmark.backends.model_protocols import StepParts
 from comparative_benchmark.engine import details
 from comparative_benchmark.engine.recording import to_result, training_metrics
 from comparative_benchmark.engine.runner import plan

@@ -26,7 +26,7 @@ from comparative_benchmark.backends.api import (
     load_object,
 )
 from comparative_benchmark.backends.model_protocols import ForeignModel
-from comparative_benchmark.backends.recipes.rounding import Rounding
+from comparative_benchmark.backends.recipes.definition import Rounding
 from comparative_benchmark.engine.worker.contributed_model import (
     check_arity,
     checked_array,

@@ -21,7 +21,7 @@ from comparative_benchmark.backends.compiled_calls import CompiledCalls
 from openxla.benchmark.artifacts import array_files
 
 if TYPE_CHECKING:
-    from comparative_benchmark.backends.training import StepParts
+    from comparative_benchmark.backends.model_protocols import StepParts
 
 # Enough for a median, without running a block of thousands of short iterations twice.
 DEVICE_ITERATIONS = 20

@@ -13,7 +13,7 @@ from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.errors import EXIT_OK, EXIT_WRONG, UsageError
 from comparative_benchmark.maintenance.onboarding.findings import Finding, print_findings
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.sources.torchbench import cases, folders, installing
+from comparative_benchmark.sources.torchbench import folders, installing
 from comparative_benchmark.sources.torchbench.folders import Folder
 from comparative_benchmark.terminal.screen import Screen
 from openxla.benchmark import devices
@@ -64,7 +64,7 @@ def check_folders(
       UsageError: a path contains no folders, or none with that name.
     """
     try:
-        found = cases.named(folders.find(places))
+        found = folders.named(folders.find(places))
     except folders.FolderError as error:
         raise UsageError(str(error)) from error
     if name is not None:

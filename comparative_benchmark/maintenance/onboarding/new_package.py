@@ -16,7 +16,7 @@ import attrs
 
 from comparative_benchmark.backends.api import BACKENDS_GROUP, backends
 from comparative_benchmark.backends.recipes.registry import GROUP as RECIPES_GROUP
-from comparative_benchmark.backends.recipes.table import RECIPES
+from comparative_benchmark.backends.recipes.registry import RECIPES
 from comparative_benchmark.errors import EXIT_OK, UsageError
 from comparative_benchmark.maintenance.onboarding.new_model import write_files
 from openxla.benchmark import synonyms

@@ -1,6 +1,7 @@
-"""Checks of one folder and test that TorchBench's guide lists ("our test scripts will test").
+"""Checks of one folder in a separate worker, which may crash: the guide's tests, batch sizes.
 
-Runs in a separate worker; the command's side is `maintenance.onboarding.folder_check`.
+The guide lists what "our test scripts will test"; the command's side is
+`maintenance.onboarding.folder_check`.
 """
 
 import gc
@@ -17,7 +18,29 @@ from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.backends.frameworks.torch_modules import to_numpy
 from comparative_benchmark.sources.torchbench import folders
 from comparative_benchmark.sources.torchbench.loading import LoadedFolder, Request
+from comparative_benchmark.sources.torchbench.model import FolderModel
 from comparative_benchmark.sources.torchbench.running import Running, same
+
+
+def probe(folder: str, test: str, batch_size: int, packages: str | None = None) -> dict[str, Any]:
+    """Runs a folder's test once as a trial and its truth do; returns the facts about its inputs.
+
+    Raises:
+      UnsupportedError: the folder does not take this batch size.
+    """
+    model = FolderModel(
+        Request(
+            folder=Path(folder),
+            test=test,
+            batch_size=batch_size,
+            packages=Path(packages) if packages else None,
+        )
+    )
+    inputs = model.preprocess(model.generate_default_inputs())
+    model.judged_by(inputs)
+    model.outputs_of(model.timed(*model.reside(inputs)))
+    return {"elements": sum(value.size for value in inputs)}
+
 
 # Scripted code may add in another order; the guide requires the same output.
 _JIT_TOLERANCE = 1e-4

@@ -22,7 +22,7 @@ import torch
 
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.sources.torchbench import excuses, folders, torchvision_import
-from comparative_benchmark.sources.torchbench.network import Guard
+from comparative_benchmark.sources.torchbench.excuses import NetworkGuard
 
 _HOST = Path(__file__).parent / "host"
 _PACKAGE = "torchbenchmark"
@@ -56,7 +56,7 @@ class LoadedFolder:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self._guard = Guard()
+        self._guard = NetworkGuard()
         self._guard.install()
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         with self.refusing():

@@ -1,7 +1,8 @@
-"""Runs an object of a folder's class: its steps, their calls, and the outputs to verify."""
+"""Runs an object of a folder's class: its steps, the calls in them, and the outputs to verify."""
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -10,9 +11,102 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.utils import _pytree as pytree
 
 from comparative_benchmark.backends.api import Array, UnsupportedError
-from comparative_benchmark.sources.torchbench import calls, state
+from comparative_benchmark.sources.torchbench import state
 from comparative_benchmark.sources.torchbench.loading import LoadedFolder
 from openxla.benchmark.models.pt.tensors import as_tensor
+
+
+class Calls:
+    """The calls of a module.
+
+    Attributes:
+      count: number of calls.
+      through_module: number of calls of the module itself instead of its `forward`.
+      arguments: positional arguments of the last call.
+      named: named arguments of the last call.
+      last: return value of the last call.
+    """
+
+    def __init__(self) -> None:
+        self.count = self.through_module = 0
+        self.arguments: tuple[Any, ...] = ()
+        self.named: dict[str, Any] = {}
+        self.last: Any = None
+
+    def watching(self, call: Callable[..., Any], *, inputs: bool = False) -> Callable[..., Any]:
+        """Returns a wrapper of `call` that counts calls here and keeps their outputs."""
+
+        def watched(*arguments: Any, **named: Any) -> Any:
+            self.count += 1
+            if inputs:
+                self.arguments, self.named = arguments, named
+            self.last = call(*arguments, **named)
+            return self.last
+
+        return watched
+
+    @property
+    def example(self) -> Any:
+        """The last arguments as `get_module()` returns them; None if there are both kinds."""
+        if self.arguments and self.named:
+            return None
+        return self.named or self.arguments
+
+
+class OnlyOf:
+    """Replaces a method of one module, and not of other objects of its class.
+
+    Folders copy modules with all attributes and other weights (`higher` does, for each inner loop
+    of MAML): a copy that kept the compiled method would compute with the weights of the original.
+    """
+
+    def __init__(self, module: torch.nn.Module, call: Callable[..., Any], others: Any) -> None:
+        self._module, self._call, self._others = module, call, others
+
+    def __get__(self, which: Any, kind: type | None = None) -> Any:
+        if which is self._module:
+            return self._call
+        return None if self._others is None else self._others.__get__(which, kind)
+
+
+def put_in_place(
+    module: torch.nn.Module, method: str, call: Callable[..., Any]
+) -> Callable[[], None]:
+    """Makes a module call `call` instead of a method; returns a function that undoes it.
+
+    The module gets its own class, because an attribute would be copied with the module.
+    """
+    kept = vars(module).get(method)
+    if kept is not None:  # set by the folder, and copied anyway
+        setattr(module, method, call)
+        return lambda: setattr(module, method, kept)
+    shared = type(module)
+    others = getattr(shared, method)
+    module.__class__ = type(shared.__name__, (shared,), {"__module__": shared.__module__})
+    setattr(type(module), method, OnlyOf(module, call, others))
+    return lambda: setattr(module, "__class__", shared)
+
+
+def is_watchable(module: Any) -> bool:
+    """Returns whether calls of a module can be watched: scripted ones keep their `forward`."""
+    return isinstance(module, torch.nn.Module) and not isinstance(module, torch.jit.ScriptModule)
+
+
+@contextlib.contextmanager
+def watching(modules: Iterable[Any]) -> Iterator[list[tuple[torch.nn.Module, Calls]]]:
+    """Watches modules inside a `with` block; yields them with their calls."""
+    watched = [(module, Calls()) for module in modules if is_watchable(module)]
+    with contextlib.ExitStack() as stack:
+        for module, calls in watched:
+            call = calls.watching(module.forward, inputs=True)
+            stack.callback(put_in_place(module, "forward", call))
+
+            def note(*_: Any, calls: Calls = calls) -> None:
+                calls.through_module += 1
+
+            stack.callback(module.register_forward_pre_hook(note).remove)
+        yield watched
+
 
 # At most this many numbers of a training step's weights and gradients are verified, spread evenly.
 _MOST_JUDGED = 1 << 20
@@ -56,7 +150,7 @@ class Running:
         if (device or folder.device) != "cpu":
             self._take_weights_of(Running(folder, "cpu"))
         self._step = folder.step_of(self.made)
-        self._calls, self._seen = calls.Calls(), calls.Calls()
+        self._calls, self._seen = Calls(), Calls()
         self._is_watched = False
         self._unwatch: Callable[[], None] = lambda: None
         self.replayed = self._test == "train"
@@ -110,7 +204,7 @@ class Running:
         """Keeps the module's outputs from now on, if a run is verified by them."""
         if self.one_call and not self._is_watched:
             call = self._calls.watching(self.module.forward)
-            self._is_watched, self._unwatch = True, calls.put_in_place(self.module, "forward", call)
+            self._is_watched, self._unwatch = True, put_in_place(self.module, "forward", call)
 
     def refusing(self) -> AbstractContextManager[None]:
         """See `LoadedFolder.refusing`."""
@@ -150,12 +244,12 @@ class Running:
         watched = self._calls.watching(compiled) if self.one_call else compiled
         # The attribute that a call of the module looks up first, wherever the folder keeps it.
         method = "_compiled_call_impl" if through_module else "forward"
-        calls.put_in_place(module, method, watched)
+        put_in_place(module, method, watched)
 
     def _compiled_module(self) -> tuple[Any, bool]:
         """Returns the module to compile, and whether the module or its `forward` is called."""
         if self._test == "train" and self._state is not None:
-            with calls.watching(self._candidates()) as seen:
+            with watching(self._candidates()) as seen:
                 self._step()
             self._state.restore()
             self._seen = self._choose(seen)
@@ -184,14 +278,14 @@ class Running:
         others = [one for one in held if one is not self.module and id(one) not in inside]
         return [self.module, *others]
 
-    def _choose(self, seen: list[tuple[torch.nn.Module, calls.Calls]]) -> calls.Calls:
+    def _choose(self, seen: list[tuple[torch.nn.Module, Calls]]) -> Calls:
         """Returns the module's calls; switches to another module if only that is called, once."""
         called = [(module, found) for module, found in seen if found.count]
         for module, found in called:
             if module is self.module:
                 return found
         if len(called) != 1:
-            return calls.Calls()
+            return Calls()
         module, found = called[0]
         if self._test == "train":
             self.module = module
@@ -210,7 +304,7 @@ class Running:
         """
         buffers = self._buffers()
         kept = [value.clone() for value in buffers]
-        with calls.watching(self._candidates()) as seen:
+        with watching(self._candidates()) as seen:
             returned = self._step()
             self._seen = found = self._choose(seen)
             last, given_back = found.last, state.leaves(returned)
@@ -242,7 +336,7 @@ class Running:
     def _buffers(self) -> list[torch.Tensor]:
         return [value for module in self.modules for value in module.buffers()]
 
-    def _why_not_function(self, found: calls.Calls, keeps_buffers: bool) -> str | None:
+    def _why_not_function(self, found: Calls, keeps_buffers: bool) -> str | None:
         if self.module is None:
             return "get_module() is not implemented"
         if not keeps_buffers:

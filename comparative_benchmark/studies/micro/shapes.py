@@ -165,7 +165,7 @@ def distinct(shapes: Iterable[Shape]) -> list[Shape]:
     return list(dict.fromkeys(shapes))
 
 
-_PRODUCTS = "comparative_benchmark.pt_inductor.cost:products"
+_PRODUCTS = "comparative_benchmark.pt_inductor.reference:matrix_products"
 
 
 @attrs.frozen(kw_only=True)

@@ -15,7 +15,7 @@ import attrs
 from comparative_benchmark.analysis.machine.host import default_threads, usable_cpus
 from comparative_benchmark.api import recorded_trials
 from comparative_benchmark.backends.api import ModelDefinition
-from comparative_benchmark.backends.reproducing import Exported
+from comparative_benchmark.backends.exported_programs import Exported
 from comparative_benchmark.engine.details import call_function
 from comparative_benchmark.engine.preparation import Preparation
 from comparative_benchmark.engine.session import SessionEnded

@@ -13,7 +13,7 @@ from comparative_benchmark.backends.api import (
     load_object,
     untimed,
 )
-from comparative_benchmark.backends.reproducing import Exported, ExportTask
+from comparative_benchmark.backends.exported_programs import Exported, ExportTask
 from openxla.benchmark.artifacts import array_files
 
 

@@ -26,7 +26,7 @@ from comparative_benchmark.analysis.verification.generation_verification import 
 from comparative_benchmark.analysis.verification.verification import is_constant, open_array, verify
 from comparative_benchmark.analysis.verification.verification import limits_of as limits_of_output
 from comparative_benchmark.api.recorded_trials import versions_of
-from comparative_benchmark.backends.reproducing import Exported
+from comparative_benchmark.backends.exported_programs import Exported
 from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.engine.trial import Trial
 from comparative_benchmark.errors import UsageError

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from comparative_benchmark.backends.reproducing import Exported, ExportTask
+from comparative_benchmark.backends.exported_programs import Exported, ExportTask
 
 
 def export(task: ExportTask) -> Exported:

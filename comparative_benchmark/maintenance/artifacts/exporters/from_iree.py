@@ -12,7 +12,7 @@ from typing import Any
 from iree.compiler import ir, passmanager
 
 from comparative_benchmark.backends.api import Array
-from comparative_benchmark.iree import compilation, cuda, program, runtime
+from comparative_benchmark.iree import compilation, conventions, program, runtime
 from comparative_benchmark.iree.conventions import ENTRY
 from comparative_benchmark.maintenance.artifacts.exporters.job import Job, NotRunError
 
@@ -75,7 +75,7 @@ def export_vmfb_cuda(job: Job) -> None:
         job.directory / job.options["file"],
         device="cuda",
         data_tiling=False,
-        extra_flags=cuda.compile_flags(cuda.COMMON_TARGET),
+        extra_flags=conventions.cuda_flags(conventions.COMMON_CUDA_TARGET),
     )
 
 
@@ -90,9 +90,9 @@ def run_vmfb_cuda(job: Job) -> list[Array]:
     content = vmfb.read_bytes()
     if ENTRY not in (names := runtime.function_names(content)):
         raise ValueError(f"the program has no function {ENTRY!r}, only {names}")
-    ptx = cuda.ptx_of(content)
-    if ptx is None or ptx.target != cuda.COMMON_TARGET:
-        raise ValueError(f"the program has no PTX for {cuda.COMMON_TARGET}: {ptx}")
+    ptx = conventions.ptx_of(content)
+    if ptx is None or ptx.target != conventions.COMMON_CUDA_TARGET:
+        raise ValueError(f"the program has no PTX for {conventions.COMMON_CUDA_TARGET}: {ptx}")
     try:
         runtime.open_device("cuda")
     except runtime.NoDeviceError as error:

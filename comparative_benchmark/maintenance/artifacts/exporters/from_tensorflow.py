@@ -10,7 +10,7 @@ from pathlib import Path
 
 from comparative_benchmark.backends.api import Array, UnsupportedError, untimed
 from comparative_benchmark.maintenance.artifacts.exporters.job import Job
-from comparative_benchmark.tflite.export import export, specs_of
+from comparative_benchmark.tflite.export import export_file, specs_of
 from openxla.benchmark.artifacts import archives
 
 _SAVED_MODEL = "tf-model.tgz"
@@ -76,7 +76,7 @@ def _converted(job: Job, compiler: str) -> Path:
     """Returns the TFLite file, converted from the model in another process."""
     # A separate directory, because the process keeps its files there.
     directory = Path(tempfile.mkdtemp(prefix="tflite-", dir=job.scratch))
-    return Path(export(job.definition, job.arrays(), compiler, directory, untimed)["path"])
+    return Path(export_file(job.definition, job.arrays(), compiler, directory, untimed)["path"])
 
 
 def _converted_through_stablehlo(job: Job) -> bytes:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from comparative_benchmark.backends.api import Array, UnsupportedError, untimed
-from comparative_benchmark.backends.frameworks import generation_export, onnx_export
+from comparative_benchmark.backends.frameworks import torch_export, torch_modules
 from comparative_benchmark.maintenance.artifacts.exporters.job import Job
 
 _FILE = "model.onnx"
@@ -16,12 +16,12 @@ def export_onnx(job: Job) -> None:
       UnsupportedError: the model cannot be exported, or has more than one graph.
     """
     model = job.model()
-    if generation_export.is_generator(model):
+    if torch_modules.is_generator(model):
         raise UnsupportedError(
             "a generative model consists of two graphs and a loop on the host; export the model "
             "that scores its input instead"
         )
-    [path], _ = onnx_export.write(model, job.arrays(), job.directory, untimed)
+    [path], _ = torch_export.write_onnx(model, job.arrays(), job.directory, untimed)
     _strip(path)
 
 

@@ -14,10 +14,10 @@ from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
-from comparative_benchmark.backends import published_programs
+from comparative_benchmark.backends import exported_programs
 from comparative_benchmark.backends.api import Array, untimed
 from comparative_benchmark.maintenance.artifacts.exporters.job import Job
-from comparative_benchmark.xla_hlo.export import export
+from comparative_benchmark.xla_hlo.export import export_program
 from comparative_benchmark.xla_hlo.exported_program import FORMS, ExportedProgram
 from comparative_benchmark.xla_hlo.private_jaxlib import extension
 from openxla.benchmark.artifacts import archives, array_files
@@ -85,7 +85,7 @@ WEIGHTS, ARGUMENTS = "weights_npy.tgz", "xla_arguments.json"
 def export_weights(job: Job) -> None:
     """Packs the weights in parameter order, and writes which parameter takes which array."""
     program = _exported(job, "stablehlo")
-    paths = array_files.numbered(program.directory / "weights", published_programs.STEM)
+    paths = array_files.numbered(program.directory / "weights", exported_programs.STEM)
     members = {path.name: path for path in paths}
     archives.pack(job.directory / WEIGHTS, members, level=archives.FASTEST)
     document = json.dumps({"inputs": list(program.inputs)}, sort_keys=True) + "\n"
@@ -131,8 +131,8 @@ def run_program(job: Job) -> list[Array]:
     else:
         content = (job.scratch / "xla" / FORMS[form]).read_bytes()
     unpacked = job.scratch / "weights"
-    places = published_programs.unpack([job.find(WEIGHTS), job.find(ARGUMENTS)], unpacked)
-    weights = iter(array_files.load_all(unpacked, published_programs.STEM))
+    places = exported_programs.unpack([job.find(WEIGHTS), job.find(ARGUMENTS)], unpacked)
+    weights = iter(array_files.load_all(unpacked, exported_programs.STEM))
     xla, inputs = client("cpu"), job.arrays()
     arguments = [xla.put(next(weights) if index is None else inputs[index]) for index in places]
     module = stablehlo_of(content, form)
@@ -144,5 +144,5 @@ def run_program(job: Job) -> list[Array]:
 def _exported(job: Job, form: str) -> ExportedProgram:
     directory = job.scratch / "xla"
     directory.mkdir(exist_ok=True)
-    program, _ = export(job.definition, job.arrays(), form, directory, untimed)
+    program, _ = export_program(job.definition, job.arrays(), form, directory, untimed)
     return program

@@ -1,7 +1,8 @@
-"""AOTInductor: `torch.export`, a package of compiled program and weights, and its runner.
+"""Programs of `torch.export`: compiled by AOTInductor into a package, or written to a reproducer.
 
-Unlike with `torch.compile`, the program contains no Python: it is a shared library that includes
-the weights, as a C++ program would load it.
+Unlike with `torch.compile`, an AOTInductor program contains no Python: it is a shared library that
+includes the weights, as a C++ program would load it. A reproducer holds its weights in the same
+archives as the programs.
 """
 
 import shutil
@@ -16,9 +17,10 @@ from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.exc import InvalidCxxCompiler
 from torch.utils import _pytree as pytree
 
+from comparative_benchmark.backends import exported_programs
 from comparative_benchmark.backends.api import BackendContext, BackendFacts, UnsupportedError
-from comparative_benchmark.backends.frameworks import torch_export
-from comparative_benchmark.backends.published_programs import of_set
+from comparative_benchmark.backends.exported_programs import Exported, ExportTask, digest_of_set
+from comparative_benchmark.backends.frameworks import torch_export, torch_modules
 from openxla.benchmark.models.shared_model import as_tuple
 
 
@@ -107,7 +109,7 @@ def _digest(package: Path) -> str:
                 contents.append(b"\n".join(code))
     if not contents:
         raise RuntimeError(f"{package.name} contains no generated C++ code")
-    return of_set(contents)
+    return digest_of_set(contents)
 
 
 def _extracted() -> Iterator[Path]:
@@ -116,3 +118,55 @@ def _extracted() -> Iterator[Path]:
         head, found, _ = line.partition("/data/aotinductor/")
         if found and (start := head.find("/")) >= 0:
             yield Path(head[start:])
+
+
+# Description of what was measured, by compiler.
+_MEASURED = {
+    "eager": "the model's Python, op by op",
+    "inductor": "`torch.compile` of the model, traced by Dynamo",
+    "aot-inductor": "AOTInductor of a `torch.export` program",
+}
+
+
+def export_reproducer(task: ExportTask) -> Exported:
+    """Writes `model.pt2`; for a model that generates, `prefill.pt2` and `decode.pt2`."""
+    torch.set_grad_enabled(False)
+    context = task.context
+    programs, plan = torch_modules.export_programs(task.model(), task.inputs, context.phase)
+    names, files = [f"{name}.pt2" for name in exported_programs.program_names(plan)], {}
+    for name, program in zip(names, programs, strict=True):
+        torch.export.save(program, str(task.directory / name))
+        text = name.replace(".pt2", ".txt")
+        (task.directory / text).write_text(f"{program}\n", encoding="utf-8")
+        files[name] = (
+            "the program to compile and its weights: a zip archive for `torch.export.load`"
+        )
+        files[text] = f"{name} as text"
+    note = (
+        f"The measurement ran {_MEASURED[context.compiler]}. The reproducer runs the graph that "
+        "`torch.export` makes of the model: it includes neither Dynamo's tracing nor graph breaks. "
+        "Inductor uses your own cache: for a cold compilation, set TORCHINDUCTOR_CACHE_DIR to an "
+        "empty folder."
+    )
+    if plan is not None:
+        note += " The loop over tokens is not part of it: prefill and decode are separate programs."
+    return Exported(
+        settings={
+            "compiler": context.compiler,
+            "options": list(context.options),
+            "threads": context.threads,
+            "call": exported_programs.calls(plan, names),
+        },
+        packages=("torch", "numpy", *(["ml_dtypes"] if _has_bfloat16(programs) else [])),
+        files=files,
+        modules=exported_programs.modules(plan),
+        notes=(note,),
+    )
+
+
+def _has_bfloat16(programs: Sequence[torch.export.ExportedProgram]) -> bool:
+    return any(
+        value.dtype == torch.bfloat16
+        for program in programs
+        for value in program.state_dict.values()
+    )
