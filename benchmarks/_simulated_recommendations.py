@@ -1,7 +1,7 @@
 """Simulated races of several equal programs, and what is said of the best of them.
 
 Each race is stopped and judged as `cbs run` does: candidates race against the first program, and
-`results.family.Family` gives the verdicts.
+`results.comparing.compare.Family` gives the verdicts.
 """
 
 import itertools

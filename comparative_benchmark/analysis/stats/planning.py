@@ -398,7 +398,7 @@ def stop_reasons(
     would not make it so. In both cases the ratio to the baseline, if any, has enough processes to
     find `effect`, and up to a factor of `CLOSE` at least `CLOSE_PROCESSES`. Among more than two
     competitors it has enough to be found among all pairs of them, see
-    `results.comparing.family.Family`.
+    `results.comparing.compare.Family`.
 
     A trial that races alone is measured for comparison with another file, where nothing is paired
     and each further process makes the interval narrower: noise is then not a reason to stop.

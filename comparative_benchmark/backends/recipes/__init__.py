@@ -2,7 +2,7 @@
 
 A recipe has a name, parameters, a minimum signal-to-noise ratio, and a configuration for the
 library of each backend. It is an option of a compiler, as in `pt_inductor:inductor+int8wo`, so that
-any model can be raced against itself without the recipe. `table` holds the built-in recipes;
+any model can be raced against itself without the recipe. `registry` holds the built-in recipes;
 packages add others. Importing a recipe imports no framework; workers do that.
 """
 
