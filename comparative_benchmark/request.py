@@ -32,7 +32,8 @@ class Option:
     Attributes:
       group: heading in help.
       help: one line of help.
-      flags: spellings with dashes; empty for a positional argument.
+      flags: spellings with dashes; by default the field's name.
+      positional: whether the argument has no flag.
       parse: reads one value from text. Raises `ArgumentTypeError` or `ValueError`.
       metavar: placeholder of the value in help; None for the field's name.
       choices: allowed values; empty for any.
@@ -44,6 +45,7 @@ class Option:
     group: str
     help: str
     flags: tuple[str, ...]
+    positional: bool = False
     parse: Callable[[str], Any] = str
     metavar: str | None = None
     choices: tuple[str, ...] = ()
@@ -70,7 +72,7 @@ def command_line(request: "RunRequest") -> list[str]:
         value = getattr(request, name)
         if value == default_of(field):
             continue
-        if not option.flags:
+        if option.positional:
             words.insert(0, str(value))
         elif option.repeated:
             words += [word for item in value for word in (option.flags[0], _text(item))]
@@ -237,6 +239,8 @@ def _parsed(text: str, name: str, option: Option) -> Any:
 
 
 def _option(group: str, *flags: str, text: str, default: Any = None, **others: Any) -> Any:
+    if others.get("repeated"):
+        default = ()
     return attrs.field(
         default=default,
         converter=attrs.Converter(_converted, takes_field=True),
@@ -244,7 +248,18 @@ def _option(group: str, *flags: str, text: str, default: Any = None, **others: A
     )
 
 
-@attrs.frozen(kw_only=True)
+def _with_flags(_: type, fields: "list[attrs.Attribute[Any]]") -> "list[attrs.Attribute[Any]]":
+    """Names the flags of options after their fields if they have no others."""
+    named = []
+    for field in fields:
+        option: Option = field.metadata[_METADATA]
+        if not option.flags and not option.positional:
+            option = attrs.evolve(option, flags=(f"--{field.name.replace('_', '-')}",))
+        named.append(field.evolve(metadata={_METADATA: option}))
+    return named
+
+
+@attrs.frozen(kw_only=True, field_transformer=_with_flags)
 class RunRequest:
     """The description of a run: one field for each option of `cbs run`.
 
@@ -269,22 +284,17 @@ class RunRequest:
     )
     tag: tuple[str, ...] = _option(
         SELECTION,
-        "--tag",
-        default=(),
         repeated=True,
         text="tag that cases must have; may be repeated",
     )
     framework: str | None = _option(
         SELECTION,
-        "--framework",
         parse=frameworks,
         joined=True,
         text="framework of the model: pytorch (pt), jax, tensorflow (tf)",
     )
     suite_dir: tuple[str, ...] = _option(
         SELECTION,
-        "--suite-dir",
-        default=(),
         repeated=True,
         dest="suite",
         parse=_folder,
@@ -294,15 +304,12 @@ class RunRequest:
     )
     suite: tuple[str, ...] = _option(
         SELECTION,
-        "--suite",
-        default=(),
         repeated=True,
         metavar="MODULE",
         text="additional module with ALL_BENCHMARKS (set PYTHONPATH=. for one in this directory)",
     )
     inputs: Path | None = _option(
         SELECTION,
-        "--inputs",
         parse=Path,
         metavar="DIR",
         text="run the selected models on input_0.npy, input_1.npy ... in this directory",
@@ -325,6 +332,7 @@ class RunRequest:
     )
     model: str | None = _option(
         OWN_MODEL,
+        positional=True,
         metavar="MODEL",
         text="model to run instead of -name: PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a "
         "Hugging Face directory, hub:OWNER/NAME@REVISION, an exported program (.onnx, .mlir, .pt2, "
@@ -332,8 +340,6 @@ class RunRequest:
     )
     input: tuple[str, ...] = _option(
         OWN_MODEL,
-        "--input",
-        default=(),
         repeated=True,
         metavar="SPEC",
         text="input of the model, e.g. 'f32[1,3,224,224]', 'i32[batch,seq]<1000', 'i32[4,32]=1'; "
@@ -343,7 +349,6 @@ class RunRequest:
     )
     dtype: tuple[str, ...] = _option(
         OWN_MODEL,
-        "--dtype",
         default=(),
         joined=True,
         parse=_names,
@@ -352,7 +357,6 @@ class RunRequest:
     )
     batch: tuple[int, ...] = _option(
         OWN_MODEL,
-        "--batch",
         default=(),
         joined=True,
         parse=_numbers,
@@ -361,7 +365,6 @@ class RunRequest:
     )
     seq_len: tuple[int, ...] = _option(
         OWN_MODEL,
-        "--seq-len",
         default=(),
         joined=True,
         parse=_numbers,
@@ -369,11 +372,10 @@ class RunRequest:
         text="sequence lengths",
     )
     task: str | None = _option(
-        OWN_MODEL, "--task", text="task of a Hugging Face directory, e.g. text-classification"
+        OWN_MODEL, text="task of a Hugging Face directory, e.g. text-classification"
     )
     base: Path | None = _option(
         OWN_MODEL,
-        "--base",
         parse=Path,
         metavar="DIR",
         text="directory of the model that a LoRA adapter belongs to (default: where the adapter "
@@ -381,14 +383,12 @@ class RunRequest:
     )
     text: Path | None = _option(
         OWN_MODEL,
-        "--text",
         parse=Path,
         metavar="FILE",
         text="text file to use as input of a Hugging Face directory, through its tokenizer",
     )
     image: Path | None = _option(
         OWN_MODEL,
-        "--image",
         parse=Path,
         metavar="FILE",
         text="image file to use as input of a Hugging Face directory, through its image processor",
@@ -402,15 +402,12 @@ class RunRequest:
     )
     save_as: Path | None = _option(
         OWN_MODEL,
-        "--save-as",
         parse=Path,
         metavar="DIR",
         text="write definitions of the cases that ran; --suite-dir DIR runs them again",
     )
     torchbench: tuple[Path, ...] = _option(
         FOLDERS,
-        "--torchbench",
-        default=(),
         repeated=True,
         parse=Path,
         metavar="PATH",
@@ -419,20 +416,17 @@ class RunRequest:
     )
     batch_size: int | None = _option(
         FOLDERS,
-        "--batch-size",
         parse=count(1),
         text="batch size of the folders (default: each folder's own)",
     )
     auto_batch: bool = _option(
         FOLDERS,
-        "--auto-batch",
         default=False,
         text="use the largest power of two as the batch size at which the folder and its truth run "
         "within --memory-limit and --timeout",
     )
     install: bool = _option(
         FOLDERS,
-        "--install",
         default=False,
         text="first run each folder's install.py in a separate environment",
     )
@@ -450,27 +444,23 @@ class RunRequest:
     )
     run_in_process: bool = _option(
         MEASUREMENT,
-        "--run-in-process",
         default=False,
         text="run models in this process, for a debugger; do not use it for measurements",
     )
     share_workers: bool = _option(
         MEASUREMENT,
-        "--share-workers",
         default=False,
         text="run all cases of a competitor in the same processes: quicker than new processes for "
         "each case, but cases can influence each other",
     )
     inherit_environment: bool = _option(
         MEASUREMENT,
-        "--inherit-environment",
         default=False,
         text="pass all environment variables to workers (default: variables that programs need, "
         "and variables that change speed or numbers, which are recorded)",
     )
     outputs: str | None = _option(
         MEASUREMENT,
-        "--outputs",
         choices=("bound", "allocated"),
         text="memory for the outputs of each run: the same memory (bound), or new memory inside "
         "the timed region (allocated); stacks that cannot do this are `unsupported` (default: each "
@@ -478,82 +468,69 @@ class RunRequest:
     )
     exported_programs: bool = _option(
         MEASUREMENT,
-        "--exported-programs",
         default=False,
         text="start compiler-level backends from locked programs; their compile time then excludes "
         "tracing and lowering",
     )
     threads: int | None = _option(
         MEASUREMENT,
-        "--threads",
         parse=count(1),
         text="threads for each backend (default: physical cores)",
     )
     profile: bool = _option(
         MEASUREMENT,
-        "--profile",
         default=False,
         text="run the stack's profiler after each trial, and keep the traces",
     )
     dry_run: bool = _option(
         MEASUREMENT,
-        "--dry-run",
         default=False,
         text="check all options, print the trials that would run, and exit",
     )
     json: bool = _option(
         MEASUREMENT,
-        "--json",
         default=False,
         text="print results, verdicts and the recommendation as JSON",
     )
     quick: bool = _option(
         MEASUREMENT,
-        "--quick",
         default=False,
         text="run each competitor once, with 20 iterations: a first look without verdicts",
     )
     baseline: str | None = _option(
         MEASUREMENT,
-        "--baseline",
         text="competitor to compute ratios against (default: pt_inductor:eager, or else the first)",
     )
     precision: float = _option(
         MEASUREMENT,
-        "--precision",
         default=0.01,
         parse=fraction,
         text="relative half-width of the 95 % interval to reach (default: 0.01)",
     )
     effect: float = _option(
         MEASUREMENT,
-        "--effect",
         default=0.03,
         parse=fraction,
         text="relative difference to detect with a probability of 90 % (default: 0.03)",
     )
     processes: int | None = _option(
         MEASUREMENT,
-        "--processes",
         parse=count(1),
         text="fresh processes for each trial (default: 3, and up to 10 if the spread requires "
         "more; 6 pairs with --compile-only)",
     )
     compile_only: bool = _option(
         MEASUREMENT,
-        "--compile-only",
         default=False,
         text="compile cold and warm alternately, verify outputs, and measure no latency",
     )
     busy: bool = _option(
         MEASUREMENT,
-        "--busy",
         default=False,
         text="race at once even if other processes use the machine, without offering to wait",
     )
     cpus: tuple[int, ...] = _option(
         MEASUREMENT,
-        "--cpus",
         default=(),
         joined=True,
         parse=cpu_list,
@@ -562,14 +539,12 @@ class RunRequest:
     )
     env: str | None = _option(
         MEASUREMENT,
-        "--env",
         joined=True,
         metavar="NAME=PATH,...",
         text="run each competitor in each Python environment, e.g. old=venv-1,new=venv-2",
     )
     seed: int | None = _option(
         MEASUREMENT,
-        "--seed",
         parse=count(0),
         text="seed for the order of starts and blocks (default: random)",
     )
@@ -583,42 +558,34 @@ class RunRequest:
     )
     resume: bool = _option(
         FILES,
-        "--resume",
         default=False,
         text="skip trials that are ok in the results file, and continue interrupted ones",
     )
     root_dir: Path | None = _option(
         FILES,
-        "--root-dir",
         parse=Path,
         text="directory of checkpoints and artifacts (default: $CBS_ROOT_DIR, or artifacts/root in "
         "the checkout)",
     )
     generate_artifacts: bool = _option(
         FILES,
-        "--generate-artifacts",
         default=False,
         text="regenerate inputs and expected outputs",
     )
     no_download: bool = _option(
         FILES,
-        "--no-download",
         default=False,
         text="use only artifacts that exist in the root directory",
     )
     expected_failures: Path | None = _option(
         FILES,
-        "--expected-failures",
         parse=Path,
         metavar="FILE",
         text="list of known failures to use instead of the checked-in one",
     )
-    verbose: bool = _option(
-        FILES, "--verbose", default=False, text="print phases, log files and tracebacks"
-    )
+    verbose: bool = _option(FILES, default=False, text="print phases, log files and tracebacks")
     timeout: float = _option(
         LIMITS,
-        "--timeout",
         default=3600.0,
         parse=seconds,
         metavar="S",
@@ -626,8 +593,6 @@ class RunRequest:
     )
     deadline: tuple[tuple[str, float], ...] = _option(
         LIMITS,
-        "--deadline",
-        default=(),
         repeated=True,
         parse=phase_deadline,
         metavar="PHASE=S",
@@ -635,14 +600,12 @@ class RunRequest:
     )
     memory_limit: int | None = _option(
         LIMITS,
-        "--memory-limit",
         parse=size,
         metavar="SIZE",
         text="memory limit of a worker, e.g. 8G (default: available memory minus 1G)",
     )
     trial_budget: float = _option(
         LIMITS,
-        "--trial-budget",
         default=30.0,
         parse=seconds,
         metavar="S",
@@ -650,7 +613,6 @@ class RunRequest:
     )
     budget: float | None = _option(
         LIMITS,
-        "--budget",
         parse=seconds,
         metavar="S",
         text="seconds for the whole run, shared evenly by its trials (default: no limit). "

@@ -205,26 +205,23 @@ def folder_cases(request: RunRequest) -> Selection | None:
         raise UsageError("--auto-batch chooses the batch size; omit --batch-size")
     if request.framework not in (None, "pytorch"):
         raise UsageError(f"--framework {request.framework}: TorchBench folders run in PyTorch")
-    try:
-        found = folders.named(folders.find(request.torchbench))
-        on_cpu = find_device(request.device).accelerator_type == "cpu"
-        cases_of = partial(
-            folders.cases,
-            found,
-            request.test,
-            name=request.name,
-            batch_size=request.batch_size,
-            on_cpu=on_cpu,
-        )
-        chosen = cases_of()
-        by_path = {str(folder.path): folder for folder in found.values()}
-        wanted = [by_path[str(case.model.model_parameters["folder"])] for case in chosen]
-        with session.during("install.py", "installing"):
-            installed = installing.packages_of(wanted, install=request.install)
-        sizes = _sizes(wanted, request, installed) if request.auto_batch else {}
-        chosen = cases_of(packages=installed.packages, sizes=sizes)
-    except folders.FolderError as error:
-        raise UsageError(str(error)) from error
+    found = folders.named(folders.find(request.torchbench))
+    on_cpu = find_device(request.device).accelerator_type == "cpu"
+    cases_of = partial(
+        folders.cases,
+        found,
+        request.test,
+        name=request.name,
+        batch_size=request.batch_size,
+        on_cpu=on_cpu,
+    )
+    chosen = cases_of()
+    by_path = {str(folder.path): folder for folder in found.values()}
+    wanted = [by_path[str(case.model.model_parameters["folder"])] for case in chosen]
+    with session.during("install.py", "installing"):
+        installed = installing.packages_of(wanted, install=request.install)
+    sizes = _sizes(wanted, request, installed) if request.auto_batch else {}
+    chosen = cases_of(packages=installed.packages, sizes=sizes)
     problems = {str(folder.path): folder.problem for folder in wanted if folder.problem}
     problems |= {str(path): reason for path, reason in installed.failures.items()}
 

@@ -15,7 +15,7 @@ from comparative_benchmark.analysis.stats.planning import (
 )
 from comparative_benchmark.api import case_selection
 from comparative_benchmark.api.case_selection import Selection, brought_model, definitions_to_save
-from comparative_benchmark.backends.api import UnknownBackendError, origin_of
+from comparative_benchmark.backends.api import origin_of
 from comparative_benchmark.engine import runner
 from comparative_benchmark.engine.settings import (
     RunSettings,
@@ -35,7 +35,7 @@ from comparative_benchmark.errors import UsageError, check_place
 from comparative_benchmark.request import ITERATIONS, WARMUP_ITERATIONS, RunRequest
 from comparative_benchmark.results.comparing.compare import DEFAULT_BASELINE
 from comparative_benchmark.results.record import Result, Status
-from comparative_benchmark.results.results_file import ResultsFile, ResultsFileError
+from comparative_benchmark.results.results_file import ResultsFile
 from comparative_benchmark.sources.selection import find_device, select
 from comparative_benchmark.terminal import answers, subjects
 from comparative_benchmark.terminal.quiet_machine import wait_for_quiet
@@ -112,8 +112,6 @@ def plan_run(
     device = find_device(request.device)
     try:
         competitors = _competitors(request, device)
-    except UnknownBackendError as error:
-        raise UsageError(str(error)) from error
     except UnusableEnvironmentError as error:
         raise UsageError(f"--env {error}") from error
     baseline = _baseline(request, competitors)
@@ -204,17 +202,14 @@ def measure(
         observer.say(outlook)
     if tried and isinstance(planned.settings.sampling, SamplingRule):
         wait_for_quiet(observer.say, ask=ask)
-    try:
-        results = runner.execute(
-            planned.trials,
-            planned.settings,
-            ResultsFile(request.output),
-            observer,
-            command=command,
-            resume=request.resume,
-        )
-    except ResultsFileError as error:
-        raise UsageError(str(error)) from error
+    results = runner.execute(
+        planned.trials,
+        planned.settings,
+        ResultsFile(request.output),
+        observer,
+        command=command,
+        resume=request.resume,
+    )
     return Measured(
         results=results,
         settings=planned.settings,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from comparative_benchmark.backends.api import UnknownBackendError, backends, get_backend
+from comparative_benchmark.backends.api import backends, get_backend
 from comparative_benchmark.engine.settings import UnusableEnvironmentError, parse_environments
 from comparative_benchmark.engine.trial import Competitor, Trial, competitors_of
 from comparative_benchmark.errors import UsageError
@@ -170,8 +170,6 @@ def _competitor(
                 "interpreter"
             )
         [where] = parse_environments(f"{environment.name}={environment.python}")
-    except UnknownBackendError as error:
-        raise UsageError(str(error)) from error
     except UnusableEnvironmentError as error:
         raise UsageError(f"the environment of the measurement cannot be used: {error}") from error
     return attrs.evolve(found, environment=where)

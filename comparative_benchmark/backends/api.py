@@ -24,6 +24,7 @@ import numpy.typing as npt
 from comparative_benchmark.backends.compiled_calls import CompiledCalls
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.missing_packages import Absence
+from comparative_benchmark.errors import UsageError
 from openxla.benchmark.def_types import DeviceSpec, Model, ModelFrameworkType
 from openxla.benchmark.installation import install_command
 from openxla.benchmark.plugins import plugins, why_left_out
@@ -70,7 +71,7 @@ def untimed(_: str) -> Iterator[None]:
     yield
 
 
-class UnknownBackendError(LookupError):
+class UnknownBackendError(UsageError, LookupError):
     """Unknown backend, compiler or option; the message lists the choices."""
 
 

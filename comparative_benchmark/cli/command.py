@@ -331,23 +331,19 @@ def _guarded(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         _print_last(_interrupted(options), options)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        if _signalled:
-            # A signal has ended the run, and the reader of its output is gone, too.
-            _print_last(_interrupted(options), options)
-            return EXIT_INTERRUPTED
-        # `cbs list | head`: the reader has enough. Python would complain again at exit. A check
-        # whose reader has exited has not passed, so the exit code is that of a broken pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_NO_READER
     except OSError as error:
         if _signalled:
+            # A signal has ended the run; the reader of its output may be gone, too.
             _print_last(_interrupted(options), options)
             return EXIT_INTERRUPTED
-        if error.errno not in _OF_THE_WORLD:
+        if not isinstance(error, BrokenPipeError) and error.errno not in _OF_THE_WORLD:
             raise
         # The buffer of standard output may hold unwritable text: do not try again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            # `cbs list | head`: the reader has enough. A check whose reader has exited has not
+            # passed, so the exit code is that of a broken pipe.
+            return EXIT_NO_READER
         named = f"{error.filename}: " if error.filename else ""
         print(f"cbs: {_shown(named)}{error.strerror}", file=sys.stderr)
         return EXIT_FAILED

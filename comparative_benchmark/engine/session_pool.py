@@ -10,7 +10,6 @@ import re
 import shutil
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import attrs
@@ -52,12 +51,7 @@ class SharedSession(Session):
         self.resume()
         super().renew()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Releases the model, or ends the worker if it is no longer reliable."""
         self.served += 1
         self.busy = False
@@ -116,12 +110,7 @@ class SessionPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.empty()
 
     def get(
@@ -244,12 +233,7 @@ class SharedWorkers:
         self._folder = Path(self._stack.enter_context(temporary_folder("workers")))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for pools in self._pools.values():
             for pool in pools:
                 pool.stop() if kind is not None else pool.empty()

@@ -31,6 +31,7 @@ from comparative_benchmark.engine.session import (
     Limits,
     Session,
 )
+from comparative_benchmark.errors import UsageError
 from openxla.benchmark.def_types import DeviceSpec
 from openxla.benchmark.devices import HOST_CPU
 from openxla.benchmark.installation import ROOT_DIR_VARIABLE, root_dir
@@ -57,7 +58,7 @@ print(json.dumps({
 """
 
 
-class UnusableEnvironmentError(ValueError):
+class UnusableEnvironmentError(UsageError, ValueError):
     """An environment cannot be used; the message follows the option's name and gives the remedy."""
 
 

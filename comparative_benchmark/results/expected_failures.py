@@ -13,6 +13,8 @@ from typing import Any
 
 import attrs
 
+from comparative_benchmark.errors import UsageError
+
 EXPECTED_FAILURES_FILE = Path(__file__).with_suffix(".toml")
 
 # Statuses that may be expected. `unsupported` states its own reason and never fails a run.
@@ -21,7 +23,7 @@ _TEXTS = ("name", "competitor", "device", "status", "reason", "link")
 _PATTERNS = ("name", "competitor", "device")
 
 
-class ExpectedFailuresError(ValueError):
+class ExpectedFailuresError(UsageError, ValueError):
     """The list is malformed; the message names the file, the entry and the error."""
 
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 from filelock import FileLock, Timeout
 
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.record import (
     MEASURED,
     SCHEMA_VERSION,
@@ -40,7 +41,7 @@ SCHEMA_FILE = Path(__file__).parent / "schema" / "results.v1.schema.json"
 _LONGEST_MESSAGE = 400
 
 
-class ResultsFileError(RuntimeError):
+class ResultsFileError(UsageError, RuntimeError):
     """A results file cannot be read or written; the message gives the reason and the remedy."""
 
 

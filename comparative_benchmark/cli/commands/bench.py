@@ -16,7 +16,7 @@ from comparative_benchmark.errors import EXIT_FAILED, EXIT_OK, UsageError
 from comparative_benchmark.interop.milabench import config, inheritance, table, workspace
 from comparative_benchmark.interop.milabench.config import ArgumentsError, Bench
 from comparative_benchmark.results.record import EnvironmentName, Result
-from comparative_benchmark.results.results_file import ResultsFileError, read_document
+from comparative_benchmark.results.results_file import read_document
 from comparative_benchmark.terminal.console import Console
 
 RESULTS = "results.json"
@@ -43,10 +43,7 @@ def run(options: argparse.Namespace) -> int:
         "new": _new,
         "shim": _shim,
     }
-    try:
-        return actions[options.action](options)
-    except ResultsFileError as error:
-        raise UsageError(str(error)) from error
+    return actions[options.action](options)
 
 
 def benches(options: argparse.Namespace) -> list[Bench]:

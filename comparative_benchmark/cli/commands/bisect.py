@@ -8,14 +8,12 @@ from packaging.utils import canonicalize_name
 
 from comparative_benchmark.analysis.stats.planning import SamplingRule
 from comparative_benchmark.api.measuring import selected
-from comparative_benchmark.backends.api import UnknownBackendError
 from comparative_benchmark.cli.options.run import request_from
 from comparative_benchmark.cli.options.studies import bisect_request
 from comparative_benchmark.engine.settings import settings_of
 from comparative_benchmark.engine.trial import parse_competitors
-from comparative_benchmark.errors import EXIT_MISSING, EXIT_OK, UsageError
+from comparative_benchmark.errors import EXIT_MISSING, EXIT_OK
 from comparative_benchmark.request import EVAL
-from comparative_benchmark.results.results_file import ResultsFileError
 from comparative_benchmark.sources.selection import find_device
 from comparative_benchmark.studies.bisection import bisection
 from comparative_benchmark.studies.bisection.bisection import as_json
@@ -44,11 +42,8 @@ def run(options: argparse.Namespace) -> int:
     """
     request = bisect_request(options)
     console = Console(verbose=options.verbose, suites=options.suite)
-    try:
-        with console.following():
-            outcome = bisect(request, _subject(options, request, console), say=console.say)
-    except (ResultsFileError, UnknownBackendError) as error:
-        raise UsageError(str(error)) from error
+    with console.following():
+        outcome = bisect(request, _subject(options, request, console), say=console.say)
     if options.json:
         print(json.dumps(as_json(outcome), indent=2))
     else:

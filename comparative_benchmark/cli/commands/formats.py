@@ -17,7 +17,7 @@ from comparative_benchmark.reporting.formats.interface import (
     read_file,
 )
 from comparative_benchmark.reporting.history import results_files
-from comparative_benchmark.reporting.history.rows import Contents, FormatError, PortableResult
+from comparative_benchmark.reporting.history.rows import Contents, PortableResult
 from comparative_benchmark.results.published import host_name, without_folders
 from openxla.benchmark.files import write_atomically
 from openxla.benchmark.installation import install_command
@@ -45,10 +45,7 @@ def export(options: argparse.Namespace) -> int:
         raise UsageError("no results to export")
     if not options.with_host:
         results = [_published(result) for result in results]
-    try:
-        exported = exporter(options.format)(results)
-    except FormatError as error:
-        raise UsageError(str(error)) from error
+    exported = exporter(options.format)(results)
     try:
         written = write(exported, options.output)
     except OSError as error:
@@ -145,20 +142,17 @@ def import_(options: argparse.Namespace) -> int:
         return _dry_run(options)
     # SQL is imported only when needed.
     try:
-        from comparative_benchmark.reporting.history.database import Database, HistoryError
+        from comparative_benchmark.reporting.history.database import Database
         from comparative_benchmark.reporting.history.writing import import_files
     except ModuleNotFoundError as error:
         raise UsageError(f"the history needs {error.name}: {install_command('history')}") from error
+    database = Database(options.db)
     try:
-        database = Database(options.db)
-        try:
-            imported = import_files(
-                database, lambda path: _read_foreign(path, options.format), options.files
-            )
-        finally:
-            database.close()
-    except HistoryError as error:
-        raise UsageError(str(error)) from error
+        imported = import_files(
+            database, lambda path: _read_foreign(path, options.format), options.files
+        )
+    finally:
+        database.close()
     for sentence in imported.refused:
         _tell(f"refused: {sentence}")
     new, known = imported.written.added, imported.written.known

@@ -16,7 +16,7 @@ from openxla.benchmark.installation import install_command
 
 try:
     from comparative_benchmark.reporting.history import output, queries, regressions, results_files
-    from comparative_benchmark.reporting.history.database import Database, HistoryError
+    from comparative_benchmark.reporting.history.database import Database
     from comparative_benchmark.reporting.history.findings import Kind, as_json, changed_text
     from comparative_benchmark.reporting.history.rows import DamagedRowError
     from comparative_benchmark.reporting.history.writing import import_files
@@ -45,8 +45,6 @@ def run(options: argparse.Namespace) -> int:
             return actions[options.action](options, database)
     except DamagedRowError as error:
         raise UsageError(f"the history contains a damaged row: {error}") from error
-    except HistoryError as error:
-        raise UsageError(str(error)) from error
 
 
 def _import(options: argparse.Namespace, database: Database) -> int:

@@ -1,11 +1,9 @@
 """`cbs explain` and `cbs repro`: look into a result of a results file."""
 
 import argparse
-from pathlib import Path
 
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_OK, UsageError
-from comparative_benchmark.results.record import Document
-from comparative_benchmark.results.results_file import ResultsFileError, read_document
+from comparative_benchmark.results.results_file import read_document
 from comparative_benchmark.studies.explain import table
 from comparative_benchmark.studies.explain.explained import explained
 from comparative_benchmark.studies.explain.profiling import NoProfileError, Profiling
@@ -26,7 +24,7 @@ def explain(options: argparse.Namespace) -> int:
     """
     if options.again and options.no_profiling:
         raise UsageError("--again and --no-profiling cannot be combined; use one of them")
-    document = _document(options.results)
+    document = read_document(options.results)
     console = Console()
     wanted = Profiling(
         results=options.results,
@@ -65,7 +63,7 @@ def repro(options: argparse.Namespace) -> int:
       DefinitionError: see `catalog`.
     """
     return reproduce(
-        _document(options.results),
+        read_document(options.results),
         case=options.case,
         competitor=options.backend,
         device=options.device,
@@ -76,10 +74,3 @@ def repro(options: argparse.Namespace) -> int:
         timeout_s=options.timeout,
         memory_bytes=options.memory_limit,
     )
-
-
-def _document(path: Path) -> Document:
-    try:
-        return read_document(path)
-    except ResultsFileError as error:
-        raise UsageError(str(error)) from error

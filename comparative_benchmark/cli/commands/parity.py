@@ -14,7 +14,6 @@ import attrs
 import msgspec
 
 from comparative_benchmark.analysis.machine.host import describe, git_revision, python_environment
-from comparative_benchmark.backends.api import UnknownBackendError
 from comparative_benchmark.backends.intermediates import RECORDERS
 from comparative_benchmark.engine.settings import RunSettings, settings_of
 from comparative_benchmark.engine.trial import Competitor, installed_competitors, parse_competitors
@@ -28,7 +27,6 @@ from comparative_benchmark.studies.parity.grid import (
     Cell,
     CellResult,
     ParityFile,
-    ParityFileError,
     Row,
 )
 from comparative_benchmark.studies.parity.matrix import Screen
@@ -55,15 +53,12 @@ def run(options: argparse.Namespace) -> int:
     device = find_device(options.device)
     screen = Screen(verbose=options.verbose, keeps_logs=options.output is not None)
     cells = _cells(options, device, screen)
-    try:
-        entries = expected_failures.load(
-            options.expected_failures or expected_failures.EXPECTED_FAILURES_FILE
-        )
-        with temporary_folder("parity-logs") as spare:
-            settings = _settings(options, device, Path(spare))
-            return _run(options, cells, entries, settings, screen)
-    except (expected_failures.ExpectedFailuresError, ParityFileError) as error:
-        raise UsageError(str(error)) from error
+    entries = expected_failures.load(
+        options.expected_failures or expected_failures.EXPECTED_FAILURES_FILE
+    )
+    with temporary_folder("parity-logs") as spare:
+        settings = _settings(options, device, Path(spare))
+        return _run(options, cells, entries, settings, screen)
 
 
 def exit_code(results: Sequence[CellResult], judgement: expected_failures.Judgement) -> int:
@@ -219,10 +214,7 @@ def _frameworks(text: str | None, every: Sequence[BenchmarkCase]) -> list[ModelF
 
 def _competitors(text: str | None, device: DeviceSpec, screen: Screen) -> list[Competitor]:
     if text is not None:
-        try:
-            return parse_competitors(text, device.accelerator_type)
-        except UnknownBackendError as error:
-            raise UsageError(str(error)) from error
+        return parse_competitors(text, device.accelerator_type)
     found, absent = installed_competitors(device.accelerator_type, variants=False)
     for name, absence in absent.items():
         screen.say(f"{name} is skipped: {absence.sentence}", style="yellow")

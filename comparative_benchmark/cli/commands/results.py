@@ -32,10 +32,7 @@ def compare(options: argparse.Namespace) -> int:
     Raises:
       UsageError: a file cannot be read.
     """
-    try:
-        old, new = map(read_document, (options.old, options.new))
-    except ResultsFileError as error:
-        raise UsageError(str(error)) from error
+    old, new = map(read_document, (options.old, options.new))
     # The default history is optional: if it is missing or unreadable, compare without it.
     sources = options.history or ([OWN_HISTORY] if location.is_there() else [])
     try:
@@ -79,10 +76,7 @@ def show(options: argparse.Namespace) -> int:
     Raises:
       UsageError: the file cannot be read.
     """
-    try:
-        document = read_document(options.results)
-    except ResultsFileError as error:
-        raise UsageError(str(error)) from error
+    document = read_document(options.results)
     # Ceilings of the measuring machine, if that was this one.
     ceilings = known_ceilings(document.benchmarks, document.execution_environment.host)
     cases = cases_of(document)

@@ -16,7 +16,6 @@ from comparative_benchmark.errors import (
     EXIT_OK,
     EXIT_UNFINISHED,
     EXIT_WRONG,
-    UsageError,
 )
 from comparative_benchmark.request import RunRequest
 from comparative_benchmark.results import expected_failures
@@ -111,12 +110,9 @@ def exit_code(results: Sequence[Result]) -> int:
 
 
 def _known_failures(request: RunRequest) -> list[expected_failures.ExpectedFailure]:
-    try:
-        return expected_failures.load(
-            request.expected_failures or expected_failures.EXPECTED_FAILURES_FILE
-        )
-    except expected_failures.ExpectedFailuresError as error:
-        raise UsageError(str(error)) from error
+    return expected_failures.load(
+        request.expected_failures or expected_failures.EXPECTED_FAILURES_FILE
+    )
 
 
 def _judge(

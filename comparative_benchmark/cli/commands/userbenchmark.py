@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from comparative_benchmark.cli.options.studies import bisect_request
-from comparative_benchmark.errors import EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
+from comparative_benchmark.errors import EXIT_MISSING, EXIT_OK, EXIT_WRONG
 from comparative_benchmark.interop.userbenchmarks import changes, runner
 from comparative_benchmark.interop.userbenchmarks.changes import Signals
 from comparative_benchmark.interop.userbenchmarks.runner import (
     Ci,
     CiError,
     Document,
-    MetricsError,
     Userbenchmark,
     UserbenchmarkError,
     metrics_files,
@@ -42,10 +41,7 @@ def run(options: argparse.Namespace) -> int:
         "compare": _compare,
         "bisect": _bisect,
     }
-    try:
-        return actions[options.action](options)
-    except (UserbenchmarkError, MetricsError, CiError) as error:
-        raise UsageError(str(error)) from error
+    return actions[options.action](options)
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -245,7 +245,7 @@ def _add_lock(parser: argparse.ArgumentParser) -> None:
         help="lock file to write, e.g. artifacts/locks/jax.json; its other entries are kept",
     )
     _add_transfer(parser)
-    _add_root(parser)
+    add_options(parser, "root_dir", metavar="DIR")
 
 
 def _add_fetch(parser: argparse.ArgumentParser) -> None:
@@ -267,12 +267,12 @@ def _add_fetch(parser: argparse.ArgumentParser) -> None:
         help="refuse to transfer more than this, e.g. 10G (default: what fits on the disk)",
     )
     _add_transfer(parser)
-    _add_root(parser)
+    add_options(parser, "root_dir", metavar="DIR")
 
 
 def _add_listing(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "json")
-    _add_root(parser)
+    add_options(parser, "root_dir", metavar="DIR")
 
 
 def _add_gc(parser: argparse.ArgumentParser) -> None:
@@ -280,14 +280,14 @@ def _add_gc(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--unlocked", action="store_true", help="also remove models that are in no lock file"
     )
-    _add_root(parser)
+    add_options(parser, "root_dir", metavar="DIR")
 
 
 def _add_rm(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "models", nargs="+", metavar="MODEL", help="model name as printed by `cbs artifacts ls`"
     )
-    _add_root(parser)
+    add_options(parser, "root_dir", metavar="DIR")
 
 
 def _add_model_name(parser: argparse.ArgumentParser, text: str) -> None:
@@ -303,10 +303,6 @@ def _add_transfer(parser: argparse.ArgumentParser) -> None:
         help="seconds for all transfers together (default: 3600); data received so far is kept",
     )
     parser.add_argument("--anonymous", action="store_true", help="do not use credentials")
-
-
-def _add_root(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, "root_dir", metavar="DIR")
 
 
 # Help text, options and handler of each subcommand.

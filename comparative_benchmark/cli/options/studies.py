@@ -200,25 +200,12 @@ def bisect_request(options: argparse.Namespace) -> "BisectRequest":
     Raises:
       UsageError: the package or the repository is not fully specified.
     """
+    import attrs
+
     from comparative_benchmark.studies.bisection.request import BisectRequest
 
-    return BisectRequest(
-        good=options.good,
-        bad=options.bad,
-        package=options.package,
-        git=options.git,
-        build=options.build,
-        build_timeout_s=options.build_timeout,
-        prereleases=options.pre,
-        companions=options.companion,
-        python=options.python,
-        keep=options.keep,
-        metric=options.metric,
-        threshold=options.threshold,
-        attempts=options.attempts,
-        everything=options.everything,
-        output=options.output,
-    )
+    names = [field.name for field in attrs.fields(BisectRequest)]
+    return BisectRequest(**{name: getattr(options, name) for name in names})
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
@@ -238,9 +225,15 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         help="shell command that installs a commit, e.g. 'pip install .'. It runs in a worktree, "
         "with python and pip of the commit's environment",
     )
-    add("--pre", action="store_true", help="include pre-releases between the ends")
+    add(
+        "--pre",
+        dest="prereleases",
+        action="store_true",
+        help="include pre-releases between the ends",
+    )
     add(
         "--companion",
+        dest="companions",
         action="append",
         metavar="NAME[==VERSION]",
         help="package to upgrade in lockstep, with the same version unless you give one; may be "
@@ -257,6 +250,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     )
     add(
         *spellings("--build-timeout"),
+        dest="build_timeout_s",
         type=seconds,
         default=3600.0,
         metavar="S",

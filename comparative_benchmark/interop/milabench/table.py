@@ -6,7 +6,6 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import attrs
@@ -48,12 +47,7 @@ class Dash:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._shown and self._processes:
             self._draw()
         if self._live is not None:

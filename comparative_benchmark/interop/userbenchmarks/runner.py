@@ -20,7 +20,7 @@ import attrs
 import msgspec
 
 import comparative_benchmark
-from comparative_benchmark.errors import EXIT_MISSING, EXIT_OK, EXIT_WRONG
+from comparative_benchmark.errors import EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
 from comparative_benchmark.interop.userbenchmarks import child
 from comparative_benchmark.interop.userbenchmarks.authoring import (
     OUTPUT_VARIABLE,
@@ -36,7 +36,7 @@ CI_FILE = "ci.yaml"
 SCHEDULES = ("nightly", "weekly")
 
 
-class CiError(ValueError):
+class CiError(UsageError, ValueError):
     """A `ci.yaml` is invalid; the message names the file and the error."""
 
 
@@ -106,7 +106,7 @@ FOLDER = "userbenchmark"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
-class UserbenchmarkError(Exception):
+class UserbenchmarkError(UsageError):
     """A userbenchmark cannot be found or run; the message gives the reason and the remedy."""
 
 
@@ -208,7 +208,7 @@ class _Metrics(msgspec.Struct):
     metrics: dict[str, Any]
 
 
-class MetricsError(ValueError):
+class MetricsError(UsageError, ValueError):
     """A metrics file is damaged; the message names the file and the error."""
 
 

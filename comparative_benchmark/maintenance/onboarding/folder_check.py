@@ -63,10 +63,7 @@ def check_folders(
     Raises:
       UsageError: a path contains no folders, or none with that name.
     """
-    try:
-        found = folders.named(folders.find(places))
-    except folders.FolderError as error:
-        raise UsageError(str(error)) from error
+    found = folders.named(folders.find(places))
     if name is not None:
         if name not in found:
             raise UsageError(f"no folder {name!r}; choices are {', '.join(found)}")

@@ -101,8 +101,6 @@ def write_model(name: str, *, frameworks: str, into: Path | None, torchbench: bo
     root = _checkout(into)
     files = new_files(name, parse_frameworks(frameworks), root)
     write_files(root, files)
-    for path in files:
-        print(printable(str(root / path)))
     upper = name.upper()
     print(f"\nList its cases: cbs list -name 'models/{upper}_.+'")
     print(f"Replace the example with your model, then run: cbs check-model {name}")
@@ -121,8 +119,6 @@ def _write_folder(name: str, root: Path) -> int:
         raise UsageError(f"{root / name} already exists; nothing was written")
     files = new_folder_files(name)
     write_files(root, files)
-    for path in files:
-        print(printable(str(root / path)))
     print(f"\nRun it: cbs run --torchbench {root / name} -o results.json")
     print(f"Put your model in net.py, then run: cbs check-model --torchbench {root / name}")
     return EXIT_OK
@@ -205,7 +201,7 @@ def _check_free(name: str, files: Mapping[Path, str], root: Path) -> None:
 
 
 def write_files(root: Path, files: Mapping[Path, str]) -> None:
-    """Writes all files, or none if one cannot be written.
+    """Writes all files and prints their paths; writes none if one cannot be written.
 
     Raises:
       UsageError: a file cannot be written.
@@ -226,6 +222,8 @@ def write_files(root: Path, files: Mapping[Path, str]) -> None:
             else:
                 path.unlink(missing_ok=True)
         raise UsageError(f"{error.filename} cannot be written: {error.strerror}") from error
+    for path in files:
+        print(printable(str(root / path)))
 
 
 def _checkout(given: Path | None) -> Path:

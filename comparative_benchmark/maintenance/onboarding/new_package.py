@@ -110,8 +110,6 @@ def write_package(kind: str, name: str, *, into: Path | None) -> int:
     if root.exists():
         raise UsageError(f"{root} already exists; nothing was written")
     write_files(root, files)
-    for path in files:
-        print(printable(str(root / path)))
     shown = shlex.quote(str(into / root.name if into else root.name))
     measure = string.Template(KINDS[kind].measure).substitute(name=name)
     print(f"\nInstall it: pip install -e {printable(shown)}")

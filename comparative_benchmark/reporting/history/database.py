@@ -17,6 +17,7 @@ from filelock import Timeout as LockTimeout
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.reporting.history.location import HISTORY_VARIABLE, default_location
 
 METADATA = sa.MetaData()
@@ -110,7 +111,7 @@ _ADVISORY_LOCK = 0x6362_7368
 _WRITES = "cbs_writes"
 
 
-class HistoryError(RuntimeError):
+class HistoryError(UsageError, RuntimeError):
     """The history cannot be opened, read or written; the message has the reason and the remedy."""
 
 

@@ -20,6 +20,7 @@ import attrs
 import msgspec
 from msgspec import Meta, Raw
 
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.record import Status
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -105,7 +106,7 @@ def spreadsheet_text(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-class FormatError(ValueError):
+class FormatError(UsageError, ValueError):
     """A file, or a part of it, violates its format; the message gives place and reason."""
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import attrs
 
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import Case, cases_of
 from comparative_benchmark.results.published import published
 from comparative_benchmark.results.record import Document, Run
@@ -17,7 +18,7 @@ _ID_DIGITS = 12
 _LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
-class ReportError(RuntimeError):
+class ReportError(UsageError, RuntimeError):
     """There is nothing to report, or it cannot be written; the message gives the reason."""
 
 

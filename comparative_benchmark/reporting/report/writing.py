@@ -20,7 +20,6 @@ from comparative_benchmark.reporting.report.summary import Summary, summarize
 from comparative_benchmark.reporting.report.trends import Change
 from comparative_benchmark.results.published import published
 from comparative_benchmark.results.record import Document
-from comparative_benchmark.results.results_file import ResultsFileError
 from comparative_benchmark.terminal.screen import escaped
 from openxla.benchmark.files import write_atomically
 from openxla.benchmark.installation import install_command
@@ -223,8 +222,6 @@ def mistakes_as_usage_errors() -> Iterator[None]:
     """Raises `UsageError` for files that cannot be read or written, and for missing packages."""
     try:
         yield
-    except (ReportError, ResultsFileError) as error:
-        raise UsageError(str(error)) from error
     except ModuleNotFoundError as error:
         if error.name not in _EXTRAS:
             raise

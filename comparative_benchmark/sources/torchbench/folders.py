@@ -12,6 +12,7 @@ from typing import Any, Literal
 import attrs
 import yaml
 
+from comparative_benchmark.errors import UsageError
 from openxla.benchmark import testdata
 from openxla.benchmark.def_types import (
     BenchmarkCase,
@@ -32,7 +33,7 @@ _LEFT_OUT = frozenset({"__pycache__", ".git", ".hg", ".svn"})
 _CHUNK = 1 << 20
 
 
-class FolderError(ValueError):
+class FolderError(UsageError, ValueError):
     """A path from the user is not valid; the message gives the remedy."""
 
 

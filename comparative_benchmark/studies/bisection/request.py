@@ -19,7 +19,6 @@ from comparative_benchmark.studies.bisection.environments import (
 )
 from comparative_benchmark.studies.bisection.judging import sought_threshold
 from comparative_benchmark.studies.bisection.search import (
-    BisectError,
     Candidate,
     CaseAnswer,
     Oracle,
@@ -147,22 +146,19 @@ def bisect(
     def threshold(bad: Sequence[CaseAnswer]) -> float | None:
         return request.threshold or sought_threshold(bad, subject.noise)
 
-    try:
-        with Journal(folder / STATE, _question(request, subject, companions)) as journal:
-            if not journal.candidates:
-                journal.start(_candidates(request, installer, repository))
-            say(_plan(journal))
-            outcome = Bisection(
-                subject.oracle(pool, recipes, folder),
-                journal,
-                say=say,
-                threshold=threshold,
-                attempts=request.attempts,
-                everything=request.everything,
-            ).run()
-            journal.conclude(as_json(outcome))
-    except BisectError as error:
-        raise UsageError(str(error)) from error
+    with Journal(folder / STATE, _question(request, subject, companions)) as journal:
+        if not journal.candidates:
+            journal.start(_candidates(request, installer, repository))
+        say(_plan(journal))
+        outcome = Bisection(
+            subject.oracle(pool, recipes, folder),
+            journal,
+            say=say,
+            threshold=threshold,
+            attempts=request.attempts,
+            everything=request.everything,
+        ).run()
+        journal.conclude(as_json(outcome))
     say(f"state: {journal.path}")
     return outcome
 

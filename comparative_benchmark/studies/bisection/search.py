@@ -15,6 +15,8 @@ from typing import Protocol
 
 import attrs
 
+from comparative_benchmark.errors import UsageError
+
 
 class Answer(enum.Enum):
     """The state of a candidate."""
@@ -145,7 +147,7 @@ def locate(
     return search.conclusion()
 
 
-class BisectError(Exception):
+class BisectError(UsageError):
     """A bisection is not possible; the message gives the reason and the remedy."""
 
 

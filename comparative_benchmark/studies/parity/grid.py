@@ -27,6 +27,7 @@ from filelock import FileLock, Timeout
 from msgspec import UNSET, UnsetType
 
 from comparative_benchmark.engine.trial import Competitor, Trial
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.results.results_file import plain, write_atomically
@@ -317,7 +318,7 @@ _SETTLED = (Status.OK, Status.UNSUPPORTED)
 _WRITE_EVERY_S = 2.0
 
 
-class ParityFileError(RuntimeError):
+class ParityFileError(UsageError, RuntimeError):
     """A file is not a parity file, or cannot be written; the message gives the remedy."""
 
 

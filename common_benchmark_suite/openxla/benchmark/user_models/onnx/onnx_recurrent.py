@@ -38,17 +38,10 @@ _ACTIVATIONS: dict[str, tuple[Callable[..., Array], tuple[float, ...]]] = {
 
 
 def rnn(
-    attributes: _Attributes,
-    _opset: int,
-    used: int,
-    x: Array,
-    w: Array,
-    r: Array,
-    b: Array | None = None,
-    lengths: Array | None = None,
-    h: Array | None = None,
+    attributes: _Attributes, _opset: int, used: int, *inputs: Array | None
 ) -> tuple[Array, ...]:
     """Returns Y and Y_h."""
+    x, w, r, b, lengths, h = _padded(inputs, 6)
     biases = _biases(b, w)
     functions = _functions(attributes, ["Tanh"], len(w))
 
@@ -61,17 +54,10 @@ def rnn(
 
 
 def gru(
-    attributes: _Attributes,
-    _opset: int,
-    used: int,
-    x: Array,
-    w: Array,
-    r: Array,
-    b: Array | None = None,
-    lengths: Array | None = None,
-    h: Array | None = None,
+    attributes: _Attributes, _opset: int, used: int, *inputs: Array | None
 ) -> tuple[Array, ...]:
     """Returns Y and Y_h; gates are in the order update, reset, hidden."""
+    x, w, r, b, lengths, h = _padded(inputs, 6)
     biases = _biases(b, w)
     functions = _functions(attributes, ["Sigmoid", "Tanh"], len(w))
     resets_after = attributes.get("linear_before_reset", 0)
@@ -96,19 +82,10 @@ def gru(
 
 
 def lstm(
-    attributes: _Attributes,
-    _opset: int,
-    used: int,
-    x: Array,
-    w: Array,
-    r: Array,
-    b: Array | None = None,
-    lengths: Array | None = None,
-    h: Array | None = None,
-    c: Array | None = None,
-    p: Array | None = None,
+    attributes: _Attributes, _opset: int, used: int, *inputs: Array | None
 ) -> tuple[Array, ...]:
     """Returns Y, Y_h and Y_c; gates are in the order input, output, forget, cell."""
+    x, w, r, b, lengths, h, c, p = _padded(inputs, 8)
     biases = _biases(b, w)
     functions = _functions(attributes, ["Sigmoid", "Tanh", "Tanh"], len(w))
     couples = attributes.get("input_forget", 0)
@@ -129,6 +106,11 @@ def lstm(
         return step
 
     return _all_directions(attributes, x, r, lengths, [h, c], step_of)[:used]
+
+
+def _padded(inputs: Sequence[Array | None], count: int) -> list[Any]:
+    """Returns the inputs of an operator, with None for optional ones at the end."""
+    return [*inputs, *[None] * (count - len(inputs))]
 
 
 def _biases(b: Array | None, w: Array) -> Array:

@@ -33,7 +33,7 @@ from openxla.benchmark.user_models.programs.signature import NamedInputs, Signat
 _ROOM = "openxla.benchmark.user_models.programs"
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Kind:
     """A format of exported programs.
 
@@ -48,34 +48,14 @@ class Kind:
     module: str
 
 
-ONNX = Kind(
-    name="ONNX",
-    framework=ModelFrameworkType.ONNX,
-    module="openxla.benchmark.user_models.onnx.in_onnx",
-)
-STABLEHLO = Kind(
-    name="StableHLO",
-    framework=ModelFrameworkType.STABLEHLO,
-    module=f"{_ROOM}.in_stablehlo",
-)
-JAX_EXPORT = Kind(
-    name="jax.export", framework=ModelFrameworkType.JAX, module=f"{_ROOM}.in_stablehlo"
-)
-TORCH_EXPORT = Kind(
-    name="torch.export",
-    framework=ModelFrameworkType.PYTORCH,
-    module=f"{_ROOM}.in_torch_export",
-)
-SAVED_MODEL = Kind(
-    name="SavedModel", framework=ModelFrameworkType.TF_V2, module=f"{_ROOM}.in_saved_model"
-)
-TORCHSCRIPT = Kind(
-    name="TorchScript",
-    framework=ModelFrameworkType.PYTORCH,
-    module=f"{_ROOM}.in_torchscript",
-)
-KERAS = Kind(name="Keras", framework=ModelFrameworkType.TF_V2, module=f"{_ROOM}.in_keras")
-TFLITE = Kind(name="TFLite", framework=ModelFrameworkType.TFLITE, module=f"{_ROOM}.in_tflite")
+ONNX = Kind("ONNX", ModelFrameworkType.ONNX, "openxla.benchmark.user_models.onnx.in_onnx")
+STABLEHLO = Kind("StableHLO", ModelFrameworkType.STABLEHLO, f"{_ROOM}.in_stablehlo")
+JAX_EXPORT = Kind("jax.export", ModelFrameworkType.JAX, f"{_ROOM}.in_stablehlo")
+TORCH_EXPORT = Kind("torch.export", ModelFrameworkType.PYTORCH, f"{_ROOM}.in_torch_export")
+SAVED_MODEL = Kind("SavedModel", ModelFrameworkType.TF_V2, f"{_ROOM}.in_saved_model")
+TORCHSCRIPT = Kind("TorchScript", ModelFrameworkType.PYTORCH, f"{_ROOM}.in_torchscript")
+KERAS = Kind("Keras", ModelFrameworkType.TF_V2, f"{_ROOM}.in_keras")
+TFLITE = Kind("TFLite", ModelFrameworkType.TFLITE, f"{_ROOM}.in_tflite")
 # Format by file name suffix.
 KINDS: Mapping[str, Kind] = {
     ".onnx": ONNX,
