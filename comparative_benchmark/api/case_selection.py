@@ -22,7 +22,7 @@ from comparative_benchmark.sources.torchbench.folders import Folder
 from openxla.benchmark.def_types import BenchmarkCase
 
 if TYPE_CHECKING:  # catalogue runs need no readers of foreign formats
-    from openxla.benchmark.user_models import Definitions, Found, Wanted
+    from openxla.benchmark.user_models import Definitions, ModelCases, ModelOptions
 
 
 @attrs.frozen(kw_only=True)
@@ -56,43 +56,43 @@ class Selection:
         ]
 
 
-def brought_model(request: RunRequest) -> "Found | None":
+def user_model_cases(request: RunRequest) -> "ModelCases | None":
     """Returns the cases of the user's model; None if the request names none.
 
     Raises:
       UsageError: the model cannot be measured.
     """
-    from openxla.benchmark.user_models import BroughtError, found_bounded
+    from openxla.benchmark.user_models import UserModelError, find_cases_bounded
 
     if request.model is None:
         return None
     try:
-        return found_bounded(request.model, _wanted(request))
-    except BroughtError as error:
+        return find_cases_bounded(request.model, _wanted(request))
+    except UserModelError as error:
         raise UsageError(str(error)) from error
 
 
-def definitions_to_save(request: RunRequest, found: "Found") -> "Definitions | None":
+def definitions_to_save(request: RunRequest, found: "ModelCases") -> "Definitions | None":
     """Returns the definitions that `--save-as` writes; None without that option.
 
     Raises:
       UsageError: other files have its names.
     """
-    from openxla.benchmark.user_models import BroughtError, definitions
+    from openxla.benchmark.user_models import UserModelError, definitions
 
     if request.save_as is None:
         return None
     try:
         model = str(request.model)
         return definitions(model, _wanted(request), found.cases, request.save_as)
-    except BroughtError as error:
+    except UserModelError as error:
         raise UsageError(str(error)) from error
 
 
-def _wanted(request: RunRequest) -> "Wanted":
-    from openxla.benchmark.user_models import Wanted
+def _wanted(request: RunRequest) -> "ModelOptions":
+    from openxla.benchmark.user_models import ModelOptions
 
-    return Wanted(
+    return ModelOptions(
         inputs=request.input,
         inputs_dir=request.inputs,
         text=request.text,

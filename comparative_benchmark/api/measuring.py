@@ -14,7 +14,11 @@ from comparative_benchmark.analysis.stats.planning import (
     SamplingRule,
 )
 from comparative_benchmark.api import case_selection
-from comparative_benchmark.api.case_selection import Selection, brought_model, definitions_to_save
+from comparative_benchmark.api.case_selection import (
+    Selection,
+    definitions_to_save,
+    user_model_cases,
+)
 from comparative_benchmark.backends.api import origin_of
 from comparative_benchmark.engine import runner
 from comparative_benchmark.engine.settings import (
@@ -37,13 +41,13 @@ from comparative_benchmark.results.comparing.compare import DEFAULT_BASELINE
 from comparative_benchmark.results.record import Result, Status
 from comparative_benchmark.results.results_file import ResultsFile
 from comparative_benchmark.sources.selection import find_device, select
-from comparative_benchmark.terminal import answers, subjects
+from comparative_benchmark.terminal import run_summary, subjects
 from comparative_benchmark.terminal.quiet_machine import wait_for_quiet
 from openxla.benchmark import synonyms
 from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 from openxla.benchmark.installation import set_root
-from openxla.benchmark.user_models import BroughtError, Definitions
+from openxla.benchmark.user_models import Definitions, UserModelError
 
 # Start, compilation, warm-up and rounds of a 1 ms model, measured on two cores.
 _SECONDS_PER_PROCESS = 8.0
@@ -248,7 +252,7 @@ def selected(request: RunRequest) -> Selection:
     subjects.check(request)
     if folders := case_selection.folder_cases(request):
         return folders
-    if brought := brought_model(request):
+    if brought := user_model_cases(request):
         return Selection(
             cases=brought.cases,
             before=lambda *_: brought.remarks,
@@ -280,7 +284,7 @@ def _saving(definitions: Definitions | None) -> Callable[[Sequence[Result]], lis
             return [f"not saved as {definitions.file}: no competitor had a correct output"]
         try:
             definitions.write()
-        except (OSError, BroughtError) as error:  # keep the measurements
+        except (OSError, UserModelError) as error:  # keep the measurements
             return [f"not saved as {definitions.file}: {error}"]
         folder = shlex.quote(os.path.relpath(definitions.file.parent))
         saved = f"saved: {definitions.file} (rerun: cbs run --suite-dir {folder})"
@@ -342,7 +346,7 @@ def _left_out(request: RunRequest, device: DeviceSpec, cases: Sequence[Benchmark
         return ""
     models = [case.model for case in cases]
     _, absent = installed_competitors(device.accelerator_type, models=models)
-    return answers.line(absent)
+    return run_summary.line(absent)
 
 
 def _settings(request: RunRequest, device: DeviceSpec, baseline: str | None) -> RunSettings:

@@ -206,7 +206,7 @@ def _case(definition: Definition, suites: Sequence[str], *, exports: bool) -> Be
 def _brought(definition: Definition) -> list[BenchmarkCase]:
     """Returns the cases of a measured user model; empty for a model of the suite."""
     is_given = definition.input_data.startswith(array_files.USER_INPUTS_PREFIX)
-    again = user_models.named_again(
+    again = user_models.recorded_model(
         user_models.Recorded(
             model=definition.model,
             parameters=definition.model_parameters,
@@ -216,6 +216,6 @@ def _brought(definition: Definition) -> list[BenchmarkCase]:
         )
     )
     try:
-        return list(user_models.found_bounded(*again).cases) if again else []
-    except user_models.BroughtError as error:
+        return list(user_models.find_cases_bounded(*again).cases) if again else []
+    except user_models.UserModelError as error:
         raise UsageError(f"cannot load the measured model: {error}") from error

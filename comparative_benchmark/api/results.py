@@ -34,9 +34,9 @@ from comparative_benchmark.results.comparing.compare import (
 from comparative_benchmark.results.comparing.comparison import Comparison, regressions
 from comparative_benchmark.results.record import Document, Status
 from comparative_benchmark.results.results_file import plain, write_atomically
-from comparative_benchmark.terminal import answers
-from comparative_benchmark.terminal.answers import fastest, recommendation
+from comparative_benchmark.terminal import run_summary
 from comparative_benchmark.terminal.compare_views import HEADINGS, summary_line, table_rows
+from comparative_benchmark.terminal.run_summary import fastest, recommendation
 from comparative_benchmark.terminal.screen import Screen
 from comparative_benchmark.terminal.tables import comparison_table, results_table
 
@@ -372,7 +372,7 @@ class Results(Table, Sequence[Case]):
         return latencies(self._cases, axes)
 
     def __str__(self) -> str:
-        installed, absent = answers.split(self._cases)
+        installed, absent = run_summary.split(self._cases)
         table = results_table(installed, baseline=self._shown_baseline(), width=_WIDTH).table
         return _printed(table) + absent
 
@@ -381,14 +381,14 @@ class Results(Table, Sequence[Case]):
         return f"<Results{where}: {len(self)} results, {len(self.failures)} not ok>"
 
     def _repr_html_(self) -> str:
-        installed, absent = answers.split(self._cases)
+        installed, absent = run_summary.split(self._cases)
         table = results_table(installed, baseline=self._shown_baseline()).table
         headings = [str(column.header) for column in table.columns]
         columns = [[str(cell) for cell in column.cells] for column in table.columns]
         return html(headings, list(zip(*columns, strict=True)), absent)
 
     def _usual_baseline(self) -> str | None:
-        installed, _ = answers.split(self._cases)
+        installed, _ = run_summary.split(self._cases)
         names = list(dict.fromkeys(case.competitor for case in installed))
         return DEFAULT_BASELINE if DEFAULT_BASELINE in names else next(iter(names), None)
 

@@ -360,9 +360,9 @@ def _interrupted(options: argparse.Namespace) -> str:
     output = getattr(options, "output", None)
     if not hasattr(options, "resume") or output is None:
         return "interrupted; finished results are kept"
-    from comparative_benchmark.engine.resuming import going_on
+    from comparative_benchmark.engine.resuming import resume_command
 
-    return _shown(f"interrupted; to continue, run\n  {going_on(sys.argv, output)}")
+    return _shown(f"interrupted; to continue, run\n  {resume_command(sys.argv, output)}")
 
 
 def _print_last(text: str, options: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def going_on(command: Sequence[str], output: Path | None = None) -> str:
+def resume_command(command: Sequence[str], output: Path | None = None) -> str:
     """Returns the command line that resumes an interrupted run.
 
     Args:
@@ -34,7 +34,7 @@ def with_more_processes(command: Sequence[str], output: Path, processes: int) ->
             del kept[place : place + 2]
         elif kept[place].startswith("--processes="):
             del kept[place]
-    return f"{going_on(kept, output)} --processes {processes}"
+    return f"{resume_command(kept, output)} --processes {processes}"
 
 
 def typed(command: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ from comparative_benchmark.engine.participant import OpenSession, note_end, own_
 from comparative_benchmark.engine.preparation import Preparation
 from comparative_benchmark.engine.race import Race, facts_of
 from comparative_benchmark.engine.recording import to_result
-from comparative_benchmark.engine.resuming import going_on
+from comparative_benchmark.engine.resuming import resume_command
 from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.engine.session_pool import SharedWorkers
 from comparative_benchmark.engine.settings import RunSettings
@@ -288,7 +288,7 @@ def left_out_line(left_out: int, trials: int, command: Sequence[str]) -> str:
     """Returns the message for trials that were skipped because the budget ran out."""
     return (
         f"--budget is spent: {left_out} of {trials} trials are left out; this goes on with them: "
-        f"{going_on(command)}"
+        f"{resume_command(command)}"
     )
 
 

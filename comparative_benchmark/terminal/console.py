@@ -38,7 +38,7 @@ from comparative_benchmark.results.record import (
     Status,
     Training,
 )
-from comparative_benchmark.terminal import answers, tables
+from comparative_benchmark.terminal import run_summary, tables
 from comparative_benchmark.terminal.compare_views import latency_text, summary_line
 from comparative_benchmark.terminal.screen import (
     NO_LIMIT,
@@ -435,7 +435,7 @@ class Console:
           expected: the reason for each failure that was expected.
           with_absent: whether to name what is not installed.
         """
-        cases, absent = answers.split(cases)
+        cases, absent = run_summary.split(cases)
         unsupported = tables.many_unsupported(cases, expected)
         rows = [case for case in cases if case not in unsupported]
         self._tables(rows, baseline, ceilings, expected)

@@ -101,14 +101,14 @@ def _subject(request: RunRequest) -> Subject:
     model = request.model
     if model is None:
         return Subject.SUITE_FOLDER if request.suites else Subject.CATALOGUE
-    from openxla.benchmark.user_models import BroughtError, OwnModule, place_of
+    from openxla.benchmark.user_models import OwnModule, UserModelError, place_of
     from openxla.benchmark.user_models.hugging_face import hub
 
     if model.startswith(hub.PREFIX):
         return Subject.DIRECTORY
     try:
         place = place_of(model, Path.cwd())
-    except BroughtError as error:
+    except UserModelError as error:
         raise UsageError(str(error)) from error
     if isinstance(place, OwnModule):
         return Subject.MODULE

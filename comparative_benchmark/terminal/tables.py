@@ -30,7 +30,7 @@ from comparative_benchmark.results.record import (
     Status,
     Throughput,
 )
-from comparative_benchmark.terminal import again
+from comparative_benchmark.terminal import rerun
 from comparative_benchmark.terminal.compare_views import (
     HEADINGS,
     latency_text,
@@ -243,7 +243,7 @@ def problem(
         return text
     if result.log_file:
         text.append(f"\n    log:   {result.log_file}")
-    text.append(f"\n    again: {again.command(result, '--verbose', suites=suites)}")
+    text.append(f"\n    again: {rerun.command(result, '--verbose', suites=suites)}")
     return text
 
 

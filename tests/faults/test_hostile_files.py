@@ -11,8 +11,8 @@ import pytest
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.interop.milabench import config
 from openxla.benchmark import bounded
-from openxla.benchmark.user_models import BroughtError, cases
-from openxla.benchmark.user_models.model_options import Wanted
+from openxla.benchmark.user_models import UserModelError, cases
+from openxla.benchmark.user_models.model_options import ModelOptions
 
 DEADLINE_S = 2.0
 CONFIG = {
@@ -198,8 +198,8 @@ def refused(tmp_path):
     def read(name, **wanted):
         started = time.monotonic()
         try:
-            cases.found_bounded(str(tmp_path / name), Wanted(folder=tmp_path, **wanted))
-        except BroughtError as error:
+            cases.find_cases_bounded(str(tmp_path / name), ModelOptions(folder=tmp_path, **wanted))
+        except UserModelError as error:
             line = str(error)
         else:
             line = None

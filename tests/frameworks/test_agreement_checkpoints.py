@@ -13,7 +13,7 @@ from agreement_support import (
 from framework_process import run_script
 
 from openxla.benchmark.artifacts import array_files
-from openxla.benchmark.user_models import Wanted, found
+from openxla.benchmark.user_models import ModelOptions, find_cases
 
 pytestmark = pytest.mark.frameworks
 
@@ -120,8 +120,8 @@ def directories(run_each, tmp_path_factory, environment):
         models = {}
         for name in DIRECTORIES:
             seq_lens = () if name == "vit" else (16,)
-            wanted = Wanted(framework=framework, batch_sizes=(2,), seq_lens=seq_lens)
-            (case,) = found(str(folder / name), wanted).cases
+            wanted = ModelOptions(framework=framework, batch_sizes=(2,), seq_lens=seq_lens)
+            (case,) = find_cases(str(folder / name), wanted).cases
             models[name] = case.model.model_impl.module_path, case.model.model_parameters
         return models
 

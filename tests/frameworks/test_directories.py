@@ -43,7 +43,7 @@ def prepared(name, **wanted):
 def refused(name, **wanted):
     try:
         prepared(name, **wanted)
-    except user_models.BroughtError as error:
+    except user_models.UserModelError as error:
         return str(error)
 
 def write(path, content):

@@ -55,8 +55,8 @@ import json, pathlib, sys
 from comparative_benchmark.engine.worker.executor import Executor
 from openxla.benchmark import user_models
 text, inputs, target = sys.argv[1:]
-wanted = user_models.Wanted(inputs=tuple(filter(None, inputs.split("; "))))
-(case,) = user_models.found(text, wanted).cases
+wanted = user_models.ModelOptions(inputs=tuple(filter(None, inputs.split("; "))))
+(case,) = user_models.find_cases(text, wanted).cases
 answer = Executor(lambda _: None).handle({"command": "prepare", "id": 0, "arguments": dict(
     module_path=case.model.model_impl.module_path, parameters=dict(case.model.model_parameters),
     reference="comparative_benchmark.backends.exported_programs:compute", directory=target)})
@@ -453,8 +453,8 @@ import numpy as np
 import torch
 from openxla.benchmark import user_models
 name, folder = sys.argv[1:]
-wanted = user_models.Wanted(inputs=("f32[2,3,8,8]",))
-(case,) = user_models.found(f"{folder}/{name}", wanted).cases
+wanted = user_models.ModelOptions(inputs=("f32[2,3,8,8]",))
+(case,) = user_models.find_cases(f"{folder}/{name}", wanted).cases
 parameters = dict(case.model.model_parameters)
 from openxla.benchmark.user_models.programs import in_torchscript
 program = in_torchscript.create_model(**parameters)
@@ -511,8 +511,10 @@ def test_files_of_torch_save_are_told_apart(files_of):
         ("old.pt", "is a pickle of weights alone"),
         ("cut.torchscript", "is not a whole TorchScript archive"),
     ):
-        with pytest.raises(user_models.BroughtError, match=words):
-            user_models.found(name, user_models.Wanted(folder=folder, inputs=("f32[2]",)))
+        with pytest.raises(user_models.UserModelError, match=words):
+            user_models.find_cases(
+                name, user_models.ModelOptions(folder=folder, inputs=("f32[2]",))
+            )
 
 
 def test_torchscript_runs_in_pytorch_and_through_its_exporters(files_of, program_run):
@@ -585,8 +587,8 @@ def test_keras_files_are_widened_and_what_is_none_says_why(files_of, prepared):
         ("cut.keras", "is not a whole Keras file"),
         ("sequential.weights.h5", "holds only weights"),
     ):
-        with pytest.raises(user_models.BroughtError, match=words):
-            user_models.found(name, user_models.Wanted(folder=folder))
+        with pytest.raises(user_models.UserModelError, match=words):
+            user_models.find_cases(name, user_models.ModelOptions(folder=folder))
 
 
 def test_keras_files_run_in_tensorflow_and_converted(files_of, program_run):

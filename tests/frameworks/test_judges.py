@@ -184,7 +184,7 @@ def example_inputs():
 """
 DEFINITIONS = """
 from pathlib import Path
-from openxla.benchmark.user_models import Wanted, found
+from openxla.benchmark.user_models import ModelOptions, find_cases
 
 FOLDER = Path(__file__).resolve().parents[1] / "{folder}"
 ALL_BENCHMARKS = found("net.py:{name}", Wanted(folder=FOLDER)).cases

@@ -8,7 +8,7 @@ from results_support import completed
 from comparative_benchmark.api.results import result_row
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.comparing.compare_remarks import mixture_remarks
-from comparative_benchmark.terminal.answers import answers
+from comparative_benchmark.terminal.run_summary import summary_lines
 from comparative_benchmark.terminal.tables import results_table
 
 COMMAND = ("/somewhere/cbs", "run", "my net.onnx", "--backend", "a,b")
@@ -38,7 +38,7 @@ def times(*medians, **metrics):
 
 
 def said(*records, **how):
-    return answers(cases_of(completed({"benchmarks": list(records)})), **how)
+    return summary_lines(cases_of(completed({"benchmarks": list(records)})), **how)
 
 
 FAST = record(

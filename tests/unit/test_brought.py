@@ -14,13 +14,13 @@ from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.models.architectures.directories import config_of, why_not_covered
 from openxla.benchmark.models.checkpoints import load_tensors, write_weights
 from openxla.benchmark.user_models import (
-    BroughtError,
+    ModelOptions,
     Recorded,
-    Wanted,
+    UserModelError,
     command_words,
-    found,
+    find_cases,
     is_model,
-    named_again,
+    recorded_model,
 )
 from openxla.benchmark.user_models.model_options import parse_spec
 from openxla.benchmark.user_models.python_files.outline import source_digest
@@ -69,7 +69,9 @@ def bert(tmp_path):
 
 
 def only(text, folder=None, **wanted):
-    (case,) = found(str(text), Wanted(**({"folder": folder} if folder else {}), **wanted)).cases
+    (case,) = find_cases(
+        str(text), ModelOptions(**({"folder": folder} if folder else {}), **wanted)
+    ).cases
     return case
 
 
@@ -111,9 +113,9 @@ def test_packages_on_the_way_to_a_module_are_not_imported(folder):
 
 
 def test_sizes_by_name_make_a_case_for_each(folder):
-    cases = found(
+    cases = find_cases(
         "net.py",
-        Wanted(
+        ModelOptions(
             folder=folder,
             inputs=("i32[batch,seq]<10", "f32[batch]"),
             batch_sizes=(1, 8),
@@ -158,7 +160,7 @@ def test_inputs_are_the_same_numbers_everywhere():
     ],
 )
 def test_inputs_that_cannot_be_are_told(text, words):
-    with pytest.raises(BroughtError) as raised:
+    with pytest.raises(UserModelError) as raised:
         parse_spec(text)
     assert words in str(raised.value)
 
@@ -196,8 +198,8 @@ def test_what_cannot_be_brought_is_told_in_a_sentence(folder, write, text, words
     write("FRAMEWORK = 'mxnet'\ndef f(): ...", "wrong.py")
     write("import torch\ndef f(): ...", "silent.py")
     (folder / "empty").mkdir()
-    with pytest.raises(BroughtError) as raised:
-        found(text, Wanted(folder=folder))
+    with pytest.raises(UserModelError) as raised:
+        find_cases(text, ModelOptions(folder=folder))
     assert words in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -213,8 +215,8 @@ def test_what_cannot_be_brought_is_told_in_a_sentence(folder, write, text, words
     ],
 )
 def test_options_that_do_not_fit_are_told(folder, wanted, words):
-    with pytest.raises(BroughtError) as raised:
-        found("net.py", Wanted(folder=folder, **wanted))
+    with pytest.raises(UserModelError) as raised:
+        find_cases("net.py", ModelOptions(folder=folder, **wanted))
     assert words in str(raised.value)
 
 
@@ -241,7 +243,7 @@ def test_what_is_a_model_and_what_a_name_of_cases(folder, monkeypatch):
 
 
 def test_a_directory_of_ours_is_one_workload_in_three_frameworks(bert):
-    cases = found(str(bert), Wanted(seq_lens=(16,))).cases
+    cases = find_cases(str(bert), ModelOptions(seq_lens=(16,))).cases
     assert [case.model.name for case in cases] == [
         f"MY_BERT_FP32_{framework}_SEQLEN16" for framework in ("PT", "JAX", "TF")
     ]
@@ -249,7 +251,7 @@ def test_a_directory_of_ours_is_one_workload_in_three_frameworks(bert):
     assert workload_of(cases[0]).label == "my-bert-fp32-1x16xi32"
     config = json.loads((bert / "config.json").read_text())
     (bert / "config.json").write_text(json.dumps({**config, "layer_norm_eps": 1e-5}))
-    changed = found(str(bert), Wanted(seq_lens=(16,))).cases
+    changed = find_cases(str(bert), ModelOptions(seq_lens=(16,))).cases
     assert workload_of(changed[0]).digest != digest
 
 
@@ -263,31 +265,31 @@ def test_weights_may_lie_in_several_files(bert):
     (bert / "model.safetensors").unlink()
     index = {name: file for file, part in halves.items() for name in part}
     (bert / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
-    assert len(found(str(bert), Wanted()).cases) == 3
+    assert len(find_cases(str(bert), ModelOptions()).cases) == 3
     parts = load_tensors(architectures.get("bert"), bert)
     assert all(np.array_equal(parts[name], value) for name, value in whole.items())
     (bert / "b.safetensors").unlink()
-    with pytest.raises(BroughtError, match=r"lacks b.safetensors, which model.safetensors.index"):
-        found(str(bert), Wanted())
+    with pytest.raises(UserModelError, match=r"lacks b.safetensors, which model.safetensors.index"):
+        find_cases(str(bert), ModelOptions())
     (bert / "model.safetensors.index.json").write_text(
         json.dumps({"weight_map": dict.fromkeys(index, "../b.safetensors")})
     )
-    with pytest.raises(BroughtError, match="outside its directory"):
-        found(str(bert), Wanted())
+    with pytest.raises(UserModelError, match="outside its directory"):
+        find_cases(str(bert), ModelOptions())
 
 
 def test_weights_that_are_cut_or_missing_or_pickled_are_told(bert):
     weights = bert / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(BroughtError, match="it is truncated"):
-        found(str(bert), Wanted())
+    with pytest.raises(UserModelError, match="it is truncated"):
+        find_cases(str(bert), ModelOptions())
     weights.unlink()
-    with pytest.raises(BroughtError, match=r"has neither model.safetensors"):
-        found(str(bert), Wanted())
+    with pytest.raises(UserModelError, match=r"has neither model.safetensors"):
+        find_cases(str(bert), ModelOptions())
     (bert / "pytorch_model.bin").write_bytes(b"pickle")
-    with pytest.raises(BroughtError, match=r"is a pickle, which can run code.*--allow-code"):
-        found(str(bert), Wanted())
-    trusted = found(str(bert), Wanted(allow_code=True))
+    with pytest.raises(UserModelError, match=r"is a pickle, which can run code.*--allow-code"):
+        find_cases(str(bert), ModelOptions())
+    trusted = find_cases(str(bert), ModelOptions(allow_code=True))
     assert [c.model.model_impl.framework_type.value for c in trusted.cases] == ["pytorch"]
     assert "its weights are pickled" in trusted.remarks[0]
 
@@ -296,23 +298,23 @@ def test_a_model_with_a_head_runs_in_pytorch_alone_and_says_why(bert):
     config = json.loads((bert / "config.json").read_text())
     config["architectures"] = ["BertForMaskedLM"]
     (bert / "config.json").write_text(json.dumps(config))
-    whole = found(str(bert), Wanted())
+    whole = find_cases(str(bert), ModelOptions())
     assert len(whole.cases) == 1
     assert "runs only in PyTorch: the suite implements BertModel" in whole.remarks[0]
     assert "--task feature-extraction" in whole.remarks[0]
-    assert len(found(str(bert), Wanted(task="feature-extraction")).cases) == 3
-    with pytest.raises(BroughtError, match="runs in pytorch, not in jax"):
-        found(str(bert), Wanted(framework="jax"))
-    with pytest.raises(BroughtError, match="unknown task 'nonsense'; choices are feature-"):
-        found(str(bert), Wanted(task="nonsense"))
+    assert len(find_cases(str(bert), ModelOptions(task="feature-extraction")).cases) == 3
+    with pytest.raises(UserModelError, match="runs in pytorch, not in jax"):
+        find_cases(str(bert), ModelOptions(framework="jax"))
+    with pytest.raises(UserModelError, match="unknown task 'nonsense'; choices are feature-"):
+        find_cases(str(bert), ModelOptions(task="nonsense"))
     with pytest.raises(
-        BroughtError, match=r"need the name of the argument, e.g. 'input_ids=f32\[1\]'"
+        UserModelError, match=r"need the name of the argument, e.g. 'input_ids=f32\[1\]'"
     ):
-        found(str(bert), Wanted(inputs=("f32[1]",)))
+        find_cases(str(bert), ModelOptions(inputs=("f32[1]",)))
     del config["architectures"]
     (bert / "config.json").write_text(json.dumps(config))
-    with pytest.raises(BroughtError, match="names no class in 'architectures'; pass --task"):
-        found(str(bert), Wanted())
+    with pytest.raises(UserModelError, match="names no class in 'architectures'; pass --task"):
+        find_cases(str(bert), ModelOptions())
 
 
 @pytest.mark.parametrize(
@@ -385,7 +387,7 @@ def test_what_was_brought_can_be_named_again(folder, bert):
         f"{folder}/net.py:small --dtype fp32 --framework pytorch --input 'f32[batch,2]' --batch 4"
     )
     assert named_once_more(case, "pytorch") == case
-    jax = found(str(bert), Wanted(seq_lens=(8,), framework="jax")).cases[0]
+    jax = find_cases(str(bert), ModelOptions(seq_lens=(8,), framework="jax")).cases[0]
     words = command_words(recorded(jax, "jax"))
     assert words == f"{bert} --dtype fp32 --framework jax --seq-len 8"
     assert named_once_more(jax, "jax") == jax
@@ -395,7 +397,7 @@ def test_what_was_brought_can_be_named_again(folder, bert):
 
 def named_once_more(case, framework):
     """Returns the case that what is recorded of one gives."""
-    (found_again,) = found(*named_again(recorded(case, framework))).cases
+    (found_again,) = find_cases(*recorded_model(recorded(case, framework))).cases
     return found_again
 
 
@@ -432,7 +434,7 @@ def onnx_network(path):
 )
 def test_a_program_can_be_named_again_however_its_inputs_were_given(tmp_path, inputs, sizes, words):
     path = onnx_network(tmp_path / "net.onnx")
-    (case,) = found(str(path), Wanted(inputs=inputs, **sizes)).cases
+    (case,) = find_cases(str(path), ModelOptions(inputs=inputs, **sizes)).cases
     assert named_once_more(case, "onnx") == case
     said = command_words(recorded(case, "onnx"))
     assert said == f"{path} {words}".strip()
@@ -463,16 +465,18 @@ def test_tensors_that_do_not_fit_the_configuration_are_named(bert):
 
     def written(**changes):
         write_weights(weights, [t for t in {**tensors, **changes}.values() if t], seed=0)
-        return found(str(bert), Wanted())
+        return find_cases(str(bert), ModelOptions())
 
     # What only a head has use for, and what nobody has.
     assert not written(**{"pooler.dense.weight": None, "pooler.dense.bias": None}).remarks
     extra = written(**{"adapter.down": tensors["pooler.dense.bias"]._replace(name="adapter.down")})
     assert extra.remarks == ["my-bert has unused tensors: adapter.down"]
     name = "encoder.layer.1.output.dense.bias"
-    with pytest.raises(BroughtError, match=rf"lacks 1 of 37 tensors that its .* requires: {name}"):
+    with pytest.raises(
+        UserModelError, match=rf"lacks 1 of 37 tensors that its .* requires: {name}"
+    ):
         written(**{name: None})
-    with pytest.raises(BroughtError, match=rf"do not match its .*: {name} is 7, expected 128"):
+    with pytest.raises(UserModelError, match=rf"do not match its .*: {name} is 7, expected 128"):
         written(**{name: tensors[name]._replace(shape=(7,))})
 
 
@@ -481,8 +485,10 @@ def test_links_stay_in_the_directory_or_in_the_cache_of_the_hub(bert, tmp_path):
     elsewhere = tmp_path / "private"
     weights.rename(elsewhere)
     weights.symlink_to(elsewhere)
-    with pytest.raises(BroughtError, match=r"model.safetensors links to .*, outside the directory"):
-        found(str(bert), Wanted())
+    with pytest.raises(
+        UserModelError, match=r"model.safetensors links to .*, outside the directory"
+    ):
+        find_cases(str(bert), ModelOptions())
     # models--owner--name/{snapshots/COMMIT,blobs}, as huggingface_hub keeps it.
     snapshot = tmp_path / "models--me--bert" / "snapshots" / "0123"
     blobs = tmp_path / "models--me--bert" / "blobs"
@@ -491,4 +497,4 @@ def test_links_stay_in_the_directory_or_in_the_cache_of_the_hub(bert, tmp_path):
     elsewhere.rename(blobs / "abcd")
     (snapshot / "model.safetensors").unlink()
     (snapshot / "model.safetensors").symlink_to("../../blobs/abcd")
-    assert len(found(str(snapshot), Wanted()).cases) == 3
+    assert len(find_cases(str(snapshot), ModelOptions()).cases) == 3

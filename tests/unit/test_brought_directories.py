@@ -11,12 +11,12 @@ import pytest
 from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.models.checkpoint_tensors import write_safetensors
 from openxla.benchmark.user_models import (
-    BroughtError,
+    ModelOptions,
     Recorded,
-    Wanted,
+    UserModelError,
     command_words,
     definitions,
-    found,
+    find_cases,
 )
 from openxla.benchmark.user_models.hugging_face import companion_formats
 from openxla.benchmark.user_models.hugging_face.usual_inputs import Taken, arrays, with_places
@@ -207,25 +207,31 @@ def test_a_picture_gets_places_after_the_first_token():
 def test_a_picture_has_no_sequence_length(tmp_path):
     vit = tmp_path / "vit"
     shutil.copytree(checkpoints.seeded(architectures.get("vit"), "vit-tiny"), vit)
-    assert found(str(vit), Wanted()).cases
-    with pytest.raises(BroughtError, match="vit takes pictures, which have no sequence length"):
-        found(str(vit), Wanted(seq_lens=(16,)))
+    assert find_cases(str(vit), ModelOptions()).cases
+    with pytest.raises(UserModelError, match="vit takes pictures, which have no sequence length"):
+        find_cases(str(vit), ModelOptions(seq_lens=(16,)))
 
 
 def test_what_no_key_decides_is_asked_for_by_name():
     model = taken("input_ids", "input_ids image* rows* flags", TEXT)
-    with pytest.raises(BroughtError, match=r"of Net does not determine image, rows; describe each"):
+    with pytest.raises(
+        UserModelError, match=r"of Net does not determine image, rows; describe each"
+    ):
         model.inputs({})
     given = {spec.name: spec for spec in map(parse_spec, ["image=f32[1,3,8,8]", "rows = i32[4]<9"])}
     got = arrays(model.inputs(given))
     assert got["image"].shape == (1, 3, 8, 8)
     assert got["rows"].max() < 9
-    with pytest.raises(BroughtError, match="--input pixels: Net takes no such argument; it takes "):
+    with pytest.raises(
+        UserModelError, match="--input pixels: Net takes no such argument; it takes "
+    ):
         model.inputs({"pixels": parse_spec("pixels=f32[1]")})
 
 
 def test_a_directory_with_inputs_by_name_runs_in_pytorch(bert):
-    got = found(str(bert), Wanted(inputs=("input_ids=i32[batch,8]<50",), batch_sizes=(1, 4)))
+    got = find_cases(
+        str(bert), ModelOptions(inputs=("input_ids=i32[batch,8]<50",), batch_sizes=(1, 4))
+    )
     assert "runs only in PyTorch: --input names arguments" in got.remarks[0]
     assert [case.model.model_parameters["inputs"] for case in got.cases] == [
         "input_ids=i32[1,8]<50",
@@ -255,7 +261,7 @@ def test_a_directory_with_inputs_by_name_runs_in_pytorch(bert):
 )
 def test_a_pipeline_names_its_pooling(pipeline, pooling, due):
     directory = pipeline(pooling, ("Normalize", "2_Normalize"))
-    got = found(str(directory), Wanted())
+    got = find_cases(str(directory), ModelOptions())
     (case,) = got.cases
     assert case.model.name == "BERT_SENTENCE_EMBEDDING_FP32_PT"
     assert case.model.model_impl.name == "bert.AutoModel.Pooling.Normalize"
@@ -264,10 +270,10 @@ def test_a_pipeline_names_its_pooling(pipeline, pooling, due):
 
 def test_a_pipeline_is_known_by_all_of_its_files(pipeline):
     directory = pipeline({"pooling_mode": "cls"})
-    first = workload_of(found(str(directory), Wanted()).cases[0]).digest
+    first = workload_of(find_cases(str(directory), ModelOptions()).cases[0]).digest
     pipeline({"pooling_mode": "max"})
-    assert workload_of(found(str(directory), Wanted()).cases[0]).digest != first
-    alone = found(str(directory), Wanted(task="feature-extraction"))
+    assert workload_of(find_cases(str(directory), ModelOptions()).cases[0]).digest != first
+    alone = find_cases(str(directory), ModelOptions(task="feature-extraction"))
     assert len(alone.cases) == 3
     assert "runs without its pipeline (Transformer, Pooling (max))" in alone.remarks[0]
 
@@ -280,7 +286,7 @@ def test_a_transformer_may_lie_in_its_own_folder(pipeline):
     (directory / "0_Transformer").mkdir()
     for name in ("config.json", "model.safetensors"):
         (directory / name).rename(directory / "0_Transformer" / name)
-    (case,) = found(str(directory), Wanted()).cases
+    (case,) = find_cases(str(directory), ModelOptions()).cases
     assert case.model.name == "BERT_SENTENCE_EMBEDDING_FP32_PT"
 
 
@@ -298,8 +304,8 @@ def test_a_transformer_may_lie_in_its_own_folder(pipeline):
 )
 def test_a_pipeline_that_cannot_be_followed_says_why(pipeline, pooling, more, words):
     directory = pipeline(pooling, *more)
-    with pytest.raises(BroughtError) as caught:
-        found(str(directory), Wanted())
+    with pytest.raises(UserModelError) as caught:
+        find_cases(str(directory), ModelOptions())
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -309,9 +315,9 @@ def test_pickled_weights_of_a_module_need_consent(pipeline):
     (directory / "2_Dense").mkdir()
     (directory / "2_Dense" / "config.json").write_text("{}")
     (directory / "2_Dense" / "pytorch_model.bin").write_bytes(b"a pickle")
-    with pytest.raises(BroughtError, match="is a pickle, which can run code when loaded"):
+    with pytest.raises(UserModelError, match="is a pickle, which can run code when loaded"):
         companion_formats.read_pipeline(directory)
-    (case,) = found(str(directory), Wanted(allow_code=True)).cases
+    (case,) = find_cases(str(directory), ModelOptions(allow_code=True)).cases
     assert case.model.model_parameters["pickled"] is True
 
 
@@ -324,21 +330,21 @@ def test_a_pointer_in_place_of_a_part_is_named(pipeline, name):
     (directory / "2_Dense" / "config.json").write_text("{}")
     (directory / "2_Dense" / "model.safetensors").write_text("{}")
     (directory / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
-    with pytest.raises(BroughtError, match=rf"{name} is a Git LFS pointer; run `git lfs pull`"):
-        found(str(directory), Wanted())
+    with pytest.raises(UserModelError, match=rf"{name} is a Git LFS pointer; run `git lfs pull`"):
+        find_cases(str(directory), ModelOptions())
 
 
 @pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
 def test_a_page_in_place_of_an_adapter_is_named(adapter, name):
     directory = adapter()
     (directory / name).write_text("<!doctype html><html></html>")
-    with pytest.raises(BroughtError, match=rf"{name} is an HTML page; download it again"):
-        found(str(directory), Wanted())
+    with pytest.raises(UserModelError, match=rf"{name} is an HTML page; download it again"):
+        find_cases(str(directory), ModelOptions())
 
 
 def test_an_adapter_runs_on_its_base_and_is_named_again(adapter, bert, tmp_path):
     directory = adapter()
-    got = found(str(directory), Wanted())
+    got = find_cases(str(directory), ModelOptions())
     (case,) = got.cases
     assert case.model.name == "ADAPTER_FP32_PT"
     assert case.model.model_impl.name == "bert.BertModel.LoRA"
@@ -357,10 +363,10 @@ def test_an_adapter_runs_on_its_base_and_is_named_again(adapter, bert, tmp_path)
     # Where the base lies is no part of the identity; what it holds is.
     moved = tmp_path / "elsewhere"
     bert.rename(moved)
-    again = found(str(directory), Wanted(base=moved)).cases[0]
+    again = find_cases(str(directory), ModelOptions(base=moved)).cases[0]
     assert workload_of(again).digest == workload_of(case).digest
     adapter(lora_alpha=9)
-    assert workload_of(found(str(directory), Wanted(base=moved)).cases[0]).digest != (
+    assert workload_of(find_cases(str(directory), ModelOptions(base=moved)).cases[0]).digest != (
         workload_of(case).digest
     )
 
@@ -368,16 +374,16 @@ def test_an_adapter_runs_on_its_base_and_is_named_again(adapter, bert, tmp_path)
 def test_an_adapter_without_its_base_says_which_it_needs(adapter, bert, tmp_path):
     directory = adapter(base_model_name_or_path="owner/bert-base")
     with pytest.raises(
-        BroughtError, match="adapter is a LoRA adapter of owner/bert-base; pass --base DIR"
+        UserModelError, match="adapter is a LoRA adapter of owner/bert-base; pass --base DIR"
     ):
-        found(str(directory), Wanted())
-    with pytest.raises(BroughtError, match="is not a Hugging Face directory"):
-        found(str(directory), Wanted(base=tmp_path / "nowhere"))
-    with pytest.raises(BroughtError, match="--base requires a LoRA adapter"):
-        found(str(bert), Wanted(base=bert))
+        find_cases(str(directory), ModelOptions())
+    with pytest.raises(UserModelError, match="is not a Hugging Face directory"):
+        find_cases(str(directory), ModelOptions(base=tmp_path / "nowhere"))
+    with pytest.raises(UserModelError, match="--base requires a LoRA adapter"):
+        find_cases(str(bert), ModelOptions(base=bert))
     shutil.copy(directory / "adapter_config.json", bert)
-    with pytest.raises(BroughtError, match="holds a model and an adapter"):
-        found(str(bert), Wanted())
+    with pytest.raises(UserModelError, match="holds a model and an adapter"):
+        find_cases(str(bert), ModelOptions())
 
 
 @pytest.mark.parametrize(
@@ -401,8 +407,8 @@ def test_an_adapter_without_its_base_says_which_it_needs(adapter, bert, tmp_path
 )
 def test_an_adapter_of_another_kind_or_form_is_refused_by_name(adapter, changed, words):
     directory = adapter(**changed)
-    with pytest.raises(BroughtError) as caught:
-        found(str(directory), Wanted())
+    with pytest.raises(UserModelError) as caught:
+        find_cases(str(directory), ModelOptions())
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -435,8 +441,8 @@ def test_what_an_adapter_adds_is_the_scaled_product_of_its_factors(adapter):
 def test_a_base_is_saved_as_a_path_from_the_definitions(adapter, bert, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     directory = adapter(base_model_name_or_path="gone")
-    wanted = Wanted(base=Path("bert"))
-    made = definitions("adapter", wanted, found("adapter", wanted).cases, tmp_path / "suite")
+    wanted = ModelOptions(base=Path("bert"))
+    made = definitions("adapter", wanted, find_cases("adapter", wanted).cases, tmp_path / "suite")
     made.write()
     assert str(tmp_path) not in made.content
     scope = {"__file__": str(made.file)}

@@ -6,7 +6,7 @@ import pytest
 from test_pretrained import REPOSITORY, REVISION, closed_port, serving
 
 from openxla.benchmark.models import architectures, checkpoints
-from openxla.benchmark.user_models import BroughtError, Wanted, found, is_model
+from openxla.benchmark.user_models import ModelOptions, UserModelError, find_cases, is_model
 
 pytestmark = pytest.mark.slow
 
@@ -14,11 +14,12 @@ assert closed_port  # a fixture
 
 FIND = """
 import json, sys
-from openxla.benchmark.user_models import BroughtError, Recorded, Wanted, command_words, found
+from openxla.benchmark.user_models import ModelOptions, Recorded, UserModelError
+from openxla.benchmark.user_models import command_words, find_cases
 from openxla.benchmark.workloads import workload_of
 try:
-    cases = found(sys.argv[1], Wanted(allow_code="--allow-code" in sys.argv)).cases
-except BroughtError as error:
+    cases = find_cases(sys.argv[1], ModelOptions(allow_code="--allow-code" in sys.argv)).cases
+except UserModelError as error:
     print(json.dumps({"error": str(error)}))
 else:
     case = cases[0]
@@ -125,5 +126,5 @@ def test_what_is_no_model_or_not_there_is_told(find, files):
 @pytest.mark.parametrize("text", ["hub:", "hub:../x", "hub:a/b/c", "hub:a/b@", "hub:a/../b"])
 def test_a_name_that_cannot_be_on_the_hub_is_told(text):
     assert is_model(text)
-    with pytest.raises(BroughtError, match="expected hub:OWNER/NAME or"):
-        found(text, Wanted())
+    with pytest.raises(UserModelError, match="expected hub:OWNER/NAME or"):
+        find_cases(text, ModelOptions())

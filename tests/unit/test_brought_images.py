@@ -11,7 +11,7 @@ from PIL import Image
 from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.models import architectures, checkpoints
-from openxla.benchmark.user_models import BroughtError, Wanted, definitions, found
+from openxla.benchmark.user_models import ModelOptions, UserModelError, definitions, find_cases
 
 PROCESSOR = {
     "size": {"height": 32, "width": 32},
@@ -30,7 +30,7 @@ def vit(tmp_path):
 
 
 def on_image(vit, file="cat.png", **wanted):
-    return Wanted(folder=vit.parent, image=vit.parent / file, **wanted)
+    return ModelOptions(folder=vit.parent, image=vit.parent / file, **wanted)
 
 
 def pixels_of(case):
@@ -39,7 +39,7 @@ def pixels_of(case):
 
 
 def test_a_picture_is_the_input_of_all_frameworks_in_each_type(vit):
-    cases = found("my-vit", on_image(vit, batch_sizes=(2,), data_types=("fp32", "bf16"))).cases
+    cases = find_cases("my-vit", on_image(vit, batch_sizes=(2,), data_types=("fp32", "bf16"))).cases
     assert len(cases) == 6
     first = pixels_of(cases[0])
     assert (first.shape, first.dtype.name) == ((2, 3, 32, 32), "float32")
@@ -50,7 +50,7 @@ def test_a_picture_is_the_input_of_all_frameworks_in_each_type(vit):
     # Rows differ, so that a compiler that mixes them up is found.
     assert np.array_equal(first[1], np.roll(first[0], 3, axis=2))
     Image.open(vit.parent / "cat.png").rotate(90).save(vit.parent / "turned.png")
-    other = found("my-vit", on_image(vit, "turned.png", batch_sizes=(2,))).cases
+    other = find_cases("my-vit", on_image(vit, "turned.png", batch_sizes=(2,))).cases
     assert other[0].input_data != cases[0].input_data
 
 
@@ -67,8 +67,8 @@ def test_a_picture_is_the_input_of_all_frameworks_in_each_type(vit):
 def test_a_processor_that_does_not_fit_is_told(vit, changes, words):
     file = vit / "preprocessor_config.json"
     file.unlink() if changes is None else file.write_text(json.dumps({**PROCESSOR, **changes}))
-    with pytest.raises(BroughtError) as raised:
-        found("my-vit", on_image(vit))
+    with pytest.raises(UserModelError) as raised:
+        find_cases("my-vit", on_image(vit))
     assert words in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -78,27 +78,27 @@ def test_what_is_no_picture_is_told(vit, content):
     (vit.parent / "cat.png").unlink()
     if content is not None:
         (vit.parent / "cat.png").write_bytes(content)
-    with pytest.raises(BroughtError, match=r"cat.png cannot be read as an image"):
-        found("my-vit", on_image(vit))
+    with pytest.raises(UserModelError, match=r"cat.png cannot be read as an image"):
+        find_cases("my-vit", on_image(vit))
 
 
 def test_who_takes_no_picture_says_so(vit, tmp_path):
     bert = tmp_path / "bert"
     shutil.copytree(checkpoints.seeded(architectures.get("bert"), "bert-tiny"), bert)
-    with pytest.raises(BroughtError, match="bert does not accept RGB images"):
-        found("bert", on_image(vit))
-    with pytest.raises(BroughtError, match="--text and --image exclude each other"):
-        found("my-vit", on_image(vit, text=tmp_path / "cat.png"))
-    with pytest.raises(BroughtError, match="--image and --inputs exclude each other"):
-        found("my-vit", on_image(vit, inputs_dir=tmp_path))
+    with pytest.raises(UserModelError, match="bert does not accept RGB images"):
+        find_cases("bert", on_image(vit))
+    with pytest.raises(UserModelError, match="--text and --image exclude each other"):
+        find_cases("my-vit", on_image(vit, text=tmp_path / "cat.png"))
+    with pytest.raises(UserModelError, match="--image and --inputs exclude each other"):
+        find_cases("my-vit", on_image(vit, inputs_dir=tmp_path))
     (tmp_path / "net.py").write_text("import torch\n")
-    with pytest.raises(BroughtError, match=r"--image requires a Hugging Face directory, and net"):
-        found("net.py", on_image(vit))
+    with pytest.raises(UserModelError, match=r"--image requires a Hugging Face directory, and net"):
+        find_cases("net.py", on_image(vit))
 
 
 def test_the_picture_is_kept_with_the_definitions(vit, tmp_path):
     wanted = on_image(vit)
-    kept = definitions("my-vit", wanted, found("my-vit", wanted).cases, tmp_path / "suite")
+    kept = definitions("my-vit", wanted, find_cases("my-vit", wanted).cases, tmp_path / "suite")
     kept.write()
     assert (tmp_path / "suite" / "inputs" / "cat.png").is_file()
     assert "image=HERE / 'inputs' / 'cat.png'" in kept.content

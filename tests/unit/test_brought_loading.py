@@ -8,8 +8,8 @@ import textwrap
 import numpy as np
 import pytest
 
-from openxla.benchmark.user_models import BroughtError, Wanted, found, is_model
-from openxla.benchmark.user_models.python_files.loading import SEED, Brought
+from openxla.benchmark.user_models import ModelOptions, UserModelError, find_cases, is_model
+from openxla.benchmark.user_models.python_files.loading import SEED, UserFile
 from openxla.benchmark.workloads import workload_of
 
 MODEL = """
@@ -47,9 +47,9 @@ def loaded(tmp_path, monkeypatch):
 
     def load(name, seed=lambda _: None):
         importlib.invalidate_caches()
-        wanted = Wanted(folder=tmp_path, framework="pt", inputs=("f32[1]",))
-        (case,) = found(str(name), wanted).cases
-        return Brought(case.model.model_parameters, seed)
+        wanted = ModelOptions(folder=tmp_path, framework="pt", inputs=("f32[1]",))
+        (case,) = find_cases(str(name), wanted).cases
+        return UserFile(case.model.model_parameters, seed)
 
     yield load
     for name in set(sys.modules) - set(before):
@@ -58,14 +58,14 @@ def loaded(tmp_path, monkeypatch):
 
 
 def refused(tmp_path, text, **wanted):
-    with pytest.raises(BroughtError) as raised:
-        found(text, Wanted(folder=tmp_path, **wanted))
+    with pytest.raises(UserModelError) as raised:
+        find_cases(text, ModelOptions(folder=tmp_path, **wanted))
     assert "\n" not in str(raised.value)
     return str(raised.value)
 
 
 def chosen(tmp_path, text, **wanted):
-    (case,) = found(text, Wanted(folder=tmp_path, **wanted)).cases
+    (case,) = find_cases(text, ModelOptions(folder=tmp_path, **wanted)).cases
     return case.model.model_parameters["callable"]
 
 
@@ -96,10 +96,10 @@ def test_a_file_finds_the_modules_next_to_it(write, loaded, tmp_path, name, own_
     assert brought.make().width == 3
     assert brought._module.__name__ == module
     # A change of the module next to it is another model.
-    wanted = Wanted(folder=tmp_path, framework="pt", inputs=("f32[1]",))
-    before = workload_of(found(str(file), wanted).cases[0]).digest
+    wanted = ModelOptions(folder=tmp_path, framework="pt", inputs=("f32[1]",))
+    before = workload_of(find_cases(str(file), wanted).cases[0]).digest
     layers.write_text("class Layer:\n    width = 4\n")
-    assert workload_of(found(str(file), wanted).cases[0]).digest != before
+    assert workload_of(find_cases(str(file), wanted).cases[0]).digest != before
 
 
 def test_relative_imports_that_cannot_work_name_the_folder(write, tmp_path):
@@ -205,7 +205,7 @@ def test_a_file_that_cannot_be_imported_says_what_to_do(
 ):
     write("above.py", "")
     write("deep/types.py", "Mine = 1")
-    with pytest.raises(BroughtError) as raised:
+    with pytest.raises(UserModelError) as raised:
         loaded(write("deep/net.py", lines, MODEL))
     assert words.replace("{folder}", str(tmp_path)) in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -214,7 +214,7 @@ def test_a_file_that_cannot_be_imported_says_what_to_do(
 
 def test_a_factory_that_ends_the_program_is_told(write, loaded):
     text = "import argparse\ndef create_model():\n    argparse.ArgumentParser().error('too few')\n"
-    with pytest.raises(BroughtError, match=r"create_model\(\) ended .*\(line 3\): too few; give"):
+    with pytest.raises(UserModelError, match=r"create_model\(\) ended .*\(line 3\): too few; give"):
         loaded(write("net.py", text)).make()
 
 
@@ -299,7 +299,7 @@ def test_several_models_are_listed_and_none_is_explained(write, tmp_path, text, 
 
 def test_a_choice_among_several_models_is_told(write, tmp_path):
     write("own.py", TORCH, INPUTS, f"{NET}the = nn.Sequential(nn.Linear(2, 3), Net())\n")
-    (remark,) = found("own.py", Wanted(folder=tmp_path)).remarks
+    (remark,) = find_cases("own.py", ModelOptions(folder=tmp_path)).remarks
     assert remark.endswith("Net is measured; to measure another one, pass own.py:the")
 
 
@@ -327,7 +327,9 @@ def test_a_training_script_says_what_to_move(write, tmp_path):
     message = refused(tmp_path, "train.py")
     assert "--input 'f32[batch,784]'; " in message
     assert hint in message
-    (remark,) = found("train.py", Wanted(folder=tmp_path, inputs=("f32[1,784]",))).remarks
+    (remark,) = find_cases(
+        "train.py", ModelOptions(folder=tmp_path, inputs=("f32[1,784]",))
+    ).remarks
     assert hint in remark
     # A factory that fits its model, and training below the guard, are as they should be.
     write("train.py", TRAINING.replace("for x in range(3):", "if __name__ == '__main__':"))
@@ -404,7 +406,7 @@ def test_other_sources_of_inputs_are_used(write, tmp_path):
 def test_a_framework_may_be_imported_next_to_the_file(write, tmp_path):
     write("layers.py", "import jax\n")
     write("net.py", "from layers import model\n", INPUTS)
-    (case,) = found("net.py", Wanted(folder=tmp_path)).cases
+    (case,) = find_cases("net.py", ModelOptions(folder=tmp_path)).cases
     assert case.model.model_impl.framework_type.value == "jax"
 
 

@@ -10,11 +10,11 @@ from results_support import completed
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.engine import runner
 from comparative_benchmark.results.case import cases_of
-from comparative_benchmark.terminal.again import command
+from comparative_benchmark.terminal.rerun import command
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import DefinitionError
 from openxla.benchmark.models import architectures, checkpoints
-from openxla.benchmark.user_models import BroughtError, Wanted, definitions, found
+from openxla.benchmark.user_models import ModelOptions, UserModelError, definitions, find_cases
 from openxla.benchmark.workloads import workload_of
 
 NET = "import torch\nclass Net(torch.nn.Module): ...\ndef example_inputs(): ...\n"
@@ -32,8 +32,8 @@ def project(tmp_path, monkeypatch):
 
 def saved(project, text, target="suite", **wanted):
     """Saves a model's cases, and returns what was planned, the cases, and those read again."""
-    wanted = Wanted(folder=project, **wanted)
-    cases = found(text, wanted).cases
+    wanted = ModelOptions(folder=project, **wanted)
+    cases = find_cases(text, wanted).cases
     planned = definitions(text, wanted, cases, project / target)
     planned.write()
     return planned, cases, catalog.all_benchmarks([str(project / target)])
@@ -86,7 +86,9 @@ def test_what_lies_elsewhere_is_named_by_its_path_and_told(project, tmp_path):
     assert f"{outside} is outside the project of mine" in planned.remark
     # In one checkout a file of any other folder goes along.
     (tmp_path / ".git").mkdir()
-    other = definitions(str(outside), Wanted(folder=project), cases, project / "suites" / "other")
+    other = definitions(
+        str(outside), ModelOptions(folder=project), cases, project / "suites" / "other"
+    )
     assert "(HERE / '../../..').resolve()" in other.content
     assert "'elsewhere.py:Net'" in other.content
 
@@ -102,20 +104,20 @@ def test_inputs_are_copied_into_the_folder(project, tmp_path):
     assert again[0].input_data.source_url == str(directory)
     np.save(directory / "input_0.npy", np.zeros((2, 3), np.float32))
     np.save(tmp_path / "input_0.npy", np.ones((2, 3), np.float32))
-    with pytest.raises(BroughtError, match=r"input_0.npy already exists with other content"):
+    with pytest.raises(UserModelError, match=r"input_0.npy already exists with other content"):
         saved(project, "net.py", inputs_dir=tmp_path)
 
 
 def test_what_is_there_is_not_replaced(project):
     planned, *_ = saved(project, "net.py")
     saved(project, "net.py")  # the same once more is no fault
-    with pytest.raises(BroughtError, match=r"already exists with other content"):
+    with pytest.raises(UserModelError, match=r"already exists with other content"):
         saved(project, "net.py", data_types=("bf16",))
     (project / "file").write_text("mine")
-    with pytest.raises(BroughtError, match=r"--save-as .*file is a file"):
+    with pytest.raises(UserModelError, match=r"--save-as .*file is a file"):
         saved(project, "net.py", "file")
     planned.file.write_text("mine")
-    with pytest.raises(BroughtError, match="already exists with other content"):
+    with pytest.raises(UserModelError, match="already exists with other content"):
         planned.write()
     assert planned.file.read_text() == "mine"
 
@@ -143,7 +145,7 @@ def test_a_folder_that_is_no_suite_says_why(tmp_path, content, words):
 def test_a_model_that_is_gone_is_told_with_the_definitions_that_name_it(project):
     saved(project, "net.py")
     (project / "net.py").unlink()
-    with pytest.raises(DefinitionError, match=r"net_definitions.py': BroughtError: no such file"):
+    with pytest.raises(DefinitionError, match=r"net_definitions.py': UserModelError: no such file"):
         catalog.all_benchmarks([str(project / "suite")])
 
 

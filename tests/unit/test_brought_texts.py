@@ -13,7 +13,7 @@ from openxla.benchmark.models.architectures.base import TensorInit
 from openxla.benchmark.models.architectures.directories import config_of
 from openxla.benchmark.models.checkpoints import write_weights
 from openxla.benchmark.models.preprocessing import token_batch
-from openxla.benchmark.user_models import BroughtError, Wanted, definitions, found
+from openxla.benchmark.user_models import ModelOptions, UserModelError, definitions, find_cases
 from openxla.benchmark.workloads import workload_of
 
 WORDS = "A compiler that mixes up rows would otherwise go unnoticed, says the harness."
@@ -28,7 +28,9 @@ def bert(tmp_path):
 
 
 def on_text(bert, name="text.txt", **wanted):
-    return Wanted(folder=bert.parent, text=Path(name), batch_sizes=(2,), seq_lens=(16,), **wanted)
+    return ModelOptions(
+        folder=bert.parent, text=Path(name), batch_sizes=(2,), seq_lens=(16,), **wanted
+    )
 
 
 def change(bert, **keys):
@@ -38,7 +40,7 @@ def change(bert, **keys):
 
 def test_a_text_is_the_input_in_all_frameworks_and_comes_back_from_definitions(bert):
     wanted = on_text(bert)
-    cases = found("my-bert", wanted).cases
+    cases = find_cases("my-bert", wanted).cases
     assert len(cases) == 3
     (digest,) = {workload_of(case).digest for case in cases}
     ids = np.load(Path(cases[0].input_data.source_url) / "input_0.npy")
@@ -47,7 +49,7 @@ def test_a_text_is_the_input_in_all_frameworks_and_comes_back_from_definitions(b
     assert ids[0, 0] == tokens[0, 0]
     assert (ids == tokens).mean() > 0.4  # the others are padding
     (bert.parent / "text.txt").write_text(f"Not {WORDS}")
-    assert workload_of(found("my-bert", wanted).cases[0]).digest != digest
+    assert workload_of(find_cases("my-bert", wanted).cases[0]).digest != digest
     (bert.parent / "text.txt").write_text(WORDS)
     definitions("my-bert", wanted, cases, bert.parent / "suite").write()
     (bert.parent / "text.txt").unlink()
@@ -58,7 +60,7 @@ def test_a_text_is_the_input_in_all_frameworks_and_comes_back_from_definitions(b
 
 def test_what_runs_through_transformers_takes_the_tokens_and_their_mask(bert):
     change(bert, architectures=["BertForMaskedLM"])
-    (case,) = found("my-bert", on_text(bert)).cases
+    (case,) = find_cases("my-bert", on_text(bert)).cases
     folder = Path(case.input_data.source_url)
     due = token_batch(WORDS, bert / "tokenizer.json", batch_size=2, seq_len=16)
     for place, array in enumerate(due):
@@ -79,8 +81,8 @@ def test_what_is_missing_or_broken_is_told_in_a_line(bert, name, content, words)
     (bert / name).unlink()
     if content is not None:
         (bert / name).write_bytes(content)
-    with pytest.raises(BroughtError) as raised:
-        found("my-bert", on_text(bert))
+    with pytest.raises(UserModelError) as raised:
+        find_cases("my-bert", on_text(bert))
     assert words in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -90,21 +92,23 @@ def test_the_tokenizer_of_another_model_is_told(bert):
     init = TensorInit(name="embeddings.word_embeddings.weight", shape=(3, 128))
     tensors = {t.name: t for t in architectures.get("bert").tensors(config_of(str(bert), "bert"))}
     write_weights(bert / "model.safetensors", (tensors | {init.name: init}).values(), seed=0)
-    with pytest.raises(BroughtError, match="the model has only 3; save the model's own tokenizer"):
-        found("my-bert", on_text(bert))
+    with pytest.raises(
+        UserModelError, match="the model has only 3; save the model's own tokenizer"
+    ):
+        find_cases("my-bert", on_text(bert))
 
 
 def test_who_takes_no_text_says_so(bert, tmp_path):
     change(bert, architectures=["BertForMaskedLM"], is_encoder_decoder=True)
-    with pytest.raises(BroughtError, match="which need separate texts"):
-        found("my-bert", on_text(bert))
-    with pytest.raises(BroughtError, match="--text and --inputs exclude each other"):
-        found("my-bert", on_text(bert, inputs_dir=tmp_path))
+    with pytest.raises(UserModelError, match="which need separate texts"):
+        find_cases("my-bert", on_text(bert))
+    with pytest.raises(UserModelError, match="--text and --inputs exclude each other"):
+        find_cases("my-bert", on_text(bert, inputs_dir=tmp_path))
     (tmp_path / "net.py").write_text("import torch\n")
-    with pytest.raises(BroughtError, match=r"and net.py is not one"):
-        found("net.py", on_text(bert))
+    with pytest.raises(UserModelError, match=r"and net.py is not one"):
+        find_cases("net.py", on_text(bert))
     vit = architectures.get("vit")
     (bert / "config.json").write_text(json.dumps(vit.configs["vit-tiny"]))
     write_weights(bert / "model.safetensors", vit.tensors(vit.configs["vit-tiny"]), seed=0)
-    with pytest.raises(BroughtError, match="my-bert does not accept text"):
-        found("my-bert", Wanted(folder=tmp_path, text=Path("text.txt")))
+    with pytest.raises(UserModelError, match="my-bert does not accept text"):
+        find_cases("my-bert", ModelOptions(folder=tmp_path, text=Path("text.txt")))

@@ -9,7 +9,7 @@ import numpy as np
 import optree
 import pytest
 
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.python_files import call_form
 
 ONE, TWO, THREE = np.ones(1), np.ones(2), np.ones(3)
@@ -146,7 +146,7 @@ def test_lists_of_numbers_are_arrays_and_numbers_alone_are_inputs():
     ],
 )
 def test_what_is_no_array_is_refused_by_name(example, told):
-    with pytest.raises(BroughtError, match=told.replace("[", r"\[")):
+    with pytest.raises(UserModelError, match=told.replace("[", r"\[")):
         split(example)
 
 
@@ -165,7 +165,7 @@ def test_a_structure_that_contains_itself_is_refused(kind):
     else:
         value = Own()
         value.me = value
-    with pytest.raises(BroughtError, match="contains itself"):
+    with pytest.raises(UserModelError, match="contains itself"):
         split((value,))
 
 

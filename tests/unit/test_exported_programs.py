@@ -7,13 +7,13 @@ import pytest
 
 from openxla.benchmark.def_types import ModelFrameworkType
 from openxla.benchmark.user_models import (
-    BroughtError,
+    ModelOptions,
     Recorded,
-    Wanted,
+    UserModelError,
     command_words,
-    found,
+    find_cases,
     is_model,
-    named_again,
+    recorded_model,
 )
 from openxla.benchmark.user_models.programs.signature import Argument, Signature
 from openxla.benchmark.workloads import workload_of
@@ -70,11 +70,11 @@ def net(tmp_path):
 
 
 def cases(path, **wanted):
-    return found(path.name, Wanted(folder=path.parent, **wanted)).cases
+    return find_cases(path.name, ModelOptions(folder=path.parent, **wanted)).cases
 
 
 def refusal(path, **wanted):
-    with pytest.raises(BroughtError) as raised:
+    with pytest.raises(UserModelError) as raised:
         cases(path, **wanted)
     assert "\n" not in str(raised.value)
     return str(raised.value)
@@ -109,7 +109,7 @@ def test_identity_is_the_bytes_and_the_way_back_names_the_inputs(net, tmp_path):
     )
     words = command_words(recorded)
     assert words == f"{net} --input 'i64[batch,4]<9' --input 'f32[batch,4,16]' --batch 2"
-    assert found(*named_again(recorded)).cases == [case]
+    assert find_cases(*recorded_model(recorded)).cases == [case]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_other_inputs_say_what_the_program_takes(net, wanted, words):
 def test_sizes_without_a_meaning_are_asked_for():
     pictures = Argument(name="x", element_type="f32", sizes=(None, 3, "h", "w"))
     signature = Signature(where="net", arguments=(pictures,))
-    with pytest.raises(BroughtError, match=r"net takes x f32\[\?,3,h,w\]; give the size of x"):
+    with pytest.raises(UserModelError, match=r"net takes x f32\[\?,3,h,w\]; give the size of x"):
         signature.inputs((), 2, None)
     (spec,) = signature.inputs(("f32[batch,3,8,8]",), 2, None)
     assert str(spec) == "f32[2,3,8,8]"
@@ -207,5 +207,5 @@ def test_types_come_from_the_weights(tmp_path):
 
 def test_programs_are_models_and_others_are_named(tmp_path):
     assert is_model("net.onnx", tmp_path)
-    with pytest.raises(BroughtError, match="is compiled by IREE for one device; pass"):
-        found("net.vmfb", Wanted(folder=tmp_path))
+    with pytest.raises(UserModelError, match="is compiled by IREE for one device; pass"):
+        find_cases("net.vmfb", ModelOptions(folder=tmp_path))

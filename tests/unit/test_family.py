@@ -12,7 +12,7 @@ from comparative_benchmark.analysis.stats.analysis import Verdict
 from comparative_benchmark.reporting.report.summary import summarize
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.comparing.compare import Family, compare_to_baseline
-from comparative_benchmark.terminal.answers import answers
+from comparative_benchmark.terminal.run_summary import summary_lines
 
 EAGER = "pt_inductor:eager"
 OTHERS = [f"jax_xla:{letter}" for letter in "abcdefgh"]
@@ -93,7 +93,7 @@ def test_table_sentence_page_and_api_agree(seed, capsys):
     for name, item in verdicts.items():
         [line] = [line for line in shown if f" {name} " in line]
         assert item.verdict.value in line
-    first, *rest = answers(cases)
+    first, *rest = summary_lines(cases)
     [best] = [case.competitor for case in cases if first.startswith(f"Use {case.competitor} ")]
     certain = next((line for line in rest if line.startswith("It is clearly faster")), "")
     if best != EAGER:

@@ -10,8 +10,14 @@ import pytest
 from test_exported_programs import declared, field, onnx_bytes
 
 from openxla.benchmark.files import substitute_of
-from openxla.benchmark.user_models import BroughtError, Wanted, command_words, found, is_model
-from openxla.benchmark.user_models.cases import Recorded, found_bounded
+from openxla.benchmark.user_models import (
+    ModelOptions,
+    UserModelError,
+    command_words,
+    find_cases,
+    is_model,
+)
+from openxla.benchmark.user_models.cases import Recorded, find_cases_bounded
 
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
 SUBSTITUTES = {
@@ -43,9 +49,9 @@ NET = """class Net(Module):
 """
 
 
-def refusal(path, find=found, **wanted):
-    with pytest.raises(BroughtError) as raised:
-        find(path.name, Wanted(folder=path.parent, **wanted))
+def refusal(path, find=find_cases, **wanted):
+    with pytest.raises(UserModelError) as raised:
+        find(path.name, ModelOptions(folder=path.parent, **wanted))
     assert "\n" not in str(raised.value)
     return str(raised.value)
 
@@ -213,8 +219,8 @@ def test_pickles_are_told_apart_without_being_read(tmp_path):
 def test_torchscript_is_a_program_by_its_content(tmp_path):
     for name in ("net.pt", "net.pth", "net.torchscript"):
         path = torchscript(tmp_path / name)
-        (case,) = found_bounded(
-            name, Wanted(folder=tmp_path, inputs=("f32[batch,4]",), batch_sizes=(2,))
+        (case,) = find_cases_bounded(
+            name, ModelOptions(folder=tmp_path, inputs=("f32[batch,4]",), batch_sizes=(2,))
         ).cases
         assert case.model.model_parameters["program"] == "TorchScript"
         assert case.model.model_parameters["inputs"] == "f32[2,4]"
@@ -222,7 +228,9 @@ def test_torchscript_is_a_program_by_its_content(tmp_path):
     assert "net.pt takes x, [mask], without types and sizes; pass --input once for each" in refusal(
         tmp_path / "net.pt"
     )
-    (named,) = found(path.name, Wanted(folder=tmp_path, inputs=("mask=f32[4]", "x=f32[1,4]"))).cases
+    (named,) = find_cases(
+        path.name, ModelOptions(folder=tmp_path, inputs=("mask=f32[4]", "x=f32[1,4]"))
+    ).cases
     assert named.model.model_parameters["inputs"] == "f32[1,4]; f32[4]"
     assert "--input: x is missing: " in refusal(path, inputs=("mask=f32[4]",))
     assert "--input y=...: no such input: " in refusal(path, inputs=("y=f32[4]",))
@@ -251,13 +259,13 @@ def test_torchscript_of_a_module_whose_name_is_not_pythons(tmp_path):
 
 def test_torchscript_may_say_its_inputs(tmp_path):
     path = torchscript(tmp_path / "net.pt", **{"extra/config.txt": b'{"shape": [1, 3, 8, 8]}'})
-    (case,) = found(path.name, Wanted(folder=tmp_path)).cases
+    (case,) = find_cases(path.name, ModelOptions(folder=tmp_path)).cases
     assert case.model.model_parameters["inputs"] == "f32[1,3,8,8]"
     source = NET.format(body="_0") + (
         "  def get_all_bundled_inputs(self: __torch__.Net) -> List[Tuple[Tensor]]:\n    return []\n"
     )
     torchscript(path, source=source)
-    (case,) = found(path.name, Wanted(folder=tmp_path)).cases
+    (case,) = find_cases(path.name, ModelOptions(folder=tmp_path)).cases
     assert "inputs" not in case.model.model_parameters
     torchscript(path, source=source.replace("x: Tensor,", "x: List[Tensor],"))
     assert "input 'x' of `forward` is a List[Tensor], and only tensors" in refusal(path)
@@ -282,7 +290,9 @@ def test_torchscript_that_does_more_than_compute_needs_allow_code(tmp_path, body
     message = refusal(path, inputs=("f32[1,4]",))
     assert f"net.pt contains {words}" in message
     assert "which can read or write files; pass --allow-code" in message
-    (case,) = found(path.name, Wanted(folder=tmp_path, inputs=("f32[1,4]",), allow_code=True)).cases
+    (case,) = find_cases(
+        path.name, ModelOptions(folder=tmp_path, inputs=("f32[1,4]",), allow_code=True)
+    ).cases
     assert case.model.model_parameters["pickled"] is True
 
 
@@ -303,14 +313,14 @@ def test_torchscript_with_objects_of_cpp_classes_or_that_is_broken_is_refused(tm
 
 def test_keras_files_are_programs_unless_they_hold_code(tmp_path):
     path = keras_archive(tmp_path / "net.keras", layer("Dense", "d", activation="relu"))
-    (case,) = found_bounded(path.name, Wanted(folder=tmp_path)).cases
+    (case,) = find_cases_bounded(path.name, ModelOptions(folder=tmp_path)).cases
     assert case.model.name == "NET_FP32_TF"
     assert case.model.model_parameters["program"] == "Keras"
     code = {"class_name": "__lambda__", "config": {"code": "4wEA"}}
     keras_archive(path, layer("Dense", "d"), layer("Lambda", "doubles", function=code))
     words = "net.keras: the layer 'doubles' is a Lambda, which is code; pass --allow-code"
     assert words in refusal(path)
-    (case,) = found(path.name, Wanted(folder=tmp_path, allow_code=True)).cases
+    (case,) = find_cases(path.name, ModelOptions(folder=tmp_path, allow_code=True)).cases
     assert case.model.model_parameters["pickled"] is True
 
 
@@ -346,7 +356,7 @@ def test_hdf5_files_hold_a_model_or_weights(tmp_path):
     config = {"class_name": "Sequential", "config": {"name": "net", "layers": []}}
     with h5py.File(path, "w") as file:
         file.attrs["model_config"] = json.dumps(config)
-    (case,) = found_bounded(path.name, Wanted(folder=tmp_path)).cases
+    (case,) = find_cases_bounded(path.name, ModelOptions(folder=tmp_path)).cases
     assert case.model.model_parameters["program"] == "Keras"
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
@@ -370,8 +380,8 @@ def test_a_folder_of_onnx_files_is_a_case_for_each(tmp_path):
     (folder / "cut.onnx").write_bytes(whole[:-3])
     (folder / "pointer.onnx").write_bytes(LFS)
     (folder / "README.md").write_text("not a model")
-    for find in (found, found_bounded):
-        result = find("models", Wanted(folder=tmp_path, batch_sizes=(1, 2)))
+    for find in (find_cases, find_cases_bounded):
+        result = find("models", ModelOptions(folder=tmp_path, batch_sizes=(1, 2)))
         names = [case.model.name for case in result.cases]
         assert names == [f"{n}_FP32_ONNX_BATCH{b}" for n in ("A", "B_1") for b in (1, 2)]
         remarks = " ".join(result.remarks)
@@ -386,7 +396,7 @@ def test_a_folder_of_onnx_files_is_a_case_for_each(tmp_path):
 def test_a_directory_with_a_configuration_and_onnx_alone_is_a_folder(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     (tmp_path / "model.onnx").write_bytes(onnx_bytes(inputs=[declared("x", 1, 4)]))
-    (case,) = found(str(tmp_path), Wanted()).cases
+    (case,) = find_cases(str(tmp_path), ModelOptions()).cases
     assert case.model.name == "MODEL_FP32_ONNX"
 
 
@@ -406,5 +416,5 @@ def test_outputs_that_are_no_arrays_are_refused_before_planning(tmp_path):
 @pytest.mark.parametrize("end", [".onnx", ".pt", ".keras", ".py"])
 def test_names_that_cannot_be_are_one_line(tmp_path, end):
     for name in ("a" * 5000 + end, f"~nobody/x{end}"):
-        with pytest.raises(BroughtError):
-            found_bounded(name, Wanted(folder=tmp_path))
+        with pytest.raises(UserModelError):
+            find_cases_bounded(name, ModelOptions(folder=tmp_path))

@@ -14,7 +14,7 @@ from test_history_rows import START, night, noisy_nights, row
 from comparative_benchmark.reporting.history import queries
 from comparative_benchmark.reporting.history.database import Database, HistoryError
 from comparative_benchmark.reporting.history.queries import Filter, open_trends
-from comparative_benchmark.reporting.history.rows import microseconds, moment, parsed
+from comparative_benchmark.reporting.history.rows import microseconds, parsed, timestamp
 
 VARIED = [
     row(**night(1), workload="bert-tiny", options=["fast", "tf32"]),
@@ -226,7 +226,7 @@ def test_a_history_that_is_not_there(cbs):  # noqa: F811
 @given(time=st.datetimes(timezones=st.just(datetime.UTC)))
 @settings(deadline=None)
 def test_times_keep_their_microseconds(time):
-    assert moment(microseconds(time)) == time
+    assert timestamp(microseconds(time)) == time
 
 
 def test_times_as_people_type_them():

@@ -80,3 +80,9 @@ def test_a_former_name_runs_as_a_program():
         check=False,
     )
     assert set(json.loads(done.stdout)) == {"version", "gb_per_s"}
+
+
+def test_definitions_that_earlier_versions_saved_find_their_functions():
+    former = importlib.import_module("openxla.benchmark.brought")
+    present = importlib.import_module("openxla.benchmark.user_models")
+    assert (former.found, former.Wanted) == (present.find_cases, present.ModelOptions)

@@ -107,9 +107,9 @@ channel.CommandFailedError.__str__ = lambda error: "other words"
 
 
 def test_a_script_that_takes_too_long(tmp_path, monkeypatch):
-    end = execution.KeptCommand.end
+    end = execution.SupervisedCommand.end
     monkeypatch.setattr(
-        execution.KeptCommand, "end", lambda self, _, **how: end(self, "other words", **how)
+        execution.SupervisedCommand, "end", lambda self, _, **how: end(self, "other words", **how)
     )
     support.write(tmp_path / "a", "time.sleep(60)")
     path = support.configured(tmp_path / "a.yaml", a=["max_duration: 1"])

@@ -12,7 +12,7 @@ from comparative_benchmark.api.measuring import Measured
 from comparative_benchmark.cli.commands import micro
 from comparative_benchmark.cli.commands import run as run_command
 from comparative_benchmark.engine import runner
-from comparative_benchmark.engine.resuming import going_on
+from comparative_benchmark.engine.resuming import resume_command
 from comparative_benchmark.engine.runner import RunBudget
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import Trial, parse_competitors
@@ -189,7 +189,7 @@ def test_the_exit_code_says_that_not_all_was_measured(statuses, left_out, code, 
     ],
 )  # fmt: skip
 def test_the_command_that_goes_on_can_be_typed(command, told):
-    assert going_on(command) == told
+    assert resume_command(command) == told
 
 
 def test_how_to_go_on_is_told_without_what_an_interrupt_may_have_left_half_imported():

@@ -29,7 +29,7 @@ from comparative_benchmark.terminal import subjects
 from comparative_benchmark.terminal.subjects import Subject
 from openxla.benchmark.comparative_suite.catalog import NoMatchError
 from openxla.benchmark.models import architectures, checkpoints
-from openxla.benchmark.user_models import Wanted, definitions, found
+from openxla.benchmark.user_models import ModelOptions, definitions, find_cases
 
 TORCHBENCH = Path(__file__).parents[1] / "data" / "torchbench"
 BERT = "models/BERT_TINY_FP32_PT_32XI32_BATCH4/inputs/INPUT_DATA_MODEL_DEFAULT"
@@ -142,8 +142,8 @@ def selecting_words(folder):
     Path("arrays").mkdir()
     np.save("arrays/input_0.npy", np.ones((2, 4), np.float32))
     shutil.copytree(checkpoints.seeded(architectures.get("bert"), "bert-tiny"), "bert")
-    wanted = Wanted(folder=folder)
-    saved = definitions("net.py", wanted, found("net.py", wanted).cases, folder / "suite")
+    wanted = ModelOptions(folder=folder)
+    saved = definitions("net.py", wanted, find_cases("net.py", wanted).cases, folder / "suite")
     saved.write()
     return {
         Subject.CATALOGUE: ["-name", BERT],

@@ -11,7 +11,7 @@ import pytest
 from comparative_benchmark.api import case_selection
 from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.sources.torchbench import excuses, folders, installing
+from comparative_benchmark.sources.torchbench import folders, installing, unsupported_reasons
 from openxla.benchmark.workloads import workload_of
 
 DATA = Path(__file__).parents[1] / "data" / "torchbench"
@@ -209,10 +209,10 @@ def test_install_py_that_fails_says_why(tmp_path, monkeypatch, install, reason):
 
 
 def test_errors_for_lack_of_the_network_are_known():
-    guard = excuses.NetworkGuard()
+    guard = unsupported_reasons.NetworkGuard()
     assert guard.reason(ValueError("shapes differ")) is None
     offline = OSError("could not connect")
-    offline.__cause__ = excuses.NetworkRefusedError("refused here: huggingface.co")
+    offline.__cause__ = unsupported_reasons.NetworkRefusedError("refused here: huggingface.co")
     assert guard.reason(offline).startswith("network: ")
     import subprocess
 
@@ -222,11 +222,11 @@ def test_errors_for_lack_of_the_network_are_known():
 
 
 def test_this_machine_is_not_the_network():
-    guard = excuses.NetworkGuard()
+    guard = unsupported_reasons.NetworkGuard()
     for host in ("localhost", "127.0.0.1", "::1", "", "0.0.0.0"):
         guard._check((host, 80))
     for host in ("example.org", "10.0.0.1", b"example.org"):
-        with pytest.raises(excuses.NetworkRefusedError):
+        with pytest.raises(unsupported_reasons.NetworkRefusedError):
             guard._check((host, 80))
 
 

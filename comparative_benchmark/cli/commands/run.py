@@ -22,9 +22,9 @@ from comparative_benchmark.results import expected_failures
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.insights.roofs import ceilings_for
 from comparative_benchmark.results.record import Result, ResultKey, Status
-from comparative_benchmark.terminal.answers import answers
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.quiet_machine import ask_in_terminal
+from comparative_benchmark.terminal.run_summary import summary_lines
 from comparative_benchmark.terminal.streams import without_secrets
 
 
@@ -71,7 +71,7 @@ def run(
     judgement = _judge(known, results)
     expected = _expected(results, judgement)
     shown = [Case(result=result) for result in results]
-    told = answers(shown, absent=measured.absent, command=sys.argv, output=request.output)
+    told = summary_lines(shown, absent=measured.absent, command=sys.argv, output=request.output)
     if request.json:
         print(as_json(shown, measured.baseline, told))
     else:

@@ -9,7 +9,7 @@ from comparative_benchmark.errors import EXIT_OK, UsageError
 from openxla.benchmark import installation
 from openxla.benchmark.files import new_file
 from openxla.benchmark.text import printable
-from openxla.benchmark.user_models import BroughtError, place_of
+from openxla.benchmark.user_models import UserModelError, place_of
 from openxla.benchmark.user_models.places import OwnModule
 
 _TEMPLATE = Path(__file__).parent / "templates" / "ci_workflow.yml.txt"
@@ -111,7 +111,7 @@ def _model(given: str | None, root: Path) -> tuple[str, bool]:
         raise UsageError(f"{given} is not in {root}, so no pull request can change it")
     try:
         place = place_of(given, here)
-    except BroughtError as error:
+    except UserModelError as error:
         raise UsageError(str(error)) from error
     if isinstance(place, OwnModule) and place.module:
         if place.root != root:

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from comparative_benchmark.reporting.history.queries import Night, Window
-from comparative_benchmark.reporting.history.rows import OK, competitor, moment
+from comparative_benchmark.reporting.history.rows import OK, competitor, timestamp
 
 
 class Kind(enum.Enum):
@@ -259,7 +259,7 @@ def added(window: Window) -> list[Finding]:
 
 def _sentence(without: list[_Run]) -> str:
     first = without[0]
-    name = first.run_id or f"the run of {moment(first.time_us):%Y-%m-%d %H:%M}"
+    name = first.run_id or f"the run of {timestamp(first.time_us):%Y-%m-%d %H:%M}"
     count = len(without)
     return f"missing from {count} run{'' if count == 1 else 's'}, starting with {name}"
 

@@ -25,7 +25,7 @@ from comparative_benchmark.reporting.history.rows import (
     competitor,
     json_value,
     microseconds,
-    moment,
+    timestamp,
 )
 
 Record = dict[str, Any]
@@ -155,8 +155,8 @@ def series(database: Database, which: Filter) -> list[Series]:
         Series(
             dimensions=decoded(dict(zip(DIMENSIONS, row, strict=False))),
             results=row[-4],
-            first=moment(row[-3]),
-            last=moment(row[-2]),
+            first=timestamp(row[-3]),
+            last=timestamp(row[-2]),
             last_status=row[-1],
         )
         for row in found
@@ -188,7 +188,7 @@ def trend(
         found = connection.execute(query).fetchall()
     return [
         Point(
-            time=moment(row[0]),
+            time=timestamp(row[0]),
             value=row[1],
             low=row[3] if has_interval else None,
             high=row[4] if has_interval else None,
@@ -238,7 +238,7 @@ def _like(column: Any, pattern: str) -> sa.ColumnElement[bool]:
 
 def _record(row: Sequence[Any]) -> Record:
     record = dict(zip(COLUMNS, row, strict=True))
-    record["time"] = moment(record["time"])
+    record["time"] = timestamp(record["time"])
     return decoded(record)
 
 
@@ -273,7 +273,7 @@ class Night(NamedTuple):
     @property
     def time(self) -> datetime.datetime:
         """When its run began."""
-        return moment(self.time_us)
+        return timestamp(self.time_us)
 
 
 @attrs.frozen(kw_only=True)
@@ -388,7 +388,7 @@ class HistoryTrends:
         )
         with self._database.reading() as connection:
             found = connection.execute(query).fetchall()
-        return [TrendPoint(moment(row[0]), *row[1:4], json_value(row[4])) for row in found]
+        return [TrendPoint(timestamp(row[0]), *row[1:4], json_value(row[4])) for row in found]
 
     def close(self) -> None:
         """Closes the database."""

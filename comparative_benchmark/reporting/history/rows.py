@@ -36,7 +36,7 @@ def microseconds(time: datetime.datetime) -> int:
     return (time - _EPOCH) // datetime.timedelta(microseconds=1)
 
 
-def moment(time_us: int) -> datetime.datetime:
+def timestamp(time_us: int) -> datetime.datetime:
     """Returns the time from microseconds since 1970.
 
     Raises:

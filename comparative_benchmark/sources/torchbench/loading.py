@@ -21,8 +21,12 @@ import attrs
 import torch
 
 from comparative_benchmark.backends.api import UnsupportedError
-from comparative_benchmark.sources.torchbench import excuses, folders, torchvision_import
-from comparative_benchmark.sources.torchbench.excuses import NetworkGuard
+from comparative_benchmark.sources.torchbench import (
+    folders,
+    torchvision_import,
+    unsupported_reasons,
+)
+from comparative_benchmark.sources.torchbench.unsupported_reasons import NetworkGuard
 
 _HOST = Path(__file__).parent / "host"
 _PACKAGE = "torchbenchmark"
@@ -156,7 +160,7 @@ class LoadedFolder:
             said = str(error) or f"it raises NotImplementedError on {self.device}"
             raise UnsupportedError(f"{where}: {said}") from error
         except Exception as error:
-            reason = excuses.reason(error, self.request.folder, self.request.packages)
+            reason = unsupported_reasons.reason(error, self.request.folder, self.request.packages)
             if reason := reason or self._guard.reason(error):
                 raise UnsupportedError(reason) from error
             raise

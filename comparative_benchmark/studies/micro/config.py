@@ -243,14 +243,14 @@ class _Reader:
             return None
         self._refuse_shapes(fields)
         given = fields.get("high_precision_dtype")
-        wanted = user_models.Wanted(
+        wanted = user_models.ModelOptions(
             data_types=(_TYPES[self._choice(given, _TYPES, "")],) if given else (),
             framework=ModelFrameworkType.PYTORCH.value,
             folder=folder,
         )
         try:
-            (case,) = user_models.found_bounded(kind, wanted).cases
-        except user_models.BroughtError as error:
+            (case,) = user_models.find_cases_bounded(kind, wanted).cases
+        except user_models.UserModelError as error:
             self._fail(fields["model_type"], str(error))
         return case
 

@@ -9,25 +9,28 @@ from openxla.benchmark.user_models.cases import (
     Recorded,
     command_words,
     definitions,
-    found,
-    found_bounded,
-    named_again,
+    find_cases,
+    find_cases_bounded,
+    recorded_model,
 )
-from openxla.benchmark.user_models.model_options import BroughtError, Found, Wanted
+from openxla.benchmark.user_models.model_options import ModelCases, ModelOptions, UserModelError
 from openxla.benchmark.user_models.places import OwnModule, is_model, place_of
 
 __all__ = [
-    "BroughtError",
     "Definitions",
-    "Found",
+    "ModelCases",
+    "ModelOptions",
     "OwnModule",
     "Recorded",
-    "Wanted",
+    "UserModelError",
     "command_words",
     "definitions",
-    "found",
-    "found_bounded",
+    "find_cases",
+    "find_cases_bounded",
     "is_model",
-    "named_again",
     "place_of",
+    "recorded_model",
 ]
+
+# Names in definitions that earlier versions saved.
+Wanted, found = ModelOptions, find_cases

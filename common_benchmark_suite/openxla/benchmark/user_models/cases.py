@@ -27,7 +27,12 @@ from openxla.benchmark.def_types import (
 from openxla.benchmark.files import new_file
 from openxla.benchmark.models import checkpoints
 from openxla.benchmark.user_models.hugging_face import hub, hugging_face
-from openxla.benchmark.user_models.model_options import BroughtError, Found, Wanted, framework_of
+from openxla.benchmark.user_models.model_options import (
+    ModelCases,
+    ModelOptions,
+    UserModelError,
+    framework_of,
+)
 from openxla.benchmark.user_models.places import (
     OwnModule,
     ProgramFolder,
@@ -44,13 +49,13 @@ _TEXT = '''\
 
 from pathlib import Path
 
-from openxla.benchmark.user_models import Wanted, found
+from openxla.benchmark.user_models import ModelOptions, find_cases
 
 HERE = Path(__file__).resolve().parent
 
-ALL_BENCHMARKS = found(
+ALL_BENCHMARKS = find_cases(
     {text},
-    Wanted(
+    ModelOptions(
 {fields}
     ),
 ).cases
@@ -76,7 +81,7 @@ class Definitions:
         """Writes the missing files, the definitions last.
 
         Raises:
-          BroughtError: a file with other content has appeared meanwhile.
+          UserModelError: a file with other content has appeared meanwhile.
           OSError: the folder cannot be written.
         """
         self.check()
@@ -91,22 +96,22 @@ class Definitions:
                 temporary.write_text(self.content, encoding="ascii")
 
     def check(self) -> None:
-        """Raises BroughtError if another file has the name of a file to write."""
+        """Raises UserModelError if another file has the name of a file to write."""
         folder = self.file.parent
         if folder.exists() and not folder.is_dir():
-            raise BroughtError(f"--save-as {folder} is a file, not a folder")
+            raise UserModelError(f"--save-as {folder} is a file, not a folder")
         others = [t for s, t in self._copies if t.exists() and not filecmp.cmp(s, t, shallow=False)]
         if self.file.exists() and self.file.read_bytes() != self.content.encode("ascii"):
             others.append(self.file)
         if others:
-            raise BroughtError(
+            raise UserModelError(
                 f"--save-as: {others[0]} already exists with other content; remove it, or choose "
                 "another folder"
             )
 
 
 def definitions(
-    text: str, wanted: Wanted, cases: Sequence[BenchmarkCase], folder: Path
+    text: str, wanted: ModelOptions, cases: Sequence[BenchmarkCase], folder: Path
 ) -> Definitions:
     """Returns the definitions of a model's cases.
 
@@ -115,13 +120,13 @@ def definitions(
     folder.
 
     Args:
-      text: text that names the model, see `found`.
+      text: text that names the model, see `find_cases`.
       wanted: options of the run.
-      cases: cases that `found` returned.
+      cases: cases that `find_cases` returned.
       folder: where to put the definitions.
 
     Raises:
-      BroughtError: another file has the name of one to write.
+      UserModelError: another file has the name of one to write.
     """
     folder = folder.absolute()
     path, name, start, outside = _named(text, wanted, cases, folder)
@@ -165,7 +170,7 @@ def definitions(
 
 
 def _named(
-    text: str, wanted: Wanted, cases: Sequence[BenchmarkCase], folder: Path
+    text: str, wanted: ModelOptions, cases: Sequence[BenchmarkCase], folder: Path
 ) -> tuple[str, str, str, Path | None]:
     """Returns the model's name in code, the file name, the base of paths, and outside files."""
     if text.startswith(hub.PREFIX):
@@ -238,7 +243,7 @@ class Recorded:
         return (int(str(value)),) if f"{word}{value}" in self.model.split("_") else ()
 
 
-def named_again(recorded: Recorded) -> tuple[str, Wanted] | None:
+def recorded_model(recorded: Recorded) -> tuple[str, ModelOptions] | None:
     """Returns the text that names a model, and its options; None if it is not a user's model."""
     parameters = recorded.parameters
     if "source_sha256" not in parameters:
@@ -249,7 +254,7 @@ def named_again(recorded: Recorded) -> tuple[str, Wanted] | None:
     inputs = () if is_program and is_usual else recorded.texts("written", "inputs")
     # If the user wrote all sizes as numbers, none is left to choose.
     has_sizes = "written" in parameters or not inputs
-    wanted = Wanted(
+    wanted = ModelOptions(
         inputs=inputs,
         inputs_dir=Path(recorded.inputs_dir) if recorded.inputs_dir else None,
         # The program itself determines this type.
@@ -277,7 +282,7 @@ def command_words(recorded: Recorded) -> str | None:
 
     A user's own arrays are not included.
     """
-    found = named_again(recorded)
+    found = recorded_model(recorded)
     if found is None:
         return None
     model, wanted = found
@@ -301,29 +306,31 @@ _SLOWEST_BYTES_PER_S = 50e6
 _MOST_FILES = 10_000
 
 
-def found_bounded(text: str, wanted: Wanted) -> Found:
-    """Returns the same as `found`, but reads the files in a process with limits.
+def find_cases_bounded(text: str, wanted: ModelOptions) -> ModelCases:
+    """Returns the same as `find_cases`, but reads the files in a process with limits.
 
     Raises:
-      BroughtError: see `found`; or reading takes too much time or memory.
+      UserModelError: see `find_cases`; or reading takes too much time or memory.
     """
     if text.startswith(hub.PREFIX):
         _given_inputs(wanted)
         got = hub.fetched(text, allow_code=wanted.allow_code)
-        return _bounded(text, got.directory, found_on_hub, text, wanted, got)
+        return _bounded(text, got.directory, find_cases_on_hub, text, wanted, got)
     if programs_there := folder_of_programs(wanted.folder / text):
-        return _of_each(programs_there, wanted, found_bounded)
-    return _bounded(text, wanted.folder / text, found, text, wanted)
+        return _of_each(programs_there, wanted, find_cases_bounded)
+    return _bounded(text, wanted.folder / text, find_cases, text, wanted)
 
 
-def _bounded(text: str, path: Path, function: Callable[..., Found], *arguments: object) -> Found:
+def _bounded(
+    text: str, path: Path, function: Callable[..., ModelCases], *arguments: object
+) -> ModelCases:
     deadline_s = bounded.DEADLINE_S + _stored_bytes(path) / _SLOWEST_BYTES_PER_S
     try:
         return bounded.call(function, *arguments, deadline_s=deadline_s)
-    except BroughtError:
+    except UserModelError:
         raise
     except (bounded.TooCostlyError, DefinitionError) as error:
-        raise BroughtError(f"{text} cannot be read: {error}") from error
+        raise UserModelError(f"{text} cannot be read: {error}") from error
 
 
 def _stored_bytes(path: Path) -> int:
@@ -339,14 +346,14 @@ def _stored_bytes(path: Path) -> int:
     return total
 
 
-def found_on_hub(text: str, wanted: Wanted, got: hub.Fetched) -> Found:
-    """Returns the cases of a fetched directory; see `found`."""
+def find_cases_on_hub(text: str, wanted: ModelOptions, got: hub.Fetched) -> ModelCases:
+    """Returns the cases of a fetched directory; see `find_cases`."""
     given = _given_inputs(wanted)
     every = hugging_face.found(got.directory, wanted, given, hub_name=got.name)
     return _in_framework(text, every, wanted)
 
 
-def found(text: str, wanted: Wanted) -> Found:
+def find_cases(text: str, wanted: ModelOptions) -> ModelCases:
     """Returns the cases of a model, one for each framework, data type, batch size and length.
 
     The model is not executed. Models on the hub are downloaded.
@@ -358,26 +365,28 @@ def found(text: str, wanted: Wanted) -> Found:
       wanted: options of the run.
 
     Raises:
-      BroughtError: the model cannot be measured; the message gives the reason and the remedy.
+      UserModelError: the model cannot be measured; the message gives the reason and the remedy.
     """
     if text.startswith(hub.PREFIX):
-        return found_on_hub(text, wanted, hub.fetched(text, allow_code=wanted.allow_code))
+        return find_cases_on_hub(text, wanted, hub.fetched(text, allow_code=wanted.allow_code))
     given = _given_inputs(wanted)
     place = place_of(text, wanted.folder)
     if isinstance(place, ProgramFolder):
-        return _of_each(place, wanted, found)
+        return _of_each(place, wanted, find_cases)
     if (named := _real_input(wanted)) and not isinstance(place, Path):
-        raise BroughtError(f"{named} requires a Hugging Face directory, and {text} is not one")
+        raise UserModelError(f"{named} requires a Hugging Face directory, and {text} is not one")
     if isinstance(place, OwnModule):
         every = own_modules.found(place, wanted, given)
     elif isinstance(place, ProgramFile):
-        every = Found(cases=programs.cases(place, wanted, given))
+        every = ModelCases(cases=programs.cases(place, wanted, given))
     else:
         every = hugging_face.found(place, wanted, given)
     return _in_framework(text, every, wanted)
 
 
-def _of_each(folder: ProgramFolder, wanted: Wanted, find: Callable[[str, Wanted], Found]) -> Found:
+def _of_each(
+    folder: ProgramFolder, wanted: ModelOptions, find: Callable[[str, ModelOptions], ModelCases]
+) -> ModelCases:
     """Returns the cases of all programs in a folder; a remark names programs that cannot run."""
     _given_inputs(wanted)
     cases: dict[str, BenchmarkCase] = {}
@@ -386,20 +395,20 @@ def _of_each(folder: ProgramFolder, wanted: Wanted, find: Callable[[str, Wanted]
         try:
             one = find(str(file), wanted)
             if same := [case.name for case in one.cases if case.name in cases]:
-                raise BroughtError(f"another file is called {same[0]}, too; pass it by itself")
-        except BroughtError as error:
+                raise UserModelError(f"another file is called {same[0]}, too; pass it by itself")
+        except UserModelError as error:
             remarks.append(f"{file.name} is left out: {error}")
             continue
         cases |= {case.name: case for case in one.cases}
         remarks += one.remarks
     if not cases:
-        raise BroughtError(
+        raise UserModelError(
             f"{folder.path}: none of its {len(folder.files)} programs can be run: {remarks[0]}"
         )
-    return Found(cases=list(cases.values()), remarks=remarks)
+    return ModelCases(cases=list(cases.values()), remarks=remarks)
 
 
-def _in_framework(text: str, every: Found, wanted: Wanted) -> Found:
+def _in_framework(text: str, every: ModelCases, wanted: ModelOptions) -> ModelCases:
     """Returns the cases in the requested framework, or all cases if none is requested."""
     if wanted.framework is None:
         return every
@@ -408,7 +417,7 @@ def _in_framework(text: str, every: Found, wanted: Wanted) -> Found:
     if not chosen:
         there = ", ".join(sorted({_framework(case).value for case in every.cases}))
         why = "".join(f": {remark}" for remark in every.remarks)
-        raise BroughtError(f"{text} runs in {there}, not in {framework.value}{why}")
+        raise UserModelError(f"{text} runs in {there}, not in {framework.value}{why}")
     return attrs.evolve(every, cases=chosen)
 
 
@@ -416,22 +425,22 @@ def _framework(case: BenchmarkCase) -> ModelFrameworkType:
     return case.model.model_impl.framework_type
 
 
-def _given_inputs(wanted: Wanted) -> array_files.UserInputs | None:
+def _given_inputs(wanted: ModelOptions) -> array_files.UserInputs | None:
     if wanted.text is not None and wanted.image is not None:
-        raise BroughtError("--text and --image exclude each other")
+        raise UserModelError("--text and --image exclude each other")
     if wanted.inputs_dir is None:
         return None
     if named := _real_input(wanted):
-        raise BroughtError(f"{named} and --inputs exclude each other")
+        raise UserModelError(f"{named} and --inputs exclude each other")
     if wanted.inputs:
-        raise BroughtError("--input and --inputs exclude each other")
+        raise UserModelError("--input and --inputs exclude each other")
     try:
         return array_files.read_user_inputs(wanted.folder / wanted.inputs_dir)
     except array_files.UserInputError as error:
-        raise BroughtError(f"--inputs: {error}") from error
+        raise UserModelError(f"--inputs: {error}") from error
 
 
-def _real_input(wanted: Wanted) -> str | None:
+def _real_input(wanted: ModelOptions) -> str | None:
     """Returns the option that supplies a text or a picture; None without one."""
     given = {"--text": wanted.text, "--image": wanted.image}
     return next((option for option, file in given.items() if file is not None), None)

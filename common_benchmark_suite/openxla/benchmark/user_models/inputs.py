@@ -19,17 +19,17 @@ from openxla.benchmark.models.model_interfaces import InferenceModel
 from openxla.benchmark.models.preprocessing import element_type_of, numpy_dtype
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.user_models import model_options
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.python_files import call_form
 from openxla.benchmark.user_models.python_files.call_form import CallForm, Trees
-from openxla.benchmark.user_models.python_files.loading import Brought, told
+from openxla.benchmark.user_models.python_files.loading import UserFile, error_line
 
 Array = npt.NDArray[Any]
 # Two runs of a model in one process may differ by less: summation order cannot explain more.
 _MOST_APART = 1e-2
 
 
-class BroughtModel(InferenceModel):
+class UserModel(InferenceModel):
     """The part of a user's model that is common to all frameworks; subclasses define `forward`.
 
     Attributes:
@@ -46,11 +46,11 @@ class BroughtModel(InferenceModel):
     example: Sequence[Any] | None = None
     file: Path | None = None
 
-    def take_example(self, brought: Brought) -> None:
+    def take_example(self, brought: UserFile) -> None:
         """Takes inputs and the form of the call from a file, or from named inputs of the case.
 
         Raises:
-          BroughtError: see `call_form.split`.
+          UserModelError: see `call_form.split`.
         """
         self.file = brought.place.file
         given = brought.example_inputs()
@@ -84,7 +84,7 @@ class BroughtModel(InferenceModel):
                 return list(arrays.values())
             return [arrays[name] for name in self.form.names]
         if self.example is None:
-            raise BroughtError(
+            raise UserModelError(
                 "the model has no inputs; add example_inputs() to its file, or pass --input"
             )
         return self.example
@@ -109,8 +109,8 @@ class BroughtModel(InferenceModel):
         """Runs the model twice on its inputs, before it is used for anything else.
 
         Raises:
-          BroughtError: the model raises, modifies its inputs, returns nothing, or returns different
-            results in the second run.
+          UserModelError: the model raises, modifies its inputs, returns nothing, or returns
+            different results in the second run.
         """
         self.run_twice(inputs)
 
@@ -124,15 +124,15 @@ class BroughtModel(InferenceModel):
         try:
             first, second = (self.outputs_of(inputs, seed=seed) for seed in (1, 2))
         except Exception as error:
-            raise BroughtError(
-                f"the model cannot run on {forms}: {told(error, self.file)}"
+            raise UserModelError(
+                f"the model cannot run on {forms}: {error_line(error, self.file)}"
             ) from error
         if any(old.tobytes() != new.tobytes() for old, new in zip(kept, inputs, strict=True)):
-            raise BroughtError("the model changes its inputs; let it work on copies")
+            raise UserModelError("the model changes its inputs; let it work on copies")
         if not first:
-            raise BroughtError("the model returns no array")
+            raise UserModelError("the model returns no array")
         if any(map(_apart, first, second)):
-            raise BroughtError(
+            raise UserModelError(
                 "the model returns different outputs for the same inputs: it draws random numbers "
                 "(is dropout still on?) or keeps state"
             )
@@ -153,7 +153,7 @@ def follows_interface(model: Any) -> bool:
     return all(callable(getattr(model, name, None)) for name in names)
 
 
-def with_inputs(model: Any, parameters: Parameters, wrap: Callable[[Any], BroughtModel]) -> Any:
+def with_inputs(model: Any, parameters: Parameters, wrap: Callable[[Any], UserModel]) -> Any:
     """Returns the model wrapped, or unchanged if it makes its own inputs and none were given."""
     if follows_interface(model) and not parameters.get("inputs"):
         return model

@@ -21,12 +21,12 @@ from openxla.benchmark.def_types import (
 from openxla.benchmark.models.architectures.base import DATA_TYPES
 
 
-class BroughtError(DefinitionError):
+class UserModelError(DefinitionError):
     """A user's model cannot be measured; the message gives the reason, place and remedy."""
 
 
 @attrs.frozen(kw_only=True)
-class Wanted:
+class ModelOptions:
     """Options for running a model.
 
     Attributes:
@@ -61,7 +61,7 @@ class Wanted:
 
 
 @attrs.frozen(kw_only=True)
-class Found:
+class ModelCases:
     """The cases of a user's model.
 
     Attributes:
@@ -97,10 +97,10 @@ _IN_NAMES = {
 
 
 def framework_of(text: str, where: str) -> ModelFrameworkType:
-    """Returns the framework that a text names; raises BroughtError for an unknown name."""
+    """Returns the framework that a text names; raises UserModelError for an unknown name."""
     found = FRAMEWORKS.get(text)
     if found not in SHORT:
-        raise BroughtError(f"{where}: unknown framework {text!r}; choices are pt, jax, tf")
+        raise UserModelError(f"{where}: unknown framework {text!r}; choices are pt, jax, tf")
     return found
 
 
@@ -113,7 +113,7 @@ class Variant:
     seq_len: int | None
 
 
-def variants(wanted: Wanted, data_type: str) -> Iterator[Variant]:
+def variants(wanted: ModelOptions, data_type: str) -> Iterator[Variant]:
     """Yields the requested variants.
 
     Args:
@@ -121,11 +121,13 @@ def variants(wanted: Wanted, data_type: str) -> Iterator[Variant]:
       data_type: the model's own type.
 
     Raises:
-      BroughtError: the suite does not support a data type.
+      UserModelError: the suite does not support a data type.
     """
     types = wanted.data_types or (data_type,)
     if unknown := [name for name in types if name not in DATA_TYPES]:
-        raise BroughtError(f"unknown data type {unknown[0]!r}; choices are {', '.join(DATA_TYPES)}")
+        raise UserModelError(
+            f"unknown data type {unknown[0]!r}; choices are {', '.join(DATA_TYPES)}"
+        )
     for name, batch, seq in itertools.product(
         types, wanted.batch_sizes or (None,), wanted.seq_lens or (None,)
     ):
@@ -189,10 +191,10 @@ class InputSpec:
         """Returns the input with numbers for the names of sizes.
 
         Raises:
-          BroughtError: the input has `seq`, and no length is given.
+          UserModelError: the input has `seq`, and no length is given.
         """
         if SEQ in self.sizes and seq is None:
-            raise BroughtError(f"--input {self}: set {SEQ!r} with --seq-len")
+            raise UserModelError(f"--input {self}: set {SEQ!r} with --seq-len")
         numbers = {BATCH: batch, SEQ: seq or 0}
         sizes = (numbers[size] if isinstance(size, str) else size for size in self.sizes)
         return attrs.evolve(self, sizes=tuple(sizes))
@@ -229,31 +231,35 @@ def parse_spec(text: str) -> InputSpec:
     """Returns the input that a text describes.
 
     Raises:
-      BroughtError: the text is malformed; the message gives examples.
+      UserModelError: the text is malformed; the message gives examples.
     """
     found = _FORM.fullmatch(text.replace(" ", ""))
     if found is None:
-        raise BroughtError(f"--input {text!r} is not TYPE[SIZES], {EXAMPLES}")
+        raise UserModelError(f"--input {text!r} is not TYPE[SIZES], {EXAMPLES}")
     kind, below, value = found["type"], found["below"], found["value"]
     if kind not in _TYPES:
-        raise BroughtError(
+        raise UserModelError(
             f"--input {text!r}: unknown type {kind!r}; choices are {', '.join(_TYPES)}"
         )
     sizes = tuple(map(_size, filter(None, found["sizes"].split(","))))
     if unknown := [size for size in sizes if isinstance(size, str) and size not in (BATCH, SEQ)]:
-        raise BroughtError(
+        raise UserModelError(
             f"--input {text!r}: invalid size {unknown[0]!r}; use a number, {BATCH!r} or {SEQ!r}"
         )
     count = 1
     for size in sizes:
         count *= size if isinstance(size, int) else 1
     if not 0 < count <= _MOST_ELEMENTS:
-        raise BroughtError(f"--input {text!r} has {count} elements, expected 1 to {_MOST_ELEMENTS}")
+        raise UserModelError(
+            f"--input {text!r} has {count} elements, expected 1 to {_MOST_ELEMENTS}"
+        )
     whole = kind[0] in "iu" and kind != "i1"
     if whole and below is None and value is None:
-        raise BroughtError(f"--input {text!r} needs a range or value, e.g. {text}<1000 or {text}=1")
+        raise UserModelError(
+            f"--input {text!r} needs a range or value, e.g. {text}<1000 or {text}=1"
+        )
     if below is not None and (not whole or int(below) < 1 or int(below) > _above(kind)):
-        raise BroughtError(f"--input {text!r}: cannot draw {kind} numbers from 0 up to {below}")
+        raise UserModelError(f"--input {text!r}: cannot draw {kind} numbers from 0 up to {below}")
     return InputSpec(
         element_type=kind,
         sizes=sizes,
@@ -270,13 +276,13 @@ def names_in_specs(written: str) -> list[str]:
 
 
 def check_spec_names(given: Sequence[InputSpec]) -> None:
-    """Raises BroughtError if only some inputs have names, or if two have the same name."""
+    """Raises UserModelError if only some inputs have names, or if two have the same name."""
     named = [spec.name for spec in given if spec.name]
     if named and len(named) < len(given):
         unnamed = next(str(spec) for spec in given if not spec.name)
-        raise BroughtError(f"--input {unnamed}: give each input a name, or none")
+        raise UserModelError(f"--input {unnamed}: give each input a name, or none")
     if twice := [name for place, name in enumerate(named) if name in named[:place]]:
-        raise BroughtError(f"--input: {twice[0]!r} is given twice")
+        raise UserModelError(f"--input: {twice[0]!r} is given twice")
 
 
 def recorded_specs(written: Sequence[InputSpec], filled: Sequence[InputSpec]) -> dict[str, str]:

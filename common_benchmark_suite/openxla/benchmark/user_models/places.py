@@ -15,7 +15,7 @@ from openxla.benchmark.models.architectures.directories import CONFIG_FILE
 from openxla.benchmark.text import did_you_mean
 from openxla.benchmark.user_models.hugging_face.companion_formats import ADAPTER_FILE, MODULES_FILE
 from openxla.benchmark.user_models.hugging_face.hub import PREFIX
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.programs.programs import KINDS, SAVED_MODEL, ProgramFile
 from openxla.benchmark.user_models.programs.torch_archives import (
     is_torch_export,
@@ -118,10 +118,10 @@ def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | ProgramFolder
       folder: base of relative paths.
 
     Raises:
-      BroughtError: there is nothing of that name, or it cannot be measured.
+      UserModelError: there is nothing of that name, or it cannot be measured.
     """
     if not text:
-        raise BroughtError(f"no model given; expected {_FORMS}")
+        raise UserModelError(f"no model given; expected {_FORMS}")
     path = folder / Path(text).expanduser()
     if path.is_dir():
         return _directory(path)
@@ -130,7 +130,7 @@ def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | ProgramFolder
         if not all(part.isidentifier() for part in name.split(".")):
             word = re.search(r"[\w.]+", name)
             meant = f"; did you mean {before}:{word[0]}?" if word else ""
-            raise BroughtError(f"{text!r}: {name!r} is not the name of a callable{meant}")
+            raise UserModelError(f"{text!r}: {name!r} is not the name of a callable{meant}")
         return _file(folder / Path(before).expanduser(), name)
     if path.suffix == ".py":
         return _file(path, "")
@@ -143,14 +143,14 @@ def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | ProgramFolder
     if path.is_file():
         refuse_substitute(path, text)
     if refusal := refusal_of(text, path):
-        raise BroughtError(refusal)
+        raise UserModelError(refusal)
     if text.startswith("models/"):
-        raise BroughtError(
+        raise UserModelError(
             f"{text!r} is not a file or directory; select cases of the suite with -name"
         )
     if path.exists():
-        raise BroughtError(f"{text} is not a model; expected {_FORMS}")
-    raise BroughtError(f"no such file or directory: {text}{_near(path)} (expected {_FORMS})")
+        raise UserModelError(f"{text} is not a model; expected {_FORMS}")
+    raise UserModelError(f"no such file or directory: {text}{_near(path)} (expected {_FORMS})")
 
 
 def _parted(text: str) -> tuple[str, str, str]:
@@ -186,9 +186,9 @@ def _directory(path: Path) -> Path | ProgramFile | ProgramFolder:
     if programs := folder_of_programs(path):
         return programs
     if refusal := refusal_of(str(path), path):
-        raise BroughtError(refusal)
+        raise UserModelError(refusal)
     if not any((path / name).is_file() for name in (CONFIG_FILE, MODULES_FILE, ADAPTER_FILE)):
-        raise BroughtError(
+        raise UserModelError(
             f"{path} has neither {CONFIG_FILE} (Hugging Face) nor saved_model.pb; expected {_FORMS}"
         )
     return path.resolve()
@@ -196,7 +196,7 @@ def _directory(path: Path) -> Path | ProgramFile | ProgramFolder:
 
 def _file(path: Path, name: str) -> OwnModule:
     if not path.is_file():
-        raise BroughtError(f"no such file: {path}{_near(path)}")
+        raise UserModelError(f"no such file: {path}{_near(path)}")
     if path.stat().st_size:
         refuse_substitute(path)
     return OwnModule(file=path.resolve(), module="", callable=name)
@@ -204,7 +204,7 @@ def _file(path: Path, name: str) -> OwnModule:
 
 def _program(text: str, path: Path) -> ProgramFile:
     if not path.is_file():
-        raise BroughtError(f"no such file: {path}{_near(path)}")
+        raise UserModelError(f"no such file: {path}{_near(path)}")
     refuse_substitute(path, text)
     return ProgramFile(path=path.absolute(), kind=KINDS[path.suffix.lower()])
 
@@ -215,7 +215,7 @@ def _torch_program(text: str, path: Path) -> ProgramFile:
     try:
         suffix = bounded.call(_torch_suffix, text, path)
     except bounded.TooCostlyError as error:
-        raise BroughtError(f"{text} cannot be read: {error}") from error
+        raise UserModelError(f"{text} cannot be read: {error}") from error
     return ProgramFile(path=path.absolute(), kind=KINDS[suffix])
 
 
@@ -225,7 +225,7 @@ def _torch_suffix(text: str, path: Path) -> str:
         return ".torchscript"
     if is_torch_export(path):
         return ".pt2"
-    raise BroughtError(str(refusal_of(text, path)))
+    raise UserModelError(str(refusal_of(text, path)))
 
 
 def _module_file(name: str, folder: Path) -> Path:
@@ -236,10 +236,10 @@ def _module_file(name: str, folder: Path) -> Path:
         done.append(part)
         spec = importlib.machinery.PathFinder.find_spec(".".join(done), search)
         if spec is None:
-            raise BroughtError(f"no module {'.'.join(done)!r} on Python's module search path")
+            raise UserModelError(f"no module {'.'.join(done)!r} on Python's module search path")
         search = list(spec.submodule_search_locations or [])
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        raise BroughtError(f"{name!r} is not a module in a Python file")
+        raise UserModelError(f"{name!r} is not a module in a Python file")
     return Path(spec.origin).absolute()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from openxla.benchmark.files import substitute_of
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.programs import torch_archives
 
 NOTEBOOK = ".ipynb"
@@ -67,7 +67,7 @@ _OTHER_LIBRARIES = ("sklearn", "xgboost", "lightgbm", "catboost", "joblib")
 
 
 def refuse_substitute(path: Path, text: str | None = None) -> None:
-    """Raises BroughtError if the content of a file does not match its name.
+    """Raises UserModelError if the content of a file does not match its name.
 
     The content may be a pointer, an error message, empty, or of another known format.
 
@@ -80,12 +80,12 @@ def refuse_substitute(path: Path, text: str | None = None) -> None:
         with path.open("rb") as file:
             head = file.read(16)
     except OSError as error:
-        raise BroughtError(f"{text or path} cannot be read: {error}") from error
+        raise UserModelError(f"{text or path} cannot be read: {error}") from error
     if found:
-        raise BroughtError(f"{text or path} {found}")
+        raise UserModelError(f"{text or path} {found}")
     for place, magic, what, suffixes, way_out in _CONTENTS:
         if head[place:].startswith(magic) and path.suffix.lower() not in suffixes:
-            raise BroughtError(f"{text or path} {what}{way_out}")
+            raise UserModelError(f"{text or path} {what}{way_out}")
 
 
 def refusal_of(text: str, path: Path) -> str | None:

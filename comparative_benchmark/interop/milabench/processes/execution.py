@@ -151,7 +151,7 @@ _VOIRS_ERROR = re.compile(
 )
 
 
-class KeptCommand:
+class SupervisedCommand:
     """A running command, started by the constructor; leaving the context ends it."""
 
     def __init__(
@@ -360,7 +360,7 @@ def run(
         stack.callback(other_processes.kill_marked, SESSION_VARIABLE, mark)
         runs = [
             stack.enter_context(
-                KeptCommand(
+                SupervisedCommand(
                     command,
                     mark=mark,
                     limits=limits,
@@ -382,7 +382,7 @@ class _Watch:
 
     def __init__(
         self,
-        runs: Sequence[KeptCommand],
+        runs: Sequence[SupervisedCommand],
         limits: Limits,
         listen: Listener,
         also: Mapping[int, Callable[[bytes], None]],
@@ -392,7 +392,7 @@ class _Watch:
         self._limits = limits
         self._listen = listen
         self._selector = selectors.DefaultSelector()
-        self._open: dict[int, tuple[KeptCommand, Callable[[bytes], None]]] = {}
+        self._open: dict[int, tuple[SupervisedCommand, Callable[[bytes], None]]] = {}
         for run in runs:
             for number, take in run.pipes.items():
                 os.set_blocking(number, False)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from openxla.benchmark.files import sha256_of
 from openxla.benchmark.models.architectures.directories import CONFIG_FILE, WEIGHTS_FILE
 from openxla.benchmark.models.checkpoint_tensors import SafetensorsFile
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.refusals import refuse_substitute
 
 ADAPTER_FILE = "adapter_config.json"
@@ -76,15 +76,15 @@ class Adapter:
           given: absolute path from the user; None to use the name in the adapter.
 
         Raises:
-          BroughtError: the base is not on this machine.
+          UserModelError: the base is not on this machine.
         """
         named = Path(self.base_name).expanduser() if self.base_name else None
         found = given or (self.directory / named if named else None)
         if found is not None and (found / "config.json").is_file():
             return found.resolve()
         if given is not None:
-            raise BroughtError(f"--base {given} is not a Hugging Face directory")
-        raise BroughtError(
+            raise UserModelError(f"--base {given} is not a Hugging Face directory")
+        raise UserModelError(
             f"{self.directory.name} is a LoRA adapter of {self.base_name or 'an unnamed model'}; "
             "pass --base DIR with the directory of that model"
         )
@@ -104,7 +104,7 @@ class Adapter:
         """Returns the adapter's additions to its base, and the tensors that it replaces.
 
         Raises:
-          BroughtError: the weights do not match the configuration.
+          UserModelError: the weights do not match the configuration.
         """
         return _additions(self)
 
@@ -112,7 +112,7 @@ class Adapter:
         """Returns the scale of a layer's addition.
 
         Raises:
-          BroughtError: the rank of the layer's factors differs from the configuration.
+          UserModelError: the rank of the layer's factors differs from the configuration.
         """
         try:
             due = _of_pattern(self.config.get("rank_pattern"), layer, self.config.get("r", 8))
@@ -120,13 +120,15 @@ class Adapter:
                 self.config.get("alpha_pattern"), layer, self.config.get("lora_alpha", 8)
             )
             if int(due) != rank:
-                raise BroughtError(
+                raise UserModelError(
                     f"{self.directory.name}: {layer} has factors of rank {rank}, but "
                     f"{ADAPTER_FILE} requires {due}"
                 )
             return float(alpha) / (rank**0.5 if self.config.get("use_rslora") else rank)
         except (TypeError, ValueError, AttributeError, re.error, ZeroDivisionError) as error:
-            raise BroughtError(f"{self.directory / ADAPTER_FILE} is malformed: {error}") from error
+            raise UserModelError(
+                f"{self.directory / ADAPTER_FILE} is malformed: {error}"
+            ) from error
 
 
 @attrs.frozen(kw_only=True)
@@ -157,7 +159,7 @@ def read_adapter(directory: Path) -> Adapter | None:
     """Reads the adapter in a directory; returns None without an `adapter_config.json`.
 
     Raises:
-      BroughtError: the adapter is malformed, or does not compute W + scale * B A.
+      UserModelError: the adapter is malformed, or does not compute W + scale * B A.
     """
     path = directory / ADAPTER_FILE
     if not path.is_file():
@@ -165,23 +167,23 @@ def read_adapter(directory: Path) -> Adapter | None:
     refuse_substitute(path)
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise BroughtError(f"{path} is larger than {_MOST_BYTES} bytes")
+            raise UserModelError(f"{path} is larger than {_MOST_BYTES} bytes")
         config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise BroughtError(f"{path} is not JSON: {error}") from error
+        raise UserModelError(f"{path} is not JSON: {error}") from error
     if not isinstance(config, dict):
-        raise BroughtError(f"{path} is not a JSON object")
+        raise UserModelError(f"{path} is not a JSON object")
     way_out = "merge it into its base with merge_and_unload(), and pass the saved directory"
     kind = str(config.get("peft_type"))
     if kind.upper() != "LORA":
-        raise BroughtError(f"{path}: adapters of type {kind} are not supported; {way_out}")
+        raise UserModelError(f"{path}: adapters of type {kind} are not supported; {way_out}")
     if config.get("use_dora"):
-        raise BroughtError(f"{path}: DoRA adapters are not supported; {way_out}")
+        raise UserModelError(f"{path}: DoRA adapters are not supported; {way_out}")
     if unknown := sorted(key for key in config.keys() - _NEUTRAL if config[key]):
-        raise BroughtError(f"{path}: {unknown[0]} is not supported; {way_out}")
+        raise UserModelError(f"{path}: {unknown[0]} is not supported; {way_out}")
     if config.get("init_lora_weights") not in _STARTS:
         start = config["init_lora_weights"]
-        raise BroughtError(f"{path}: init_lora_weights {start!r} is not supported; {way_out}")
+        raise UserModelError(f"{path}: init_lora_weights {start!r} is not supported; {way_out}")
     name = config.get("base_model_name_or_path")
     return Adapter(directory=directory, config=config, base_name=str(name or ""))
 
@@ -190,16 +192,16 @@ def check_weights(adapter: Adapter) -> None:
     """Checks that the weights cannot run code, and that the factors match.
 
     Raises:
-      BroughtError: a check fails.
+      UserModelError: a check fails.
     """
     directory = adapter.directory
     if not (directory / _WEIGHTS).is_file():
         if (directory / _PICKLE).is_file():
-            raise BroughtError(
+            raise UserModelError(
                 f"{directory / _PICKLE} is a pickle, which can run code when loaded; save the "
                 "adapter as safetensors with save_pretrained()"
             )
-        raise BroughtError(f"{directory} has no {_WEIGHTS}")
+        raise UserModelError(f"{directory} has no {_WEIGHTS}")
     refuse_substitute(directory / _WEIGHTS)
     file = _tensors(adapter)
     pairs: dict[str, dict[str, tuple[int, ...]]] = {}
@@ -207,14 +209,14 @@ def check_weights(adapter: Adapter) -> None:
         if found := _FACTOR.fullmatch(name):
             pairs.setdefault(found[1], {})[found[3]] = file.shape(name)
     if not pairs:
-        raise BroughtError(f"{directory / _WEIGHTS} has no factors lora_A and lora_B")
+        raise UserModelError(f"{directory / _WEIGHTS} has no factors lora_A and lora_B")
     for layer, factors in pairs.items():
         if factors.keys() != {"A", "B"}:
             (other,) = {"A", "B"} - factors.keys()
-            raise BroughtError(f"{directory / _WEIGHTS} lacks {layer}.lora_{other}")
+            raise UserModelError(f"{directory / _WEIGHTS} lacks {layer}.lora_{other}")
         a, b = factors["A"], factors["B"]
         if len(a) < 2 or len(b) < 2 or a[0] != b[1] or any(size != 1 for size in b[2:]):
-            raise BroughtError(
+            raise UserModelError(
                 f"{directory / _WEIGHTS}: {layer} has factors of {_size(a)} and {_size(b)}, which "
                 "cannot be multiplied"
             )
@@ -245,7 +247,7 @@ def _tensors(adapter: Adapter) -> SafetensorsFile:
     try:
         return SafetensorsFile(adapter.directory / _WEIGHTS)
     except (ValueError, OSError) as error:
-        raise BroughtError(f"{adapter.directory}: {error}") from error
+        raise UserModelError(f"{adapter.directory}: {error}") from error
 
 
 def _short(name: str) -> str:
@@ -346,18 +348,18 @@ def read_pipeline(directory: Path, *, allow_code: bool = False) -> Pipeline | No
       allow_code: whether to accept weights that can hold code.
 
     Raises:
-      BroughtError: a file is missing or malformed, or a module has an unknown type.
+      UserModelError: a file is missing or malformed, or a module has an unknown type.
     """
     path = directory / MODULES_FILE
     if not path.is_file():
         return None
     listed = _json(path)
     if not isinstance(listed, list) or not listed:
-        raise BroughtError(f"{path} lists no modules")
+        raise UserModelError(f"{path} lists no modules")
     kinds = [_kind(path, entry) for entry in listed]
     folders = [_folder(directory, path, entry) for entry in listed]
     if kinds[0] != _TRANSFORMER:
-        raise BroughtError(f"{path} starts with {kinds[0]}; only a Transformer can come first")
+        raise UserModelError(f"{path} starts with {kinds[0]}; only a Transformer can come first")
     files = [path]
     stages = []
     for kind, folder in zip(kinds[1:], folders[1:], strict=True):
@@ -365,17 +367,17 @@ def read_pipeline(directory: Path, *, allow_code: bool = False) -> Pipeline | No
         stages.append(stage)
         files += read_files
     if stages and "Pooling" not in kinds:
-        raise BroughtError(f"{path} has no Pooling, so it makes no sentence embedding")
+        raise UserModelError(f"{path} has no Pooling, so it makes no sentence embedding")
     return Pipeline(transformer=folders[0], stages=stages, files=files)
 
 
 def _kind(path: Path, entry: object) -> str:
     kind = entry.get("type") if isinstance(entry, dict) else None
     if not isinstance(kind, str):
-        raise BroughtError(f"{path}: each module needs a type, e.g. {_PACKAGE}.models.Pooling")
+        raise UserModelError(f"{path}: each module needs a type, e.g. {_PACKAGE}.models.Pooling")
     package, name = kind.partition(".")[0], kind.rpartition(".")[2]
     if package != _PACKAGE or name not in (*_STAGES, _TRANSFORMER):
-        raise BroughtError(
+        raise UserModelError(
             f"{path}: modules of type {kind} are not supported (supported are {_TRANSFORMER}, "
             f"{', '.join(_STAGES)}); write a Python file that builds the model"
         )
@@ -386,7 +388,7 @@ def _folder(directory: Path, path: Path, entry: Mapping[str, Any]) -> Path:
     name = str(entry.get("path") or "")
     folder = (directory / name).resolve()
     if not folder.is_relative_to(directory.resolve()):
-        raise BroughtError(f"{path} names {name!r}, which is outside its directory")
+        raise UserModelError(f"{path} names {name!r}, which is outside its directory")
     return directory / name
 
 
@@ -394,10 +396,10 @@ def _stage(path: Path, kind: str, folder: Path, *, allow_code: bool) -> tuple[St
     file = folder / CONFIG_FILE
     is_told = kind not in ("Normalize", "Dropout")
     if is_told and not file.is_file():
-        raise BroughtError(f"{path} names a {kind}, but {file} does not exist")
+        raise UserModelError(f"{path} names a {kind}, but {file} does not exist")
     config = _json(file) if file.is_file() else {}
     if not isinstance(config, dict):
-        raise BroughtError(f"{file} is not a JSON object")
+        raise UserModelError(f"{file} is not a JSON object")
     files = [file] if is_told else []
     weights = None
     if _STAGES[kind]:
@@ -405,17 +407,17 @@ def _stage(path: Path, kind: str, folder: Path, *, allow_code: bool) -> tuple[St
         if not weights.is_file() and (folder / _SENTENCE_PIPELINE_PICKLE).is_file():
             weights = folder / _SENTENCE_PIPELINE_PICKLE
             if not allow_code:
-                raise BroughtError(
+                raise UserModelError(
                     f"{weights} is a pickle, which can run code when loaded; save it as "
                     "safetensors, or pass --allow-code if you trust it"
                 )
         if not weights.is_file():
-            raise BroughtError(f"{folder} has no {WEIGHTS_FILE}")
+            raise UserModelError(f"{folder} has no {WEIGHTS_FILE}")
         refuse_substitute(weights)
         files.append(weights)
     for key in ("module_input_name", "module_output_name"):
         if config.get(key) not in (None, "sentence_embedding"):
-            raise BroughtError(f"{file}: {key} {config[key]!r} is not supported")
+            raise UserModelError(f"{file}: {key} {config[key]!r} is not supported")
     modes = _modes(file, config) if kind == "Pooling" else ()
     return Stage(kind=kind, config=config, modes=modes, weights=weights), files
 
@@ -429,7 +431,7 @@ def _modes(file: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
         short = [str(name).strip().removeprefix("pooling_mode_") for name in wanted]
         known = {key.removeprefix("pooling_mode_"): name for key, name in names.items()}
         if unknown := [name for name in short if name not in known]:
-            raise BroughtError(
+            raise UserModelError(
                 f"{file}: unknown pooling_mode {unknown[0]!r}; choices are "
                 f"{', '.join(MODES.values())}"
             )
@@ -437,13 +439,13 @@ def _modes(file: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
     else:
         ours = {key for key in config if key.startswith("pooling_mode_") and config[key]}
         if unknown := sorted(ours - MODES.keys()):
-            raise BroughtError(f"{file}: unknown {unknown[0]}; choices are {', '.join(MODES)}")
+            raise UserModelError(f"{file}: unknown {unknown[0]}; choices are {', '.join(MODES)}")
         usual = {"pooling_mode_mean_tokens": True}  # if the file does not name a mode
         chosen = {
             MODES[key] for key, is_on in {**usual, **config}.items() if key in MODES and is_on
         }
     if not chosen:
-        raise BroughtError(f"{file} has no mode of pooling; choices are {', '.join(MODES)}")
+        raise UserModelError(f"{file} has no mode of pooling; choices are {', '.join(MODES)}")
     return tuple(name for name in MODES.values() if name in chosen)
 
 
@@ -451,7 +453,7 @@ def _json(path: Path) -> Any:
     refuse_substitute(path)
     try:
         if path.stat().st_size > _SENTENCE_PIPELINE_MOST_BYTES:
-            raise BroughtError(f"{path} is larger than {_SENTENCE_PIPELINE_MOST_BYTES} bytes")
+            raise UserModelError(f"{path} is larger than {_SENTENCE_PIPELINE_MOST_BYTES} bytes")
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise BroughtError(f"{path} is not JSON: {error}") from error
+        raise UserModelError(f"{path} is not JSON: {error}") from error

@@ -11,7 +11,7 @@ from openxla.benchmark.files import new_directory
 from openxla.benchmark.installation import root_dir
 from openxla.benchmark.models.architectures.directories import CONFIG_FILE
 from openxla.benchmark.user_models.hugging_face.companion_formats import ADAPTER_FILE, MODULES_FILE
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 
 PREFIX = "hub:"
 _NAME = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(\w[\w./-]*))?")
@@ -47,11 +47,11 @@ def fetched(text: str, *, allow_code: bool) -> Fetched:
       allow_code: whether to download weights that can hold code if the repository has no others.
 
     Raises:
-      BroughtError: the hub cannot be reached, or does not have the model.
+      UserModelError: the hub cannot be reached, or does not have the model.
     """
     form = _NAME.fullmatch(text.removeprefix(PREFIX))
     if form is None:
-        raise BroughtError(f"expected hub:OWNER/NAME or hub:OWNER/NAME@REVISION, got {text!r}")
+        raise UserModelError(f"expected hub:OWNER/NAME or hub:OWNER/NAME@REVISION, got {text!r}")
     repository, revision = form[1], form[2]
     if revision and _COMMIT.fullmatch(revision):
         here = _of(repository, revision)
@@ -60,7 +60,7 @@ def fetched(text: str, *, allow_code: bool) -> Fetched:
     try:
         import huggingface_hub
     except ModuleNotFoundError as error:
-        raise BroughtError(
+        raise UserModelError(
             f"{text}: huggingface_hub is not installed; run `pip install huggingface_hub`"
         ) from error
     try:
@@ -71,7 +71,7 @@ def fetched(text: str, *, allow_code: bool) -> Fetched:
         raise _unreachable(text, error) from error
     commit = str(info.sha)
     if not _COMMIT.fullmatch(commit):
-        raise BroughtError(f"{text}: the hub returned no commit")
+        raise UserModelError(f"{text}: the hub returned no commit")
     names = _needed(text, (file.rfilename for file in info.siblings or ()), allow_code)
     found = _of(repository, commit)
     if _is_whole(found.directory):
@@ -105,14 +105,14 @@ def _needed(text: str, names: Iterable[str], allow_code: bool) -> list[str]:
     every = [name for name in names if not name.startswith(".")]
     top = [name for name in every if "/" not in name]
     if not any(name in top for name in _MARKERS):
-        raise BroughtError(f"{text} is not a transformers model: it has no {CONFIG_FILE}")
+        raise UserModelError(f"{text} is not a transformers model: it has no {CONFIG_FILE}")
     folders = {"": top}
     for name in every if MODULES_FILE in top else ():
         if _OF_MODULE.fullmatch(name):
             folders.setdefault(name.partition("/")[0], []).append(name)
     found = [weight for folder in folders.values() for weight in _weights(text, folder, allow_code)]
     if not found:
-        raise BroughtError(f"{text} has neither safetensors nor pickled weights")
+        raise UserModelError(f"{text} has neither safetensors nor pickled weights")
     return found + [name for folder in folders.values() for name in folder if name.endswith(_SMALL)]
 
 
@@ -122,7 +122,7 @@ def _weights(text: str, names: list[str], allow_code: bool) -> list[str]:
     if not weights:
         weights = [name for name in names if name.endswith(_PICKLES)]
         if weights and not allow_code:
-            raise BroughtError(
+            raise UserModelError(
                 f"{text} has only pickled weights, which can run code when loaded; pass "
                 "--allow-code if you trust them"
             )
@@ -140,9 +140,9 @@ def _download(hub: Any, repository: str, commit: str, names: list[str], director
         raise OSError(f"{missing[0]} was not downloaded")
 
 
-def _unreachable(text: str, error: Exception) -> BroughtError:
+def _unreachable(text: str, error: Exception) -> UserModelError:
     said = " ".join(str(error).split())[:160]
-    return BroughtError(
+    return UserModelError(
         f"{text} cannot be fetched ({type(error).__name__}: {said}); check the name, the network, "
         "HF_ENDPOINT and HF_TOKEN, or pass a local directory that contains it"
     )

@@ -26,11 +26,11 @@ from openxla.benchmark.models.checkpoint_tensors import SafetensorsFile, some_na
 from openxla.benchmark.user_models.hugging_face import companion_formats, real_inputs, usual_inputs
 from openxla.benchmark.user_models.hugging_face.companion_formats import Adapter, Pipeline
 from openxla.benchmark.user_models.model_options import (
-    BroughtError,
-    Found,
     InputSpec,
+    ModelCases,
+    ModelOptions,
+    UserModelError,
     Variant,
-    Wanted,
     check_spec_names,
     model_name,
     parse_spec,
@@ -52,7 +52,7 @@ def unused_tensors(
       config: its configuration, with the keys of our implementations.
 
     Raises:
-      BroughtError: tensors are missing or have another shape; the message names them. Otherwise
+      UserModelError: tensors are missing or have another shape; the message names them. Otherwise
         each framework would report this differently, after a worker has read the other tensors.
     """
     file = SafetensorsFile(*files).renamed(architecture.canonical_weight_name)
@@ -64,7 +64,7 @@ def unused_tensors(
     ]
     missing = [init.name for init in needed if init.name not in file]
     if missing:
-        raise BroughtError(
+        raise UserModelError(
             f"{directory} lacks {len(missing)} of {len(needed)} tensors that its config.json "
             f"requires: {some_names(missing)}"
         )
@@ -74,7 +74,7 @@ def unused_tensors(
         if (shape := file.shape(init.name)) != init.shape
     ]
     if mismatched:
-        raise BroughtError(
+        raise UserModelError(
             f"{directory} has tensors that do not match its config.json: {some_names(mismatched)}"
         )
     if unused := [name for name in file if name not in known]:
@@ -121,8 +121,8 @@ _TYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
 def found(
-    directory: Path, wanted: Wanted, given: UserInputs | None, *, hub_name: str | None = None
-) -> Found:
+    directory: Path, wanted: ModelOptions, given: UserInputs | None, *, hub_name: str | None = None
+) -> ModelCases:
     """Returns the cases of a directory's model.
 
     If one of our architectures covers the model, it becomes a case in PyTorch, JAX and TensorFlow,
@@ -135,12 +135,12 @@ def found(
       hub_name: its source on the hub, `OWNER/NAME@COMMIT`; None for a local directory.
 
     Raises:
-      BroughtError: configuration or weights are missing, or the weights are pickled.
+      UserModelError: configuration or weights are missing, or the weights are pickled.
     """
     named = _named(wanted.inputs)
     model = _read(directory, wanted)
     if wanted.seq_lens and not named and _takes_pictures_alone(model.config):
-        raise BroughtError(
+        raise UserModelError(
             f"--seq-len: {directory.name} takes pictures, which have no sequence length"
         )
     wanted_class = _class(model, wanted.task)
@@ -159,15 +159,15 @@ def found(
     config = model.config
     if wanted.text is not None:
         if "vocab_size" not in config:
-            raise BroughtError(f"--text: {directory.name} does not accept text")
+            raise UserModelError(f"--text: {directory.name} does not accept text")
         on_text = real_inputs.on_text(
             cases, model.tokenizer_folder(), config, wanted.folder / wanted.text
         )
-        return Found(cases=on_text, remarks=remarks)
+        return ModelCases(cases=on_text, remarks=remarks)
     if wanted.image is not None:
         on_image = real_inputs.on_image(cases, directory, config, wanted.folder / wanted.image)
-        return Found(cases=on_image, remarks=remarks)
-    return Found(cases=_on(cases, given, is_covered=why_not is None), remarks=remarks)
+        return ModelCases(cases=on_image, remarks=remarks)
+    return ModelCases(cases=_on(cases, given, is_covered=why_not is None), remarks=remarks)
 
 
 @attrs.frozen(kw_only=True)
@@ -212,11 +212,11 @@ class _Directory:
         return next(has_one, self.home)
 
 
-def _read(directory: Path, wanted: Wanted) -> _Directory:
+def _read(directory: Path, wanted: ModelOptions) -> _Directory:
     """Returns the parts of a directory.
 
     Raises:
-      BroughtError: a part is missing, malformed, or would have to be unpickled.
+      UserModelError: a part is missing, malformed, or would have to be unpickled.
     """
     _stays_inside(directory)
     pipeline = companion_formats.read_pipeline(directory, allow_code=wanted.allow_code)
@@ -226,12 +226,12 @@ def _read(directory: Path, wanted: Wanted) -> _Directory:
             _stays_inside(folder, directory)
     adapter = companion_formats.read_adapter(home)
     if adapter is None and wanted.base is not None:
-        raise BroughtError(
+        raise UserModelError(
             f"--base requires a LoRA adapter, and {home} has no {companion_formats.ADAPTER_FILE}"
         )
     if adapter is not None:
         if any((home / name).is_file() for name in (*_SAFE, *_PICKLES)):
-            raise BroughtError(
+            raise UserModelError(
                 f"{home} holds a model and an adapter; move {companion_formats.ADAPTER_FILE} "
                 "and its weights to another directory"
             )
@@ -244,7 +244,7 @@ def _read(directory: Path, wanted: Wanted) -> _Directory:
         config = directories.read_config(home)
         is_pickled, digest = _weights(home, allow_code=wanted.allow_code)
     except DefinitionError as error:
-        raise BroughtError(str(error)) from error
+        raise UserModelError(str(error)) from error
     if adapter is not None:
         digest = adapter.digest(digest)
     runs_whole = wanted.task is None
@@ -265,7 +265,7 @@ def _read(directory: Path, wanted: Wanted) -> _Directory:
     )
 
 
-def _remarks(model: _Directory, wanted: Wanted, why_not: str | None) -> list[str]:
+def _remarks(model: _Directory, wanted: ModelOptions, why_not: str | None) -> list[str]:
     """Returns remarks on the frameworks and weights of a model."""
     name = model.directory.name
     remarks = []
@@ -412,11 +412,11 @@ def _named(texts: Sequence[str]) -> list[InputSpec]:
     """Returns the inputs that a user describes, each with the name of its argument.
 
     Raises:
-      BroughtError: an input has no name, or is malformed.
+      UserModelError: an input has no name, or is malformed.
     """
     given = [parse_spec(text) for text in texts]
     if unnamed := [str(spec) for spec in given if not spec.name]:
-        raise BroughtError(
+        raise UserModelError(
             f"--input {unnamed[0]!r}: inputs of a Hugging Face directory need the name of the "
             f"argument, e.g. 'input_ids={unnamed[0]}'"
         )
@@ -432,19 +432,19 @@ def _stays_inside(directory: Path, root: Path | None = None) -> None:
       root: root of the model; None if it is the directory itself.
 
     Raises:
-      BroughtError: a file of the directory is stored in another one.
+      UserModelError: a file of the directory is stored in another one.
     """
     root = (root or directory).resolve()
     allowed = {root, root.parent.parent / "blobs"}
     for file in sorted(directory.glob("*")):
         if file.is_symlink() and not allowed.intersection(file.resolve().parents):
-            raise BroughtError(
+            raise UserModelError(
                 f"{file} links to {file.resolve()}, outside the directory; replace the link with "
                 "the file if it belongs to the model"
             )
 
 
-def _refuse_substitutes(directory: Path, wanted: Wanted) -> None:
+def _refuse_substitutes(directory: Path, wanted: ModelOptions) -> None:
     """Refuses a directory if a file to be read holds a pointer or an error message."""
     names = [directories.CONFIG_FILE, directories.INDEX_FILE]
     names += [directories.TOKENIZER_FILE] * (wanted.text is not None)
@@ -474,7 +474,7 @@ def _weights(directory: Path, *, allow_code: bool) -> tuple[bool, str]:
     if not any((directory / name).is_file() for name in _SAFE) and pickles:
         refuse_substitute(pickles[0])
         if not allow_code:
-            raise BroughtError(
+            raise UserModelError(
                 f"{pickles[0]} is a pickle, which can run code when loaded; save the model as "
                 "safetensors, or pass --allow-code if you trust it"
             )
@@ -490,7 +490,7 @@ def _weights(directory: Path, *, allow_code: bool) -> tuple[bool, str]:
 
         SafetensorsFile(*files)
     except (ValueError, OSError) as error:
-        raise BroughtError(f"{directory}: {error}") from error
+        raise UserModelError(f"{directory}: {error}") from error
     return False, directories.digest_of(directory, files)
 
 
@@ -513,13 +513,13 @@ def _class(model: _Directory, task: str | None) -> str | None:
         if model.adapter is not None and (of_adapter := model.adapter.model_class()):
             return of_adapter
         if own is None:
-            raise BroughtError(
+            raise UserModelError(
                 f"{model.home}: config.json names no class in 'architectures'; pass --task with "
                 f"one of {', '.join(TASKS)}"
             )
         return own
     if task not in TASKS:
-        raise BroughtError(f"unknown task {task!r}; choices are {', '.join(TASKS)}")
+        raise UserModelError(f"unknown task {task!r}; choices are {', '.join(TASKS)}")
     ending = TASKS[task][1]
     if own is not None and own.endswith(ending) and (ending != "Model"):
         return own
@@ -541,4 +541,4 @@ def _on(
     try:
         return array_files.cases_with(found, given)
     except array_files.UserInputError as error:
-        raise BroughtError(f"--inputs: {error}") from error
+        raise UserModelError(f"--inputs: {error}") from error

@@ -20,9 +20,9 @@ from openxla.benchmark.user_models.hugging_face import companion_formats, usual_
 from openxla.benchmark.user_models.hugging_face.companion_formats import Additions, Stage
 from openxla.benchmark.user_models.hugging_face.usual_inputs import Taken
 from openxla.benchmark.user_models.inputs import Array
-from openxla.benchmark.user_models.model_options import BroughtError, InputSpec, parse_spec
+from openxla.benchmark.user_models.model_options import InputSpec, UserModelError, parse_spec
 from openxla.benchmark.user_models.python_files.in_torch import TorchModel, plain
-from openxla.benchmark.user_models.python_files.loading import told
+from openxla.benchmark.user_models.python_files.loading import refusing
 
 _HIDDEN = "last_hidden_state"
 # Suffixes of names of intermediate results.
@@ -50,7 +50,7 @@ class TransformersModel(TorchModel):
         taken, given = _taken(module, parameters), _given(parameters)
         self.values = taken.inputs(given)
         if stages and not {"input_ids", "attention_mask"} <= self.values.keys():
-            raise BroughtError(
+            raise UserModelError(
                 f"{taken.kind} takes no input_ids and attention_mask, which pooling needs"
             )
         self.names = list(self.values)
@@ -85,22 +85,22 @@ class TransformersModel(TorchModel):
         return _outputs_of(output)
 
     def try_out(self, *inputs: Array) -> None:
-        """Checks the number of inputs, and that the model runs; see `BroughtModel.try_out`.
+        """Checks the number of inputs, and that the model runs; see `UserModel.try_out`.
 
         Raises:
-          BroughtError: the model does not run on them; the message names what else it takes.
+          UserModelError: the model does not run on them; the message names what else it takes.
         """
         kind = type(self.module).__name__
         if len(inputs) != len(self.names):
-            raise BroughtError(
+            raise UserModelError(
                 f"{kind} takes {', '.join(self.names)}, but the inputs are {len(inputs)} arrays"
             )
         try:
             super().try_out(*inputs)
-        except BroughtError as error:
+        except UserModelError as error:
             if error.__cause__ is None or not self._others:
                 raise
-            raise BroughtError(
+            raise UserModelError(
                 f"{error}; {kind} got {', '.join(self.names)} and also takes "
                 f"{', '.join(self._others)}: describe such an input with --input NAME=TYPE[SIZES]"
             ) from error.__cause__
@@ -109,7 +109,7 @@ class TransformersModel(TorchModel):
         """Returns inputs whose text has a placeholder token for each part of the picture.
 
         Raises:
-          BroughtError: the number of placeholders cannot be computed.
+          UserModelError: the number of placeholders cannot be computed.
         """
         pixels = found["pixel_values"]
         grids = {name: as_tensor(found[name]) for name in ("image_grid_thw",) if name in found}
@@ -128,7 +128,7 @@ class TransformersModel(TorchModel):
             with_pixels = {**found, "pixel_values": values}
             return usual_inputs.with_places(with_pixels, self.module.config, count // rows)
         kind = type(self.module).__name__
-        raise BroughtError(
+        raise UserModelError(
             usual_inputs.missing_inputs(kind, ["pixel_values"])
             + "; for the text alone, describe input_ids and attention_mask"
         )
@@ -220,7 +220,7 @@ def create_model(**parameters: Any) -> TransformersModel:
     """Returns the model of a directory.
 
     Raises:
-      BroughtError: transformers does not support its type or class, or weights are missing.
+      UserModelError: transformers does not support its type or class, or weights are missing.
     """
     directory = Path(str(parameters["source"]))
     pipeline = None
@@ -233,7 +233,7 @@ def create_model(**parameters: Any) -> TransformersModel:
     if "base" in parameters:
         adapter = companion_formats.read_adapter(home)
         if adapter is None:
-            raise BroughtError(f"{home} has no {companion_formats.ADAPTER_FILE} any more")
+            raise UserModelError(f"{home} has no {companion_formats.ADAPTER_FILE} any more")
         additions, home = adapter.merged(), Path(str(parameters["base"]))
     config = _config(home)
     name = str(parameters["model_class"])
@@ -250,10 +250,8 @@ def create_model(**parameters: Any) -> TransformersModel:
         if (labels := _labels(additions)) is not None:
             config.num_labels = labels
     data_type = str(parameters["data_type"])
-    try:
+    with refusing(f"{what} cannot be loaded as {name}", ValueError, OSError, RuntimeError):
         module = hugging_face.load(model_class, home, data_type, spared=spared, **options)
-    except (ValueError, OSError, RuntimeError) as error:
-        raise BroughtError(f"{what} cannot be loaded as {name}: {told(error)}") from error
     if additions is not None:
         _add(module, additions, f"{what} does not match its base {home.name}")
     stages = [_stage(stage, data_type) for stage in pipeline.stages] if pipeline else ()
@@ -267,9 +265,9 @@ def _config(directory: Path) -> Any:
         content = _json(directory)
         kind = content.get("model_type")
         if content.get("auto_map") and kind not in transformers.CONFIG_MAPPING:
-            raise BroughtError(_needs_own_code(directory, content)) from error
+            raise UserModelError(_needs_own_code(directory, content)) from error
         hint = did_you_mean(str(kind), transformers.CONFIG_MAPPING)
-        raise BroughtError(
+        raise UserModelError(
             f"transformers {transformers.__version__} does not support model_type {kind!r}{hint}"
         ) from error
 
@@ -297,16 +295,16 @@ def _class(directory: Path, name: str, config: Any, *, of_sentences: bool) -> An
         encoder = f"{whole.removesuffix('Model')}EncoderModel"
         name = encoder if hasattr(transformers, encoder) else name
         if config.is_encoder_decoder and name != encoder:
-            raise BroughtError(
+            raise UserModelError(
                 f"{directory.name} has an encoder and a decoder, which make no sentence embedding"
             )
     if (found := getattr(transformers, name, None)) is not None:
         return found
     content = _json(directory)
     if content.get("auto_map"):
-        raise BroughtError(_needs_own_code(directory, content))
+        raise UserModelError(_needs_own_code(directory, content))
     hint = did_you_mean(name, dir(transformers))
-    raise BroughtError(f"transformers {transformers.__version__} has no class {name}{hint}")
+    raise UserModelError(f"transformers {transformers.__version__} has no class {name}{hint}")
 
 
 def _taken(module: Any, parameters: Parameters) -> Taken:
@@ -373,7 +371,7 @@ def _stage(stage: Stage, data_type: str) -> torch.nn.Module:
     """Returns the module of a stage after the transformer, with its weights.
 
     Raises:
-      BroughtError: the weights do not match the configuration.
+      UserModelError: the weights do not match the configuration.
     """
     if stage.kind == "Pooling":
         return _Pooling(stage.modes)
@@ -385,7 +383,8 @@ def _stage(stage: Stage, data_type: str) -> torch.nn.Module:
     if stage.kind == "Dense":
         name = config.get("activation_function", "torch.nn.Tanh")
         activation = _activation(name, stage.weights.parent)
-    try:
+    kinds = KeyError, TypeError, ValueError, RuntimeError, OSError
+    with refusing(f"{stage.kind} in {stage.weights.parent} cannot be loaded", *kinds):
         if stage.kind == "LayerNorm":
             layer: torch.nn.Module = torch.nn.LayerNorm(config["dimension"])
         else:
@@ -398,10 +397,6 @@ def _stage(stage: Stage, data_type: str) -> torch.nn.Module:
             state = torch.load(stage.weights, map_location="cpu", weights_only=True)
         state = {key.partition(".")[2]: value for key, value in state.items()}
         layer.load_state_dict(state, strict=True)
-    except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
-        raise BroughtError(
-            f"{stage.kind} in {stage.weights.parent} cannot be loaded: {told(error)}"
-        ) from error
     return _Layer(layer, activation).to(TORCH_DTYPES[data_type])
 
 
@@ -412,11 +407,11 @@ def _activation(name: Any, folder: Path) -> torch.nn.Module:
     found: Any = getattr(torch.nn, str(name).rpartition(".")[2], None)
     is_module = inspect.isclass(found) and issubclass(found, torch.nn.Module)
     if not str(name).startswith("torch.nn.") or not is_module:
-        raise BroughtError(f"{folder}: activation_function {name!r} is not one of PyTorch's")
+        raise UserModelError(f"{folder}: activation_function {name!r} is not one of PyTorch's")
     try:
         made: torch.nn.Module = found()
     except TypeError as error:
-        raise BroughtError(f"{folder}: activation_function {name!r} needs arguments") from error
+        raise UserModelError(f"{folder}: activation_function {name!r} needs arguments") from error
     return made
 
 
@@ -431,7 +426,7 @@ def _add(module: Any, additions: Additions, mismatch: str) -> None:
     """Merges an adapter into the module of its base, in place.
 
     Raises:
-      BroughtError: a layer is not in the base, or has another size.
+      UserModelError: a layer is not in the base, or has another size.
     """
     kind = type(module).__name__
     for name, delta in additions.deltas():
@@ -439,7 +434,7 @@ def _add(module: Any, additions: Additions, mismatch: str) -> None:
             layer = module.get_submodule(name)
             weight = layer.weight
         except AttributeError as error:
-            raise BroughtError(
+            raise UserModelError(
                 f"{mismatch}: {kind} has no layer {name}; check --base, and --task if the class "
                 "is another one"
             ) from error
@@ -451,7 +446,7 @@ def _add(module: Any, additions: Additions, mismatch: str) -> None:
     state = module.state_dict()
     for name, value in additions.replaced.items():
         if name not in state:
-            raise BroughtError(f"{mismatch}: {kind} has no tensor {name}")
+            raise UserModelError(f"{mismatch}: {kind} has no tensor {name}")
         tensor = as_tensor(value)
         _check_shape(name, state[name], tensor, mismatch)
         state[name].data.copy_(tensor)
@@ -460,4 +455,4 @@ def _add(module: Any, additions: Additions, mismatch: str) -> None:
 def _check_shape(name: str, own: torch.Tensor, other: torch.Tensor, mismatch: str) -> None:
     if own.shape != other.shape:
         sizes = ["x".join(map(str, tensor.shape)) for tensor in (other, own)]
-        raise BroughtError(f"{mismatch}: {name} is for {sizes[0]}, but the base has {sizes[1]}")
+        raise UserModelError(f"{mismatch}: {name} is for {sizes[0]}, but the base has {sizes[1]}")

@@ -13,7 +13,7 @@ from openxla.benchmark.installation import root_dir
 from openxla.benchmark.models import architectures
 from openxla.benchmark.models.architectures.base import digest_of, element_type, integer
 from openxla.benchmark.models.architectures.directories import TOKENIZER_FILE
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 
 _WHOLE = "input_0.npy"
 
@@ -59,18 +59,18 @@ def on_text(
     """Returns the cases of a directory on windows of a text, a different one for each row.
 
     Raises:
-      BroughtError: there is no tokenizer or no text, or the model does not take text.
+      UserModelError: there is no tokenizer or no text, or the model does not take text.
     """
     tokenizer = directory / TOKENIZER_FILE
     if not tokenizer.is_file():
-        raise BroughtError(
+        raise UserModelError(
             f"--text: {directory} has no {TOKENIZER_FILE}; save the model's tokenizer there with "
             "save_pretrained()"
         )
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BroughtError(f"--text {file} cannot be read as UTF-8 text: {error}") from error
+        raise UserModelError(f"--text {file} cannot be read as UTF-8 text: {error}") from error
     return cases_on(
         cases,
         [text, sha256_of(tokenizer)],
@@ -86,7 +86,7 @@ def _arrays(text: str, model: Model, directory: Path, config: Mapping[str, Any])
         if name := model.model_impl.architecture:
             arrays = _of_architecture(text, name, parameters, directory)
         elif config.get("is_encoder_decoder"):
-            raise BroughtError(
+            raise UserModelError(
                 f"--text: {directory.name} has an encoder and a decoder, which need separate "
                 "texts; pass --inputs"
             )
@@ -97,13 +97,13 @@ def _arrays(text: str, model: Model, directory: Path, config: Mapping[str, Any])
                 batch_size=integer(parameters, "batch_size"),
                 seq_len=integer(parameters, "seq_len"),
             )
-    except BroughtError:
+    except UserModelError:
         raise
     except Exception as error:  # tokenizers raises Rust's errors as plain `Exception`
-        raise BroughtError(f"--text: {directory / TOKENIZER_FILE}: {error}") from error
+        raise UserModelError(f"--text: {directory / TOKENIZER_FILE}: {error}") from error
     highest, vocabulary = int(arrays[0].max()), int(config["vocab_size"])
     if highest >= vocabulary:
-        raise BroughtError(
+        raise UserModelError(
             f"--text: {TOKENIZER_FILE} produced token {highest}, but the model has only "
             f"{vocabulary}; save the model's own tokenizer there"
         )
@@ -116,7 +116,7 @@ def _of_architecture(
     architecture = architectures.get(name)
     complete = architecture.complete(parameters)
     if not isinstance(architecture.default_inputs(complete), str):
-        raise BroughtError(f"--text: {directory.name} does not accept text")
+        raise UserModelError(f"--text: {directory.name} does not accept text")
     return architecture.preprocess(text, complete, directory)
 
 
@@ -137,13 +137,13 @@ def on_image(
     """Returns the cases of a directory on a picture, shifted further for each row.
 
     Raises:
-      BroughtError: there is no image processor or picture, or the model does not take pictures.
+      UserModelError: there is no image processor or picture, or the model does not take pictures.
     """
     if "vocab_size" in config or config.get("num_channels", _CHANNELS) != _CHANNELS:
-        raise BroughtError(f"--image: {directory.name} does not accept RGB images")
+        raise UserModelError(f"--image: {directory.name} does not accept RGB images")
     processor = directory / _PROCESSOR_FILE
     if not processor.is_file():
-        raise BroughtError(
+        raise UserModelError(
             f"--image: {directory} has no {_PROCESSOR_FILE}; save the model's image processor "
             "there with save_pretrained()"
         )
@@ -152,10 +152,10 @@ def on_image(
     try:
         pixels = _prepared(picture, json.loads(processor.read_text(encoding="utf-8")))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise BroughtError(f"--image: {processor} is not supported: {error}") from error
+        raise UserModelError(f"--image: {processor} is not supported: {error}") from error
     if pixels.shape[1:] != (height, width):
         made = "x".join(map(str, pixels.shape[1:]))
-        raise BroughtError(
+        raise UserModelError(
             f"--image: {processor} produces {made} images, but the model takes {height}x{width}; "
             "save the model's own image processor there"
         )
@@ -174,7 +174,7 @@ def _opened(file: Path) -> "Image":
     """Returns a picture in RGB.
 
     Raises:
-      BroughtError: the file cannot be read, is not a picture, or would be extremely large.
+      UserModelError: the file cannot be read, is not a picture, or would be extremely large.
     """
     from PIL import Image
 
@@ -182,7 +182,7 @@ def _opened(file: Path) -> "Image":
         with Image.open(file) as picture:
             return picture.convert("RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise BroughtError(f"--image {file} cannot be read as an image: {error}") from error
+        raise UserModelError(f"--image {file} cannot be read as an image: {error}") from error
 
 
 def _prepared(picture: "Image", says: Mapping[str, Any]) -> "npt.NDArray[np.float32]":

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openxla.benchmark.user_models import model_options
-from openxla.benchmark.user_models.model_options import BroughtError, InputSpec
+from openxla.benchmark.user_models.model_options import InputSpec, UserModelError
 
 # A specification (see `specs`), or a function that makes the array.
 Values = str | Callable[[], npt.NDArray[Any]]
@@ -53,10 +53,10 @@ class Taken:
         """Returns the inputs by name; the user's inputs replace the default ones.
 
         Raises:
-          BroughtError: the model has no such argument, or an argument has no default.
+          UserModelError: the model has no such argument, or an argument has no default.
         """
         if unknown := [name for name in given if name not in self.arguments]:
-            raise BroughtError(
+            raise UserModelError(
                 f"--input {unknown[0]}: {self.kind} takes no such argument; it takes "
                 f"{', '.join(self.arguments)}"
             )
@@ -70,7 +70,7 @@ class Taken:
             else:
                 found[name] = usual
         if missing:
-            raise BroughtError(missing_inputs(self.kind, missing))
+            raise UserModelError(missing_inputs(self.kind, missing))
         return found
 
     def _names(self, given: Mapping[str, InputSpec]) -> Iterator[str]:

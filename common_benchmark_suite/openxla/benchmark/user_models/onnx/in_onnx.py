@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.user_models.inputs import Array, form_of, is_float
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.onnx import onnx_file, onnx_operators
 from openxla.benchmark.user_models.onnx.onnx_routes import NodeRoutes
 from openxla.benchmark.user_models.programs import program_model
@@ -24,7 +24,7 @@ from openxla.benchmark.user_models.programs.program_model import (
     rounded,
 )
 from openxla.benchmark.user_models.programs.signature import Signature
-from openxla.benchmark.user_models.python_files.loading import told
+from openxla.benchmark.user_models.python_files.loading import error_line, refusing
 
 _NARROW = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16})
 _FLOATS = _NARROW | {TensorProto.DOUBLE}
@@ -159,7 +159,7 @@ def _run(evaluator: Any, model: onnx.ModelProto, inputs: Sequence[Array]) -> lis
         outputs = evaluator.run(None, dict(zip(names, inputs, strict=True)))
     for value, declared in zip(outputs, model.graph.output, strict=True):
         if not isinstance(value, np.ndarray | np.generic):
-            raise BroughtError(
+            raise UserModelError(
                 f"output {declared.name!r} is a {type(value).__name__}, not an array"
             )
     return [np.asarray(value) for value in outputs]
@@ -240,17 +240,17 @@ class OnnxModel(ProgramModel):
         """Checks inputs and operators, and that output shapes follow from input shapes.
 
         Raises:
-          BroughtError: the program cannot be verified; the message gives the reason.
+          UserModelError: the program cannot be verified; the message gives the reason.
         """
         super().try_out(*inputs)
         bare = self._bare()
         if drawing := random_operators(bare):
-            raise BroughtError(f"the program draws random numbers ({', '.join(drawing)})")
+            raise UserModelError(f"the program draws random numbers ({', '.join(drawing)})")
         static = _static(bare, inputs, self.path)
         open_outputs = [value.name for value in static.graph.output if not _is_fixed(value)]
         by_value = {node.op_type for node in nodes(bare)} & _BY_VALUE
         if open_outputs and by_value:
-            raise BroughtError(
+            raise UserModelError(
                 f"the shape of output {open_outputs[0]!r} depends on values "
                 f"({', '.join(sorted(by_value))}); programs with dynamic outputs are not supported"
             )
@@ -264,7 +264,7 @@ class OnnxModel(ProgramModel):
             is_overruled = routes.is_overruled
             self.note_check(routes.check())
         except Exception as error:
-            why = str(error) if isinstance(error, NotWidenedError) else told(error)
+            why = str(error) if isinstance(error, NotWidenedError) else error_line(error)
             self.without_float64 = f"the program has no float64 run: {why}"
         # An evaluator that is overruled or in doubt must not serve as reference either.
         own, plain = _plain_run(model, inputs, by_runtime=is_overruled)
@@ -307,11 +307,11 @@ class OnnxModel(ProgramModel):
         return onnx.inliner.inline_local_functions(model) if model.functions else model
 
     def _check_versions(self) -> None:
-        """Raises BroughtError if ONNX is older than the file."""
+        """Raises UserModelError if ONNX is older than the file."""
         known = onnx.defs.onnx_opset_version()
         asked = max((self._file.opsets.get(name, 0) for name in ("", "ai.onnx")), default=0)
         if asked > known:
-            raise BroughtError(
+            raise UserModelError(
                 f"{self.path.name} uses opset {asked}, but ONNX {onnx.__version__} supports at "
                 f"most {known}; export it with opset_version={known}, or install a newer onnx"
             )
@@ -321,7 +321,7 @@ def create_model(**parameters: Any) -> OnnxModel:
     """Returns the program of a file.
 
     Raises:
-      BroughtError: the file is incomplete, or newer than the installed ONNX.
+      UserModelError: the file is incomplete, or newer than the installed ONNX.
     """
     return OnnxModel(parameters)
 
@@ -337,20 +337,20 @@ def _plain_run(
       by_runtime: prefer ONNX Runtime to the reference evaluator.
 
     Raises:
-      BroughtError: the model cannot be run.
+      UserModelError: the model cannot be run.
     """
     runs: list[_Run] = [run_graph, _by_onnxruntime]
     errors: list[Exception] = []
     for run in reversed(runs) if by_runtime else runs:
         try:
             return run(model, inputs), run
-        except BroughtError:
+        except UserModelError:
             raise
         except Exception as error:  # e.g. an operator that it lacks
             errors.append(error)
     forms = ", ".join(map(form_of, inputs))
-    why, other = map(told, reversed(errors) if by_runtime else errors)
-    raise BroughtError(
+    why, other = map(error_line, reversed(errors) if by_runtime else errors)
+    raise UserModelError(
         f"the program cannot run on {forms}: {why}; ONNX Runtime also failed: {other}"
     ) from errors[-1]
 
@@ -371,10 +371,9 @@ def _static(model: onnx.ModelProto, inputs: Sequence[Array], file: Path) -> onnx
         for dimension in declared.type.tensor_type.shape.dim:
             if dimension.dim_param:
                 dimension.Clear()
-    try:
+    kinds = ValueError, onnx.shape_inference.InferenceError
+    with refusing(f"the shapes in {file.name} are inconsistent", *kinds):
         return onnx.shape_inference.infer_shapes(model, data_prop=True)
-    except (ValueError, onnx.shape_inference.InferenceError) as error:
-        raise BroughtError(f"the shapes in {file.name} are inconsistent: {told(error)}") from error
 
 
 def _is_fixed(value: onnx.ValueInfoProto) -> bool:

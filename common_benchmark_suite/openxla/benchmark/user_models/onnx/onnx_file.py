@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 import attrs
 
 from openxla.benchmark.files import sha256_of, substitute_of
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.programs.signature import (
     Argument,
     Signature,
@@ -145,20 +145,20 @@ def read(path: Path) -> OnnxFile:
     """Returns the outline of a file.
 
     Raises:
-      BroughtError: the file is not a complete ONNX file, weights are missing or outside its folder,
-        or an input is not supported.
+      UserModelError: the file is not a complete ONNX file, weights are missing or outside its
+        folder, or an input is not supported.
     """
     try:
         with path.open("rb") as file:
             # The garbage collector closes it, because an exception may hold views of it.
             whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         return _read(path, whole)
-    except BroughtError:
+    except UserModelError:
         raise
     except MalformedError as error:
-        raise BroughtError(f"{path} is not a valid ONNX file: {error}") from None
+        raise UserModelError(f"{path} is not a valid ONNX file: {error}") from None
     except (OSError, ValueError, KeyError, RecursionError) as error:
-        raise BroughtError(f"{path} cannot be read: {error}") from error
+        raise UserModelError(f"{path} cannot be read: {error}") from error
 
 
 def digest_of(path: Path, data_files: tuple[Path, ...]) -> str:
@@ -201,18 +201,18 @@ def _read(path: Path, whole: memoryview) -> OnnxFile:
 
 
 def _check_outputs(path: Path, graph: memoryview, seen: _Seen) -> None:
-    """Raises BroughtError for an output that is not an array."""
+    """Raises UserModelError for an output that is not an array."""
     for item in (view(value) for number, value in fields(graph) if number == _GRAPH_OUTPUT):
         parts = dict(fields(item))
         name = text(parts[1]) if 1 in parts else ""
         if name in seen.zipped:
-            raise BroughtError(
+            raise UserModelError(
                 f"{path.name}: output {name!r} comes from ZipMap: it is a list of dictionaries, "
                 "not an array; convert the model again with options={'zipmap': False}"
             )
         kinds = [number for number, _ in fields(view(parts[2]))] if 2 in parts else []
         if other := [_OTHER_VALUES[kind] for kind in kinds if kind in _OTHER_VALUES]:
-            raise BroughtError(
+            raise UserModelError(
                 f"{path.name}: output {name!r} is a {other[0]}, not an array; export the model "
                 "with a separate output for each element"
             )
@@ -287,7 +287,7 @@ def _argument(path: Path, item: memoryview, seen: _Seen) -> Argument:
                     kind, sizes = _tensor_type(view(tensor))
     found = element_type_or_refuse(name, _TYPES.get(kind or 0), path.name)
     if sizes is None:
-        raise BroughtError(f"{path.name}: input {name!r} has an unknown rank")
+        raise UserModelError(f"{path.name}: input {name!r} has an unknown rank")
     rows = [
         seen.rows[table]
         for table, index in seen.lookups
@@ -328,7 +328,7 @@ def _data_files(path: Path, seen: _Seen) -> Iterator[Path]:
     """Yields the files that hold weights.
 
     Raises:
-      BroughtError: a file is missing, too short, or not in the folder of the ONNX file.
+      UserModelError: a file is missing, too short, or not in the folder of the ONNX file.
     """
     folder = path.parent
     for name, external in seen.external:
@@ -337,16 +337,16 @@ def _data_files(path: Path, seen: _Seen) -> Iterator[Path]:
         file = folder / place
         where = f"{path.name}: weight {name!r} is in {location!r}"
         if not location or place.is_absolute() or ".." in place.parts:
-            raise BroughtError(f"{where}, which is not in the folder of the .onnx file")
+            raise UserModelError(f"{where}, which is not in the folder of the .onnx file")
         if not file.is_file():
-            raise BroughtError(f"{where}, which does not exist; copy it next to the .onnx file")
+            raise UserModelError(f"{where}, which does not exist; copy it next to the .onnx file")
         if not file.resolve().is_relative_to(folder.resolve()):
-            raise BroughtError(f"{where}, which links to a file outside the folder")
+            raise UserModelError(f"{where}, which links to a file outside the folder")
         if instead := substitute_of(file):
-            raise BroughtError(f"{where}, which {instead}")
+            raise UserModelError(f"{where}, which {instead}")
         end = int(external.get("offset") or 0) + int(external.get("length") or 0)
         if end > file.stat().st_size:
-            raise BroughtError(
+            raise UserModelError(
                 f"{where} up to byte {end}, but that file has only {file.stat().st_size} bytes"
             )
         yield file

@@ -31,7 +31,7 @@ from openxla.benchmark.user_models.inputs import (
 )
 from openxla.benchmark.user_models.onnx import onnx_operators
 from openxla.benchmark.user_models.programs.program_model import NotWidenedError
-from openxla.benchmark.user_models.python_files.loading import told
+from openxla.benchmark.user_models.python_files.loading import error_line
 
 # Operands with no more elements become constants of a node's graph, because some kernels accept no
 # other operands.
@@ -364,7 +364,7 @@ def _attempt(
             return None, f"the reference evaluator returned only {len(found)} results"
         return [value for name, value in zip(source.output, found, strict=False) if name], ""
     except Exception as error:
-        return None, told(error)
+        return None, error_line(error)
 
 
 def _is_array(value: Any) -> bool:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.user_models.inputs import Array
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.programs import keras_file
 from openxla.benchmark.user_models.programs.in_saved_model import TYPES, TensorFlowProgram
 from openxla.benchmark.user_models.programs.program_model import NotWidenedError
@@ -18,7 +18,7 @@ from openxla.benchmark.user_models.programs.signature import (
     Signature,
     element_type_or_refuse,
 )
-from openxla.benchmark.user_models.python_files.loading import told
+from openxla.benchmark.user_models.python_files.loading import refusing
 
 _POLICIES = frozenset(
     {"float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16", "float64"}
@@ -37,14 +37,10 @@ class KerasProgram(TensorFlowProgram):
         super().__init__(parameters)
         self._allows_code = parameters.get("pickled") is True
         keras_file.check(self.path, allow_code=self._allows_code)
-        try:
+        with refusing(f"{self.path} cannot be loaded by Keras {keras.__version__}"):
             self.layer = keras.saving.load_model(
                 str(self.path), compile=False, safe_mode=not self._allows_code
             )
-        except Exception as error:
-            raise BroughtError(
-                f"{self.path} cannot be loaded by Keras {keras.__version__}: {told(error)}"
-            ) from None
         self.check_types({_type_of(variable) for variable in self.layer.variables})
 
     @property
@@ -60,7 +56,7 @@ class KerasProgram(TensorFlowProgram):
         except (AttributeError, ValueError):
             inputs = None
         if not inputs:
-            raise BroughtError(
+            raise UserModelError(
                 f"{where} names no inputs; save a functional or sequential model, or call it "
                 "before it is saved"
             )
@@ -100,7 +96,7 @@ def create_model(**parameters: Any) -> KerasProgram:
     """Returns the program of a file.
 
     Raises:
-      BroughtError: the file is incomplete, or holds code.
+      UserModelError: the file is incomplete, or holds code.
     """
     return KerasProgram(parameters)
 

@@ -12,7 +12,7 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 from openxla.benchmark.artifacts.workload_store import TruthCheck
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.user_models.inputs import Array, cross_checked
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.programs.program_model import (
     NotWidenedError,
     ProgramModel,
@@ -24,7 +24,7 @@ from openxla.benchmark.user_models.programs.signature import (
     Signature,
     element_type_or_refuse,
 )
-from openxla.benchmark.user_models.python_files.loading import told
+from openxla.benchmark.user_models.python_files.loading import error_line, refusing
 
 TYPES = {
     tf.float64: "f64",
@@ -59,7 +59,7 @@ class TensorFlowProgram(ProgramModel):
         """Checks the inputs, and that the program is deterministic and free of side effects.
 
         Raises:
-          BroughtError: the program takes other inputs, or cannot be verified.
+          UserModelError: the program takes other inputs, or cannot be verified.
         """
         super().try_out(*inputs)
         self.run_twice(inputs)
@@ -82,7 +82,7 @@ class TensorFlowProgram(ProgramModel):
                     raise NotWidenedError("an operation returns a narrower type")
                 self.note_check(_check(function, wide, truth))
             except Exception as error:
-                why = str(error) if isinstance(error, NotWidenedError) else told(error)
+                why = str(error) if isinstance(error, NotWidenedError) else error_line(error)
                 self.without_float64 = f"the program has no float64 run: {why}"
             if truth is None or self.without_float64 is not None:
                 return in_place_of_truth(own), arrays_of(self.forward(*rounded(inputs)))
@@ -98,13 +98,11 @@ class SavedModelProgram(TensorFlowProgram):
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
-        try:
+        with refusing(f"{self.path} is not a valid SavedModel"):
             self.model = tf.saved_model.load(str(self.path))
             signatures = dict(self.model.signatures)
-        except Exception as error:
-            raise BroughtError(f"{self.path} is not a valid SavedModel: {told(error)}") from None
         if _USUAL not in signatures and len(signatures) != 1:
-            raise BroughtError(
+            raise UserModelError(
                 f"{self.path} has {len(signatures)} signatures, and none is named {_USUAL}; save "
                 "it with tf.saved_model.save(..., signatures=FUNCTION)"
             )
@@ -117,7 +115,7 @@ class SavedModelProgram(TensorFlowProgram):
         where = self.path.name
         for name, spec in self._specs.items():
             if spec.shape.rank is None:
-                raise BroughtError(f"{where}: input {name!r} has an unknown rank")
+                raise UserModelError(f"{where}: input {name!r} has an unknown rank")
         return Signature(
             where=where,
             arguments=tuple(
@@ -149,7 +147,7 @@ def create_model(**parameters: Any) -> SavedModelProgram:
     """Returns the program of a folder.
 
     Raises:
-      BroughtError: the folder is incomplete, or no signature fits.
+      UserModelError: the folder is incomplete, or no signature fits.
     """
     return SavedModelProgram(parameters)
 

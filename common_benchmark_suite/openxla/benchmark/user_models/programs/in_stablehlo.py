@@ -19,7 +19,7 @@ from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.preprocessing import element_type_of, numpy_dtype
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.user_models.inputs import Array, cross_checked, form_of
-from openxla.benchmark.user_models.model_options import BroughtError, InputSpec
+from openxla.benchmark.user_models.model_options import InputSpec, UserModelError
 from openxla.benchmark.user_models.programs.program_model import (
     NotWidenedError,
     ProgramModel,
@@ -32,7 +32,7 @@ from openxla.benchmark.user_models.programs.signature import (
     Signature,
     element_type_or_refuse,
 )
-from openxla.benchmark.user_models.python_files.loading import told
+from openxla.benchmark.user_models.python_files.loading import refusing
 
 _RANDOM = "stablehlo.rng"
 # Operations that use the bits of a number, or round it intentionally.
@@ -277,23 +277,18 @@ class StableHloModel(ProgramModel):
         super().__init__(parameters)
         # Keeps the dynamic sizes, which the program loses when the inputs fix them.
         self._taken: Signature | None = None
-        try:
+        with refusing(f"{self.path} is not a valid {parameters['program']} program"):
             content = self.path.read_bytes()
             if parameters["program"] == JAX_EXPORT.name:
                 self._exported = export.deserialize(bytearray(content))
             else:
                 self._exported = _exported(read_module(content))
-        except Exception as error:
-            kind = parameters["program"]
-            raise BroughtError(
-                f"{self.path} is not a valid {kind} program: {told(error)}"
-            ) from None
         self.check_types(aval.dtype for aval in self._exported.in_avals + self._exported.out_avals)
         self._taken = self.signature()
         if any(argument.element_type in _WIDE for argument in self._taken.arguments):
             jax.config.update("jax_enable_x64", True)
         if any(isinstance(s, str) for argument in self._taken.arguments for s in argument.sizes):
-            with contextlib.suppress(BroughtError):  # the user's own arrays determine the sizes
+            with contextlib.suppress(UserModelError):  # the user's own arrays determine the sizes
                 self._exported = _with_sizes(self._exported, self.inputs())
 
     def signature(self) -> Signature:
@@ -325,12 +320,12 @@ class StableHloModel(ProgramModel):
         """Checks the inputs, and that the program draws no random numbers.
 
         Raises:
-          BroughtError: the program takes other inputs, or draws random numbers.
+          UserModelError: the program takes other inputs, or draws random numbers.
         """
         super().try_out(*inputs)
         module = read_module(self._exported.mlir_module_serialized)
         if drawing := random_operators(module):
-            raise BroughtError(f"the program draws random numbers ({', '.join(drawing)})")
+            raise UserModelError(f"the program draws random numbers ({', '.join(drawing)})")
 
     def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
         """See `ProgramModel`; both run on XLA's CPU backend, the reference barely optimised."""
@@ -349,19 +344,16 @@ class StableHloModel(ProgramModel):
         return truth, own
 
     def _plain(self, inputs: Sequence[Array]) -> list[Array]:
-        try:
+        with refusing(f"the program cannot run on {', '.join(map(form_of, inputs))}"):
             compiled = jax.jit(self.forward).lower(*inputs).compile(compiler_options=_PLAINLY)
             return [np.asarray(value) for value in as_tuple(compiled(*inputs))]
-        except Exception as error:
-            forms = ", ".join(map(form_of, inputs))
-            raise BroughtError(f"the program cannot run on {forms}: {told(error)}") from error
 
 
 def create_model(**parameters: Any) -> StableHloModel:
     """Returns the program of a file.
 
     Raises:
-      BroughtError: the file is incomplete, or not a StableHLO program.
+      UserModelError: the file is incomplete, or not a StableHLO program.
     """
     return StableHloModel(parameters)
 

@@ -11,7 +11,6 @@ from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.preprocessing import element_type_of
 from openxla.benchmark.models.tflite.program import Program
 from openxla.benchmark.user_models.inputs import Array
-from openxla.benchmark.user_models.model_options import BroughtError
 from openxla.benchmark.user_models.programs.program_model import (
     ProgramModel,
     in_place_of_truth,
@@ -22,7 +21,7 @@ from openxla.benchmark.user_models.programs.signature import (
     Signature,
     element_type_or_refuse,
 )
-from openxla.benchmark.user_models.python_files.loading import told
+from openxla.benchmark.user_models.python_files.loading import refusing
 
 _KNOWN = ("f64", "f32", "f16", "bf16", "i8", "i32", "i64", "i1", "u8")
 _WHY = "TFLite has no float64 kernels; its reference kernels were used"
@@ -39,10 +38,8 @@ class TfLiteFile(ProgramModel):
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
         self.tflite_file: Path = self.path
-        try:
+        with refusing(f"{self.path} is not a valid TFLite file", ValueError, RuntimeError):
             program = Program(self.path, threads=1, xnnpack=False)
-        except (ValueError, RuntimeError) as error:
-            raise BroughtError(f"{self.path} is not a valid TFLite file: {told(error)}") from None
 
         self._details = program.input_forms()
         self.input_names = [name for name, _, _ in self._details]
@@ -80,12 +77,10 @@ class TfLiteFile(ProgramModel):
         return any(np.dtype(item["dtype"]) in (np.int8, np.uint8) for item in details)
 
     def _run(self, inputs: Sequence[Any], kernels: OpResolverType) -> list[Array]:
-        try:
+        with refusing(f"{self.path.name} cannot run", ValueError, RuntimeError):
             program = Program(self.path, threads=1, resolver=kernels)
             program.set_inputs([np.asarray(value) for value in inputs])
             program.invoke()
-        except (ValueError, RuntimeError) as error:
-            raise BroughtError(f"{self.path.name} cannot run: {told(error)}") from error
         return program.outputs()
 
 
@@ -93,6 +88,6 @@ def create_model(**parameters: Any) -> TfLiteFile:
     """Returns the program of a file.
 
     Raises:
-      BroughtError: the file is incomplete.
+      UserModelError: the file is incomplete.
     """
     return TfLiteFile(parameters)

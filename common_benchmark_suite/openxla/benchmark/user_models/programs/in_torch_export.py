@@ -19,7 +19,7 @@ from openxla.benchmark.models.preprocessing import numpy_dtype
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.user_models.inputs import Array, cross_checked, is_float
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.programs import torch_archives
 from openxla.benchmark.user_models.programs.program_model import (
     SEED,
@@ -35,7 +35,7 @@ from openxla.benchmark.user_models.programs.signature import (
     element_type_or_refuse,
 )
 from openxla.benchmark.user_models.python_files.in_torch import as_array, plain
-from openxla.benchmark.user_models.python_files.loading import told
+from openxla.benchmark.user_models.python_files.loading import error_line, refusing
 
 TYPES = {
     torch.float64: "f64",
@@ -70,7 +70,7 @@ class RunnableProgram(torch.nn.Module, ProgramModel):
         """Checks the inputs, and that the program is deterministic and free of side effects.
 
         Raises:
-          BroughtError: the program takes other inputs, or cannot be verified.
+          UserModelError: the program takes other inputs, or cannot be verified.
         """
         super().try_out(*inputs)
         self.run_twice(inputs)
@@ -139,7 +139,7 @@ class RunnableProgram(torch.nn.Module, ProgramModel):
 
     def reason_in(self, error: Exception) -> str:
         """Returns an error of the program as one line."""
-        return told(error)
+        return error_line(error)
 
     def _arrays(self, module: Any, inputs: Sequence[Array]) -> list[Array]:
         with torch.no_grad():
@@ -153,13 +153,11 @@ class TorchProgram(RunnableProgram):
         torch.nn.Module.__init__(self)
         ProgramModel.__init__(self, parameters)
         self._check_archive()
-        try:
-            with _no_pickles(unless=parameters.get("pickled") is True):
-                exported = torch.export.load(self.path)
-        except Exception as error:
-            raise BroughtError(
-                f"{self.path} is not a valid torch.export program: {told(error)}"
-            ) from None
+        with (
+            refusing(f"{self.path} is not a valid torch.export program"),
+            _no_pickles(unless=parameters.get("pickled") is True),
+        ):
+            exported = torch.export.load(self.path)
         self._taken = _signature(exported, self.path.name)
         self._spec, self._leaves = exported.call_spec.in_spec, _leaves_of(exported)
         self._exported = exported
@@ -182,15 +180,15 @@ class TorchProgram(RunnableProgram):
         return module(*arguments, **keywords)
 
     def _check_archive(self) -> None:
-        """Raises BroughtError for a file that is not an archive, or that holds code."""
+        """Raises UserModelError for a file that is not an archive, or that holds code."""
         try:
             code = torch_archives.code_in_export(self.path)
         except torch_archives.NotAnArchiveError as error:
-            raise BroughtError(
+            raise UserModelError(
                 f"{self.path} is not a valid torch.export program: {error}"
             ) from None
         if code is not None and self.model_parameters.get("pickled") is not True:
-            raise BroughtError(
+            raise UserModelError(
                 f"{self.path} contains {code}, which can run code when loaded; pass --allow-code "
                 "if you trust it"
             )
@@ -200,7 +198,7 @@ def create_model(**parameters: Any) -> TorchProgram:
     """Returns the program of a file.
 
     Raises:
-      BroughtError: the file is incomplete, or could run code.
+      UserModelError: the file is incomplete, or could run code.
     """
     return TorchProgram(parameters)
 

@@ -8,7 +8,7 @@ import torch
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.user_models.inputs import Array
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.programs import torch_archives
 from openxla.benchmark.user_models.programs.in_torch_export import NARROW, RunnableProgram
 from openxla.benchmark.user_models.programs.program_model import ProgramModel
@@ -48,7 +48,7 @@ class TorchScriptProgram(RunnableProgram):
         first = bundled[0] if bundled else ()
         tensors = [v for v in first[: len(self._takes.names)] if isinstance(v, torch.Tensor)]
         if len(tensors) < self._takes.required:
-            raise BroughtError(f"{self.path.name} holds no inputs that are tensors; pass --input")
+            raise UserModelError(f"{self.path.name} holds no inputs that are tensors; pass --input")
         return list(map(as_array, tensors))
 
     def copied(self) -> Any:
@@ -61,7 +61,7 @@ class TorchScriptProgram(RunnableProgram):
         try:
             module = torch.jit.load(str(self.path), map_location="cpu")
         except Exception as error:
-            raise BroughtError(
+            raise UserModelError(
                 f"{self.path} is not a valid TorchScript archive: {reason_in(error)}"
             ) from None
         for parameter in module.parameters():
@@ -132,7 +132,7 @@ def create_model(**parameters: Any) -> TorchScriptProgram:
     """Returns the program of an archive.
 
     Raises:
-      BroughtError: the archive is incomplete, or holds code.
+      UserModelError: the archive is incomplete, or holds code.
     """
     return TorchScriptProgram(parameters)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from openxla.benchmark import bounded
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 _CONFIG = "config.json"
@@ -22,7 +22,7 @@ def check(path: Path, *, allow_code: bool) -> None:
     """Rejects files that are incomplete, hold only weights, or hold code; see `_read`.
 
     Raises:
-      BroughtError: the model cannot be built from the file; the message names the layer.
+      UserModelError: the model cannot be built from the file; the message names the layer.
     """
     config = _read(path)
     if config is None:  # only a worker can read it
@@ -30,14 +30,14 @@ def check(path: Path, *, allow_code: bool) -> None:
     for layer, name in _objects(config):
         label = f"the layer {name!r}" if name else "the model"
         if layer["class_name"] in _CODE and not allow_code:
-            raise BroughtError(
+            raise UserModelError(
                 f"{path.name}: {label} is a {layer['class_name']}, which is code; pass "
                 "--allow-code if you trust the file"
             )
         module = layer.get("module", "keras")
         if module is None or (module.partition(".")[0] not in _OWN_MODULES and not allow_code):
             where = f" of {module}" if module else ""
-            raise BroughtError(
+            raise UserModelError(
                 f"{path.name}: {label} is of the class {layer['class_name']}{where}, which is not "
                 "in the file; pass a PATH.py that defines the class and has a function that "
                 f"returns keras.saving.load_model({str(path)!r})"
@@ -54,37 +54,39 @@ def _read(path: Path) -> dict[str, Any] | None:
     """Returns the model's configuration; None if reading it needs a package that is missing.
 
     Raises:
-      BroughtError: the file is incomplete, or holds no model.
+      UserModelError: the file is incomplete, or holds no model.
     """
     try:
         if not is_hdf5(path):
             return _parsed(path, _from_zip(path))
         if path.suffix.lower() == ".keras":
-            raise BroughtError(f"{path} is HDF5; rename it to end in .h5")
+            raise UserModelError(f"{path} is HDF5; rename it to end in .h5")
         if importlib.util.find_spec("h5py") is None:
             return None
         # In a separate process, so that a crash of the HDF5 library ends only that.
         return _parsed(path, bounded.call(_from_hdf5, path))
     except bounded.TooCostlyError as error:
-        raise BroughtError(f"{path} cannot be read: {error}") from error
+        raise UserModelError(f"{path} cannot be read: {error}") from error
     except OSError as error:
-        raise BroughtError(f"{path} cannot be read: {error}") from error
+        raise UserModelError(f"{path} cannot be read: {error}") from error
 
 
 def _from_zip(path: Path) -> str | bytes:
     if path.suffix.lower() != ".keras":
-        raise BroughtError(f"{path} is not HDF5, as Keras's {path.suffix} files are")
+        raise UserModelError(f"{path} is not HDF5, as Keras's {path.suffix} files are")
     try:
         with zipfile.ZipFile(path) as archive:
             if _CONFIG not in archive.namelist():
-                raise BroughtError(f"{path} is a zip archive without {_CONFIG}, not a Keras model")
+                raise UserModelError(
+                    f"{path} is a zip archive without {_CONFIG}, not a Keras model"
+                )
             if archive.getinfo(_CONFIG).file_size > _MOST_BYTES:
-                raise BroughtError(f"{path}: {_CONFIG} is larger than {_MOST_BYTES} bytes")
+                raise UserModelError(f"{path}: {_CONFIG} is larger than {_MOST_BYTES} bytes")
             if (broken := archive.testzip()) is not None:
-                raise BroughtError(f"{path} is damaged: {broken} is not as it was saved")
+                raise UserModelError(f"{path} is damaged: {broken} is not as it was saved")
             return archive.read(_CONFIG)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise BroughtError(
+        raise UserModelError(
             f"{path} is not a whole Keras file ({error}); save or download it again"
         ) from error
 
@@ -97,12 +99,12 @@ def _from_hdf5(path: Path) -> str | bytes:
             found = file.attrs.get("model_config")
             is_of_keras = "layer_names" in file.attrs or {"layers", "vars"} <= set(file)
     except OSError as error:
-        raise BroughtError(
+        raise UserModelError(
             f"{path} is not a whole HDF5 file ({error}); save or download it again"
         ) from error
     if found is None:
         holds = "only weights" if is_of_keras else "no Keras model"
-        raise BroughtError(
+        raise UserModelError(
             f"{path} holds {holds}: it has no model_config; pass the file that makes the model, "
             "PATH.py:CALLABLE, or save the whole model with model.save"
         )
@@ -113,9 +115,9 @@ def _parsed(path: Path, text: str | bytes) -> dict[str, Any]:
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BroughtError(f"{path}: its configuration is not JSON: {error}") from error
+        raise UserModelError(f"{path}: its configuration is not JSON: {error}") from error
     if not isinstance(config, dict) or "class_name" not in config:
-        raise BroughtError(f"{path} is not a Keras model: its configuration names no class")
+        raise UserModelError(f"{path} is not a Keras model: its configuration names no class")
     return config
 
 

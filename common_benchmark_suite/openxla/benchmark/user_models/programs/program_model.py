@@ -10,8 +10,8 @@ import numpy as np
 from openxla.benchmark.artifacts.workload_store import TruthCheck
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.preprocessing import element_type_of
-from openxla.benchmark.user_models.inputs import Array, BroughtModel
-from openxla.benchmark.user_models.model_options import BroughtError, InputSpec
+from openxla.benchmark.user_models.inputs import Array, UserModel
+from openxla.benchmark.user_models.model_options import InputSpec, UserModelError
 from openxla.benchmark.user_models.programs.programs import ALL_KINDS, digest_of
 from openxla.benchmark.user_models.programs.signature import Signature
 
@@ -23,7 +23,7 @@ class NotWidenedError(Exception):
     """The program cannot be run in float64; the message gives the reason."""
 
 
-class ProgramModel(BroughtModel):
+class ProgramModel(UserModel):
     """An exported program, run unmodified on inputs of its own types.
 
     Attributes:
@@ -39,14 +39,14 @@ class ProgramModel(BroughtModel):
         """Checks that the program is the one for which the run was planned.
 
         Raises:
-          BroughtError: the program has changed, or is incomplete.
+          UserModelError: the program has changed, or is incomplete.
         """
         self.model_parameters = parameters
         self.example = self.file = None
         self.path = Path(str(parameters["source"]))
         kind = next(kind for kind in ALL_KINDS if kind.name == parameters["program"])
         if digest_of(self.path, kind) != parameters["source_sha256"]:
-            raise BroughtError(f"{self.path} has changed since this run was planned")
+            raise UserModelError(f"{self.path} has changed since this run was planned")
 
     def check_types(self, dtypes: Iterable[Any]) -> None:
         """Checks that a program computes in the type named in the case.
@@ -55,7 +55,7 @@ class ProgramModel(BroughtModel):
           dtypes: types of its weights or inputs, as its framework names them.
 
         Raises:
-          BroughtError: none has that type, but some have another floating-point type.
+          UserModelError: none has that type, but some have another floating-point type.
         """
         names = (str(getattr(dtype, "__name__", dtype)).rpartition(".")[2] for dtype in dtypes)
         found = {_DATA_TYPES[name] for name in names if name in _DATA_TYPES}
@@ -63,7 +63,7 @@ class ProgramModel(BroughtModel):
         if found and due not in found:
             known = min(found)
             hint = f"; pass --dtype {known}" if known != "fp64" else ""
-            raise BroughtError(f"{self.path.name} computes in {known}, not {due}{hint}")
+            raise UserModelError(f"{self.path.name} computes in {known}, not {due}{hint}")
 
     def signature(self) -> Signature:
         """Returns the program's signature."""
@@ -73,7 +73,7 @@ class ProgramModel(BroughtModel):
         """Returns the inputs that the case names, or the program's default inputs.
 
         Raises:
-          BroughtError: the program takes other inputs.
+          UserModelError: the program takes other inputs.
         """
         return [spec.array(place) for place, spec in enumerate(self.inputs())]
 
@@ -81,7 +81,7 @@ class ProgramModel(BroughtModel):
         """Returns the inputs that the case names, or the program's default inputs.
 
         Raises:
-          BroughtError: the program takes other inputs, or the size of an input is unknown.
+          UserModelError: the program takes other inputs, or the size of an input is unknown.
         """
         written = list(filter(None, str(self.model_parameters.get("inputs", "")).split("; ")))
         sizes = (self.model_parameters.get(key) for key in ("batch_size", "seq_len"))
@@ -97,7 +97,7 @@ class ProgramModel(BroughtModel):
         """Checks the inputs, which may be the user's own arrays.
 
         Raises:
-          BroughtError: the program takes other inputs.
+          UserModelError: the program takes other inputs.
         """
         forms = [
             InputSpec(element_type=element_type_of(value.dtype), sizes=value.shape)

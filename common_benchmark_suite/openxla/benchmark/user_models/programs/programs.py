@@ -17,10 +17,10 @@ from openxla.benchmark.def_types import (
 )
 from openxla.benchmark.files import sha256_of
 from openxla.benchmark.user_models.model_options import (
-    BroughtError,
     InputSpec,
+    ModelOptions,
+    UserModelError,
     Variant,
-    Wanted,
     model_name,
     parse_spec,
     recorded_specs,
@@ -100,36 +100,38 @@ def digest_of(path: Path, kind: Kind) -> str:
     """Returns the sha256 of all files of a program.
 
     Raises:
-      BroughtError: the program is incomplete.
+      UserModelError: the program is incomplete.
     """
     if kind is ONNX:
         return onnx_file.digest_of(path, onnx_file.read(path).data_files)
     return _digest(path)
 
 
-def cases(program: ProgramFile, wanted: Wanted, given: UserInputs | None) -> list[BenchmarkCase]:
+def cases(
+    program: ProgramFile, wanted: ModelOptions, given: UserInputs | None
+) -> list[BenchmarkCase]:
     """Returns the cases of a program, one for each batch size and length.
 
     Raises:
-      BroughtError: the program is incomplete, or takes other inputs.
+      UserModelError: the program is incomplete, or takes other inputs.
     """
     if wanted.task is not None:
-        raise BroughtError("--task requires a Hugging Face directory")
+        raise UserModelError("--task requires a Hugging Face directory")
     if wanted.base is not None:
-        raise BroughtError("--base requires a LoRA adapter's directory")
+        raise UserModelError("--base requires a LoRA adapter's directory")
     if wanted.allow_code and program.kind not in _WITH_CODE:
-        raise BroughtError(f"--allow-code: loading a {program.kind.name} program runs no code")
+        raise UserModelError(f"--allow-code: loading a {program.kind.name} program runs no code")
     found = _outline(program.path, program.kind, wanted)
     own = found.data_type or "fp32"
     if other := [name for name in wanted.data_types if found.data_type not in (None, name)]:
-        raise BroughtError(
+        raise UserModelError(
             f"--dtype {other[0]}: {program.path.name} computes in {own}, and exported programs "
             "run unmodified"
         )
     return [_case(program, found, wanted, given, item) for item in variants(wanted, own)]
 
 
-def _outline(path: Path, kind: Kind, wanted: Wanted) -> _Outline:
+def _outline(path: Path, kind: Kind, wanted: ModelOptions) -> _Outline:
     if kind is ONNX:
         file = onnx_file.read(path)
         return _Outline(
@@ -154,13 +156,13 @@ def _digest(path: Path) -> str:
     try:
         return sha256_of(path)
     except OSError as error:
-        raise BroughtError(f"{path} cannot be read: {error}") from error
+        raise UserModelError(f"{path} cannot be read: {error}") from error
 
 
 def _case(
     program: ProgramFile,
     found: _Outline,
-    wanted: Wanted,
+    wanted: ModelOptions,
     given: UserInputs | None,
     variant: Variant,
 ) -> BenchmarkCase:
@@ -201,7 +203,7 @@ def _case(
 
 
 def _inputs(
-    signature: Signature | NamedInputs | None, wanted: Wanted, variant: Variant
+    signature: Signature | NamedInputs | None, wanted: ModelOptions, variant: Variant
 ) -> tuple[InputSpec, ...]:
     """Returns the inputs with all sizes as numbers; none if only a worker can determine them."""
     if signature is not None:
@@ -211,7 +213,7 @@ def _inputs(
 
 
 def _input_data(
-    inputs: tuple[InputSpec, ...], wanted: Wanted, given: UserInputs | None
+    inputs: tuple[InputSpec, ...], wanted: ModelOptions, given: UserInputs | None
 ) -> ModelTestData:
     if given is not None:
         return given.data

@@ -7,8 +7,8 @@ import attrs
 from openxla.benchmark.user_models.model_options import (
     BATCH,
     SEQ,
-    BroughtError,
     InputSpec,
+    UserModelError,
     check_spec_names,
     parse_spec,
 )
@@ -63,7 +63,7 @@ class Signature:
           seq: size of sequence dimensions; None if unspecified.
 
         Raises:
-          BroughtError: the program takes other inputs, or the size of an input is unknown.
+          UserModelError: the program takes other inputs, or the size of an input is unknown.
         """
         if written:
             given = self._in_order([parse_spec(text) for text in written])
@@ -73,9 +73,9 @@ class Signature:
         used = {size for spec in given for size in spec.sizes}
         for option, name, value in (("--batch", BATCH, batch), ("--seq-len", SEQ, seq)):
             if value is not None and name not in used:
-                raise BroughtError(f"{option}: no input has a size {name!r}: {self}")
+                raise UserModelError(f"{option}: no input has a size {name!r}: {self}")
         if seq is None and not written and SEQ in used:
-            raise BroughtError(f"{self}; set {SEQ!r} with --seq-len")
+            raise UserModelError(f"{self}; set {SEQ!r} with --seq-len")
         filled = tuple(spec.filled(batch or 1, seq) for spec in given)
         self.check(filled)
         return filled
@@ -87,31 +87,31 @@ class Signature:
         if not named:
             return given
         if unknown := [name for name in named if name not in {a.name for a in self.arguments}]:
-            raise BroughtError(f"--input {unknown[0]}=...: no such input: {self}")
+            raise UserModelError(f"--input {unknown[0]}=...: no such input: {self}")
         if missing := [a.name for a in self.arguments if a.name not in named]:
-            raise BroughtError(f"--input: {missing[0]} is missing: {self}")
+            raise UserModelError(f"--input: {missing[0]} is missing: {self}")
         return [named[argument.name] for argument in self.arguments]
 
     def __str__(self) -> str:
         return f"{self.where} takes {', '.join(map(str, self.arguments)) or 'nothing'}"
 
     def check(self, given: Sequence[InputSpec]) -> None:
-        """Raises BroughtError if inputs do not match the program; named sizes match any number."""
+        """Raises UserModelError if inputs do not match; named sizes match any number."""
         if len(given) != len(self.arguments):
-            raise BroughtError(f"{self}; pass --input once for each, got {len(given)}")
+            raise UserModelError(f"{self}; pass --input once for each, got {len(given)}")
         sizes: dict[str, int] = {}
         for spec, argument in zip(given, self.arguments, strict=True):
             if spec.element_type != argument.element_type:
-                raise BroughtError(f"--input {spec} has the wrong type: {self}")
+                raise UserModelError(f"--input {spec} has the wrong type: {self}")
             if len(spec.sizes) != len(argument.sizes):
-                raise BroughtError(f"--input {spec} has the wrong number of sizes: {self}")
+                raise UserModelError(f"--input {spec} has the wrong number of sizes: {self}")
             for size, due in zip(spec.sizes, argument.sizes, strict=True):
                 if not isinstance(size, int) or due is None:
                     continue
                 known = sizes.setdefault(due, size) if isinstance(due, str) else due
                 if size != known:
                     name = f"{due!r} to be " if isinstance(due, str) else ""
-                    raise BroughtError(
+                    raise UserModelError(
                         f"--input {spec}: expected {name}{known}, got {size}: {self}"
                     )
 
@@ -139,7 +139,7 @@ class Signature:
         if axis == 0:
             return BATCH
         written = ",".join("..." if not isinstance(s, int) else str(s) for s in argument.sizes)
-        raise BroughtError(
+        raise UserModelError(
             f"{self}; give the size of {argument.name} with --input "
             f"'{argument.element_type}[{written}]'"
         )
@@ -169,7 +169,7 @@ class NamedInputs:
         """Returns the inputs; empty if the program runs on the arrays in its file.
 
         Raises:
-          BroughtError: no inputs are given, or too few or too many.
+          UserModelError: no inputs are given, or too few or too many.
         """
         given = self._in_order([parse_spec(text) for text in written])
         if not written and self.shape is not None:
@@ -179,7 +179,7 @@ class NamedInputs:
         used = {size for spec in given for size in spec.sizes}
         for option, name, value in (("--batch", BATCH, batch), ("--seq-len", SEQ, seq)):
             if value is not None and name not in used:
-                raise BroughtError(f"{option}: no --input has a size {name!r}: {self}")
+                raise UserModelError(f"{option}: no --input has a size {name!r}: {self}")
         return tuple(spec.filled(batch or 1, seq) for spec in given)
 
     def _in_order(self, given: list[InputSpec]) -> list[InputSpec]:
@@ -189,10 +189,10 @@ class NamedInputs:
         if not named:
             return given
         if unknown := [name for name in named if name not in self.names]:
-            raise BroughtError(f"--input {unknown[0]}=...: no such input: {self}")
+            raise UserModelError(f"--input {unknown[0]}=...: no such input: {self}")
         first = self.names[: len(named)]
         if missing := [name for name in first if name not in named]:
-            raise BroughtError(f"--input: {missing[0]} is missing: {self}")
+            raise UserModelError(f"--input: {missing[0]} is missing: {self}")
         return [named[name] for name in first]
 
     def __str__(self) -> str:
@@ -200,17 +200,17 @@ class NamedInputs:
         return f"{self.where} takes {', '.join(named) or 'nothing'}"
 
     def check(self, given: Sequence[InputSpec]) -> None:
-        """Raises BroughtError if there are too few or too many inputs."""
+        """Raises UserModelError if there are too few or too many inputs."""
         if not self.required <= len(given) <= len(self.names):
             example = f"e.g. --input 'f32[{BATCH},3,224,224]'"
-            raise BroughtError(
+            raise UserModelError(
                 f"{self}, without types and sizes; pass --input once for each, {example}, got "
                 f"{len(given)}"
             )
 
 
 def element_type_or_refuse(name: str, element_type: str | None, where: str) -> str:
-    """Returns the type of an input; raises BroughtError if the suite does not support it."""
+    """Returns the type of an input; raises UserModelError if the suite does not support it."""
     if element_type is None:
-        raise BroughtError(f"{where}: input {name!r} has an unsupported type")
+        raise UserModelError(f"{where}: input {name!r} has an unsupported type")
     return element_type

@@ -24,7 +24,7 @@ from typing import Any
 
 import attrs
 
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.programs.signature import NamedInputs
 
 _MOST_SOURCE_BYTES = 2**26
@@ -69,9 +69,9 @@ def is_torchscript(path: Path) -> bool:
 
 
 def refuse_code(where: str, code: str | None, *, allowed: bool) -> None:
-    """Raises BroughtError if an archive's code can have side effects, unless allowed."""
+    """Raises UserModelError if an archive's code can have side effects, unless allowed."""
     if code is not None and not allowed:
-        raise BroughtError(
+        raise UserModelError(
             f"{where} contains {code}, which can read or write files; pass --allow-code if you "
             "trust it"
         )
@@ -87,18 +87,18 @@ def read_torchscript(path: Path) -> TorchScriptFile:
     """Returns the outline of an archive.
 
     Raises:
-      BroughtError: the archive is incomplete, or `forward` takes unsupported inputs.
+      UserModelError: the archive is incomplete, or `forward` takes unsupported inputs.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             if len({name.casefold() for name in names}) < len(names):
-                raise BroughtError(
+                raise UserModelError(
                     f"{path} is not a TorchScript archive: two entries have one name"
                 )
             sources = [name for name in names if "/code/" in name and name.endswith(".py")]
             if sum(archive.getinfo(name).file_size for name in sources) > _MOST_SOURCE_BYTES:
-                raise BroughtError(f"{path} has more than {_MOST_SOURCE_BYTES} bytes of source")
+                raise UserModelError(f"{path} has more than {_MOST_SOURCE_BYTES} bytes of source")
             trees = {name: ast.parse(_as_python(archive.read(name))) for name in sources}
             pickles = [name for name in names if name.endswith(("/data.pkl", "/constants.pkl"))]
             held = {name: list(_globals(_read(archive, name))) for name in pickles}
@@ -108,12 +108,12 @@ def read_torchscript(path: Path) -> TorchScriptFile:
         )
         network = _as_python(network.encode()).decode().replace(" ", ".")
         takes, code = _takes(path.name, trees, network, shape), _code_in(trees, held)
-    except BroughtError:
+    except UserModelError:
         raise
     except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, EOFError) as error:
-        raise BroughtError(f"{path} is not a whole TorchScript archive: {error}") from error
+        raise UserModelError(f"{path} is not a whole TorchScript archive: {error}") from error
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise BroughtError(f"{path} has source that is not TorchScript: {error}") from error
+        raise UserModelError(f"{path} has source that is not TorchScript: {error}") from error
     return TorchScriptFile(takes=takes, code=code)
 
 
@@ -216,7 +216,7 @@ def _takes(
                 methods = {function.name for function in functions}
                 forward = next((f for f in functions if f.name == "forward"), None)
     if forward is None:
-        raise BroughtError(f"{where} has no method `forward` of {network or 'a module'}")
+        raise UserModelError(f"{where} has no method `forward` of {network or 'a module'}")
     arguments = forward.args.args[1:]
     required = len(arguments) - len(forward.args.defaults)
     tensors: list[str] = []
@@ -224,7 +224,7 @@ def _takes(
         kind = ast.unparse(argument.annotation) if argument.annotation else "Tensor"
         if kind not in ("Tensor", "Optional[Tensor]"):
             if place < required:
-                raise BroughtError(
+                raise UserModelError(
                     f"{where}: input {argument.arg!r} of `forward` is a {kind}, and only tensors "
                     "can be given; save a module that takes tensors"
                 )

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import attrs
 import numpy as np
 
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 
 _CONSTANTS = (bool, int, float, complex, enum.Enum, type(None))
 _NO_NUMBERS = "OSUVmM"  # kinds of NumPy types that are not numbers
@@ -80,7 +80,7 @@ def split(
       trees: the framework's library.
 
     Raises:
-      BroughtError: a leaf is not an array of numbers, a number or None (the message names it), or
+      UserModelError: a leaf is not an array of numbers, a number or None (the message names it), or
         the structure contains itself or no array.
     """
     _refuse_cycles(example, ())
@@ -92,7 +92,7 @@ def split(
     is_input = [_is_array(leaf) or (numbers and _is_number(leaf)) for leaf in leaves]
     for name, leaf, is_one in zip(names, leaves, is_input, strict=True):
         if not is_one and not isinstance(leaf, _CONSTANTS):
-            raise BroughtError(_refusal(name, leaf))
+            raise UserModelError(_refusal(name, leaf))
     form = CallForm(
         names=tuple(name for name, is_one in zip(names, is_input, strict=True) if is_one),
         leaves=tuple(_Array if one else leaf for leaf, one in zip(leaves, is_input, strict=True)),
@@ -100,7 +100,7 @@ def split(
         trees=trees,
     )
     if not form.names:
-        raise BroughtError("example_inputs() returns no array; return the model's arguments")
+        raise UserModelError("example_inputs() returns no array; return the model's arguments")
     return form, [leaf for leaf, is_one in zip(leaves, is_input, strict=True) if is_one]
 
 
@@ -174,7 +174,7 @@ def _accepts(
 def _refuse_cycles(value: Any, above: tuple[int, ...]) -> None:
     if id(value) in above:
         kind = type(value).__name__
-        raise BroughtError(f"example_inputs() returns a {kind} that contains itself")
+        raise UserModelError(f"example_inputs() returns a {kind} that contains itself")
     inside: Sequence[Any] = ()
     if isinstance(value, Mapping):
         inside = list(value.values())

@@ -18,10 +18,10 @@ from openxla.benchmark.models.preprocessing import numpy_dtype
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.training.in_jax import TrainableModel
 from openxla.benchmark.user_models import inputs
-from openxla.benchmark.user_models.inputs import Array, BroughtModel
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.inputs import Array, UserModel
+from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.python_files.call_form import flatten
-from openxla.benchmark.user_models.python_files.loading import Brought
+from openxla.benchmark.user_models.python_files.loading import UserFile
 from openxla.benchmark.user_models.python_files.training import OwnTrainingModel
 
 _NUMBERS = (jax.Array, np.ndarray, np.generic, int, float, complex)
@@ -46,7 +46,7 @@ class JaxTrees:
         jax.tree_util.register_dataclass(dataclass)
 
 
-class JaxModel(BroughtModel):
+class JaxModel(UserModel):
     """A pure function and its weights; its outputs are the arrays in the return value.
 
     Attributes:
@@ -102,7 +102,7 @@ class JaxTrainingModel(OwnTrainingModel, TrainableModel):
 
     trees = JaxTrees()
 
-    def __init__(self, made: Any, brought: Brought, parameters: Parameters) -> None:
+    def __init__(self, made: Any, brought: UserFile, parameters: Parameters) -> None:
         self.take_loss(brought, parameters)
         trained, rest, self._model_of = _trainable(made, brought)
         flat, self._structure = jax.tree_util.tree_flatten_with_path((trained, rest))
@@ -119,7 +119,7 @@ class JaxTrainingModel(OwnTrainingModel, TrainableModel):
         self.judged = self.trained
         self.network = self.masters = self
         if not self.trained:
-            raise BroughtError(f"{brought.place} has no parameters to train")
+            raise UserModelError(f"{brought.place} has no parameters to train")
 
     def loss(self, weights: Mapping[str, Any], params: Any, *batch: Any) -> Any:
         """See `TrainableModel`."""
@@ -136,9 +136,9 @@ def create_model(**parameters: Any) -> Any:
     """Returns the model of a file.
 
     Raises:
-      BroughtError: the model cannot be made, or JAX cannot run it.
+      UserModelError: the model cannot be made, or JAX cannot run it.
     """
-    brought = Brought(parameters, lambda _: None)
+    brought = UserFile(parameters, lambda _: None)
     made = brought.make(of_inputs=True)
     if "train" in parameters:
         return JaxTrainingModel(made, brought, parameters)
@@ -152,7 +152,7 @@ def create_model(**parameters: Any) -> Any:
     return inputs.with_inputs(made, parameters, wrapped)
 
 
-def _split(made: Any, brought: Brought) -> tuple[Callable[..., Any], Any, Callable[..., Any]]:
+def _split(made: Any, brought: UserFile) -> tuple[Callable[..., Any], Any, Callable[..., Any]]:
     """Returns a pure function of weights and inputs, the weights, and a function of the inputs."""
     if isinstance(made, tuple) and len(made) == 2:
         function, params = made
@@ -171,13 +171,13 @@ def _split(made: Any, brought: Brought) -> tuple[Callable[..., Any], Any, Callab
         )
     elif callable(made):
         return (lambda _, *args, **keywords: made(*args, **keywords)), (), made
-    raise BroughtError(
+    raise UserModelError(
         f"{brought.place} returned a {type(made).__name__}; return a flax.nnx module, a pair of a "
         "pure function f(params, *inputs) and its params, or a function of the inputs"
     )
 
 
-def _trainable(made: Any, brought: Brought) -> tuple[Any, Any, Callable[[Any, Any], Any]]:
+def _trainable(made: Any, brought: UserFile) -> tuple[Any, Any, Callable[[Any, Any], Any]]:
     """Returns parameters, other arrays, and a function that rebuilds the model from both."""
     if nnx := _nnx_of(made):
         made.eval()

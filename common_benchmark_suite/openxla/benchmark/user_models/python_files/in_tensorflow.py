@@ -16,10 +16,10 @@ from openxla.benchmark.models.preprocessing import numpy_dtype
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.training.in_tensorflow import TrainableModel
 from openxla.benchmark.user_models import inputs
-from openxla.benchmark.user_models.inputs import Array, BroughtModel
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.inputs import Array, UserModel
+from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.python_files.call_form import CallForm, flatten
-from openxla.benchmark.user_models.python_files.loading import Brought, told
+from openxla.benchmark.user_models.python_files.loading import UserFile, error_line
 from openxla.benchmark.user_models.python_files.training import OwnTrainingModel
 
 _NAMESPACE = "common-benchmark-suite"
@@ -52,7 +52,7 @@ class TensorFlowTrees:
         )
 
 
-class TensorFlowModel(BroughtModel):
+class TensorFlowModel(UserModel):
     """A Keras model, or another TensorFlow callable; outputs are the arrays in the return value.
 
     Args:
@@ -84,7 +84,7 @@ class TensorFlowModel(BroughtModel):
         return self.model.call if isinstance(self.model, keras.Layer) else self.model
 
     def split(self, example: Any) -> tuple[CallForm, list[Any]]:
-        """See `BroughtModel.split`; a functional model takes all its inputs as one argument."""
+        """See `UserModel.split`; a functional model takes all its inputs as one argument."""
         if _is_functional(self.model) and isinstance(example, tuple):
             example = (list(example) if len(example) > 1 else example[0],)
         elif _is_functional(self.model):
@@ -115,21 +115,21 @@ class TensorFlowModel(BroughtModel):
         is first run.
 
         Raises:
-          BroughtError: a variable does not follow the policy.
+          UserModelError: a variable does not follow the policy.
         """
         if hasattr(self.model, "as_float64"):
             return self._like(self.model.as_float64())
         if self._again is None:
-            raise BroughtError("the model is already float64")
+            raise UserModelError("the model is already float64")
         wide = self._like(self._again("float64"))
         zeros = [tf.zeros(s, tf.float64 if d.is_floating else d) for s, d in self._forms]
         try:
             wide.forward(*zeros)
             _copy_variables(self.model.variables, wide.model.variables)
         except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
-            raise BroughtError(
-                f"the model cannot be created in float64, which the truth needs: {told(error)}; "
-                "add a method as_float64() to it"
+            raise UserModelError(
+                "the model cannot be created in float64, which the truth needs: "
+                f"{error_line(error)}; add a method as_float64() to it"
             ) from error
         return wide
 
@@ -174,7 +174,7 @@ class TensorFlowTrainingModel(OwnTrainingModel, TrainableModel):
     trees = TensorFlowTrees()
 
     def __init__(
-        self, made: Any, brought: Brought, parameters: Parameters, again: Callable[[str], Any]
+        self, made: Any, brought: UserFile, parameters: Parameters, again: Callable[[str], Any]
     ) -> None:
         compiled = isinstance(made, keras.Model) and made.compiled
         self.take_loss(brought, parameters, _compiled_loss if compiled else None)
@@ -185,7 +185,7 @@ class TensorFlowTrainingModel(OwnTrainingModel, TrainableModel):
         self.trained = [f"{place} {variable.name}" for place, variable in enumerate(variables)]
         self.judged = self.trained
         if not self.trained:
-            raise BroughtError(f"{brought.place} has no trainable variables")
+            raise UserModelError(f"{brought.place} has no trainable variables")
 
     @property
     def variables(self) -> Any:
@@ -238,9 +238,9 @@ def create_model(**parameters: Any) -> Any:
     """Returns the model of a file.
 
     Raises:
-      BroughtError: the model cannot be made, or is not callable.
+      UserModelError: the model cannot be made, or is not callable.
     """
-    brought = Brought(parameters, keras.utils.set_random_seed)
+    brought = UserFile(parameters, keras.utils.set_random_seed)
 
     def again(policy: str) -> Any:
         before = keras.config.dtype_policy()
@@ -254,7 +254,7 @@ def create_model(**parameters: Any) -> Any:
     if "train" in parameters:
         return TensorFlowTrainingModel(made, brought, parameters, again)
     if not callable(made) and not inputs.follows_interface(made):
-        raise BroughtError(
+        raise UserModelError(
             f"{brought.place} returned a {type(made).__name__}; return a Keras model or a callable "
             "tf.Module"
         )

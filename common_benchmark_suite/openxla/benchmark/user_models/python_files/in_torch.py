@@ -15,9 +15,9 @@ from openxla.benchmark.models.pt.tensors import TORCH_DTYPES, as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.training.in_torch import TrainableModel
 from openxla.benchmark.user_models import inputs
-from openxla.benchmark.user_models.inputs import Array, BroughtModel
-from openxla.benchmark.user_models.model_options import BroughtError
-from openxla.benchmark.user_models.python_files.loading import Brought
+from openxla.benchmark.user_models.inputs import Array, UserModel
+from openxla.benchmark.user_models.model_options import UserModelError
+from openxla.benchmark.user_models.python_files.loading import UserFile
 from openxla.benchmark.user_models.python_files.training import OwnTrainingModel
 
 
@@ -46,7 +46,7 @@ class TorchTrees:
         )
 
 
-class TorchModel(torch.nn.Module, BroughtModel):
+class TorchModel(torch.nn.Module, UserModel):
     """A module on the user's arguments; its outputs are the tensors in the return value."""
 
     trees = TorchTrees()
@@ -100,7 +100,7 @@ class TorchTrainingModel(OwnTrainingModel, TrainableModel):
 
     trees = TorchTrees()
 
-    def __init__(self, module: torch.nn.Module, brought: Brought, parameters: Parameters) -> None:
+    def __init__(self, module: torch.nn.Module, brought: UserFile, parameters: Parameters) -> None:
         super().__init__()
         self.take_loss(brought, parameters)
         self.network = self.masters = module.eval()
@@ -108,7 +108,7 @@ class TorchTrainingModel(OwnTrainingModel, TrainableModel):
         self.trained = [n for n, p in named if p.requires_grad and p.is_floating_point()]
         self.judged = self.trained
         if not self.trained:
-            raise BroughtError(f"{brought.place} has no parameters that require gradients")
+            raise UserModelError(f"{brought.place} has no parameters that require gradients")
 
     def loss_module(self) -> torch.nn.Module:
         """See `TrainableModel`."""
@@ -147,20 +147,20 @@ def create_model(**parameters: Any) -> Any:
     """Returns the model of a file; its code runs with gradients enabled, as in a script.
 
     Raises:
-      BroughtError: the model cannot be made, is not a module, or has weights of another type.
+      UserModelError: the model cannot be made, is not a module, or has weights of another type.
     """
     with torch.inference_mode(mode=False), torch.enable_grad():
         return _create_model(parameters)
 
 
 def _create_model(parameters: Parameters) -> Any:
-    brought = Brought(parameters, torch.manual_seed)
+    brought = UserFile(parameters, torch.manual_seed)
     made = brought.make()
     _register_dataclasses(brought.modules())
     if "train" in parameters and isinstance(made, torch.nn.Module):
         return TorchTrainingModel(in_type(made, "fp32"), brought, parameters)
     if not isinstance(made, torch.nn.Module) and not inputs.follows_interface(made):
-        raise BroughtError(
+        raise UserModelError(
             f"{brought.place} returned a {type(made).__name__}, not a torch.nn.Module; if it uses "
             "another framework, set FRAMEWORK in the file"
         )
@@ -186,18 +186,18 @@ def in_type(module: torch.nn.Module, data_type: str) -> torch.nn.Module:
     """Returns a module with float32 weights rounded to a type.
 
     Raises:
-      BroughtError: some weights have yet another type, or are on no device.
+      UserModelError: some weights have yet another type, or are on no device.
     """
     due = TORCH_DTYPES[data_type]
     found = {tensor.dtype for tensor in _tensors(module) if tensor.is_floating_point()}
     if any(tensor.is_meta for tensor in _tensors(module)):
-        raise BroughtError("its weights are on the `meta` device and have no values")
+        raise UserModelError("its weights are on the `meta` device and have no values")
     if other := found - {due, torch.float32}:
         names = {value: key for key, value in TORCH_DTYPES.items()}
         known = names.get(min(other, key=str))
         way_out = "; return it in float32 with model.float()" if torch.float64 in other else ""
         hint = f"; pass --dtype {known}" if known else way_out
-        raise BroughtError(f"its weights are {min(other, key=str)}, not {data_type}{hint}")
+        raise UserModelError(f"its weights are {min(other, key=str)}, not {data_type}{hint}")
     return module.to(due)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.files import import_file
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.places import OwnModule
 from openxla.benchmark.user_models.python_files.candidates import (
     EXAMPLE_BATCH,
@@ -37,11 +37,11 @@ _COMPLAINT = re.compile(r"^(?:\S+: )?(?:fatal )?(?:error:|flags parsing error:)\
 _MOVE = f'move what runs it as a script below `if __name__ == "{_SCRIPT}":`'
 
 
-class Brought:
+class UserFile:
     """The module of a file, and the model in it.
 
     Raises:
-      BroughtError: the file has changed since the run was planned, raises, or needs arguments.
+      UserModelError: the file has changed since the run was planned, raises, or needs arguments.
     """
 
     def __init__(self, parameters: Parameters, seed: Callable[[int], object]) -> None:
@@ -52,7 +52,7 @@ class Brought:
         )
         digest = source_digest(self.place.file, self.place.root, self.place.package)
         if digest != parameters["source_sha256"]:
-            raise BroughtError(f"{self.place.file} has changed since this run was planned")
+            raise UserModelError(f"{self.place.file} has changed since this run was planned")
         self._seed = seed
         self._module = self._imported()
 
@@ -63,7 +63,7 @@ class Brought:
           of_inputs: whether a function that needs arguments is itself the model.
 
         Raises:
-          BroughtError: the callable raises, returns None, or needs arguments.
+          UserModelError: the callable raises, returns None, or needs arguments.
         """
         with self._told(f"{self.place}"):
             value: Any = self._module
@@ -75,12 +75,12 @@ class Brought:
         if needed := self._needs_arguments(value):
             if of_inputs and not inspect.isclass(value):
                 return value
-            raise BroughtError(needed)
+            raise UserModelError(needed)
         self._seed_all()
         with self._told(f"{self.place}()"):
             made = value()
         if made is None:
-            raise BroughtError(f"{self.place}() returned None")
+            raise UserModelError(f"{self.place}() returned None")
         return made
 
     def example_inputs(self) -> Any:
@@ -101,7 +101,7 @@ class Brought:
         name = EXAMPLE_BATCH if self.function(EXAMPLE_BATCH) else EXAMPLE_INPUTS
         function = self.function(name)
         if function is None:
-            raise BroughtError(f"{self.place.file.name} has no {EXAMPLE_BATCH}()")
+            raise UserModelError(f"{self.place.file.name} has no {EXAMPLE_BATCH}()")
         self._seed_all()
         with self._told(f"{self.place.file.name}:{name}()"):
             return [function() if callable(function) else function for _ in range(count)]
@@ -132,7 +132,7 @@ class Brought:
                 module = import_file(self.place.dotted, self.place.file)
         there = Path(module.__file__ or "")
         if not self.place.module and not there.samefile(self.place.file):
-            raise BroughtError(
+            raise UserModelError(
                 f"importing {self.place.file.name} as {self.place.dotted} gives {there}; rename "
                 f"the package {self.place.package!r}"
             )
@@ -197,18 +197,18 @@ class Brought:
         try:
             with _as_script(self.place.file) as heard:
                 yield
-        except BroughtError:
+        except UserModelError:
             raise
         except SystemExit as error:
             line = _line(error, self.place.file)
             where = f" (line {line})" if line else ""
             way_out = _MOVE if importing else "give its command-line arguments defaults"
-            raise BroughtError(
+            raise UserModelError(
                 f"{what} ended the program{where}: {_last_words(error, heard.text)}; {way_out}"
             ) from error
         except Exception as error:
-            text = f"{what} raised {told(error, self.place.file)}"
-            raise BroughtError(f"{text}{self._way_out(error, importing=importing)}") from error
+            text = f"{what} raised {error_line(error, self.place.file)}"
+            raise UserModelError(f"{text}{self._way_out(error, importing=importing)}") from error
 
     def _way_out(self, error: Exception, *, importing: bool) -> str:
         """Returns the end of a message that names a remedy; empty without one."""
@@ -315,9 +315,24 @@ def _line(error: BaseException, file: Path | None) -> int | None:
     return lines[-1] if lines else None
 
 
-def told(error: BaseException, file: Path | None = None) -> str:
+def error_line(error: BaseException, file: Path | None = None) -> str:
     """Returns an error as one line, with the last line of the user's file in its traceback."""
     line = _line(error, file)
     where = f" (line {line})" if line else ""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:300]}{where}"
+
+
+@contextmanager
+def refusing(sentence: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Raises UserModelError for exceptions: the sentence, a colon and the exception in one line.
+
+    Args:
+      sentence: what failed.
+      kinds: kinds of exceptions; by default all.
+    """
+    caught = kinds or (Exception,)
+    try:
+        yield
+    except caught as error:
+        raise UserModelError(f"{sentence}: {error_line(error)}") from None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.model_options import UserModelError
 
 _MOST_BYTES = 2**22
 _MOST_FILES = 2000
@@ -43,7 +43,7 @@ def outline(file: Path) -> Outline:
     """Returns the outline of a file.
 
     Raises:
-      BroughtError: it cannot be read, or is not Python.
+      UserModelError: it cannot be read, or is not Python.
     """
     tree = _tree(file)
     names: list[str] = []
@@ -99,7 +99,7 @@ def dotted_name(file: Path) -> str:
     Folders without `__init__.py` count as packages up to the level that relative imports reach.
 
     Raises:
-      BroughtError: the file cannot be read, or one of its folders cannot be a package.
+      UserModelError: the file cannot be read, or one of its folders cannot be a package.
     """
     tree = _tree(file)
     depth = 0
@@ -112,7 +112,7 @@ def dotted_name(file: Path) -> str:
     depth = min(max(depth, *levels, 0), len(file.parents) - 1)
     folders = [file.parents[i].name for i in reversed(range(depth))]
     if wrong := [name for name in folders if "." in name]:
-        raise BroughtError(
+        raise UserModelError(
             f"{file} has relative imports, but its folder {wrong[0]!r} cannot be a package: rename "
             "the folder without a dot"
         )
@@ -153,7 +153,7 @@ def own_files(file: Path, root: Path, package: str) -> Sequence[Path]:
 def _own_imports(path: Path, root: Path, package: str) -> Iterator[Path]:
     try:
         tree = _tree(path)
-    except BroughtError:
+    except UserModelError:
         return  # syntax errors are reported when the file is imported
     inside = path.parent.relative_to(root).parts
     for name in _imported(tree, inside):
@@ -212,12 +212,12 @@ def _is_bound(name: ast.Name) -> bool:
 def _tree(file: Path) -> ast.Module:
     try:
         if file.stat().st_size > _MOST_BYTES:
-            raise BroughtError(f"{file} is larger than {_MOST_BYTES} bytes")
+            raise UserModelError(f"{file} is larger than {_MOST_BYTES} bytes")
         return ast.parse(file.read_bytes(), filename=str(file))
     except SyntaxError as error:
         is_of_notebook = (error.text or "").lstrip().startswith(("%", "!"))
         way_out = "; remove this command of a notebook" if is_of_notebook else ""
         place = f"{file}:{error.lineno}"
-        raise BroughtError(f"{place}: invalid Python: {error.msg}{way_out}") from error
+        raise UserModelError(f"{place}: invalid Python: {error.msg}{way_out}") from error
     except (OSError, ValueError, RecursionError, MemoryError) as error:
-        raise BroughtError(f"{file} cannot be read: {error}") from error
+        raise UserModelError(f"{file} cannot be read: {error}") from error

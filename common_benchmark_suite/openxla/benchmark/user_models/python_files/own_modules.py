@@ -19,10 +19,10 @@ from openxla.benchmark.text import did_you_mean
 from openxla.benchmark.training.optimizers import OPTIMIZERS
 from openxla.benchmark.user_models import model_options
 from openxla.benchmark.user_models.model_options import (
-    BroughtError,
-    Found,
+    ModelCases,
+    ModelOptions,
+    UserModelError,
     Variant,
-    Wanted,
     framework_of,
     model_name,
     variants,
@@ -57,16 +57,16 @@ _IS_MODEL = re.compile(r"(^|\.)(Module|Model|Layer|Sequential|InferenceModel)$")
 _SIMILAR = re.compile(r"(example|sample|dummy|get)_?inputs?$")
 
 
-def found(place: OwnModule, wanted: Wanted, given: UserInputs | None) -> Found:
+def found(place: OwnModule, wanted: ModelOptions, given: UserInputs | None) -> ModelCases:
     """Returns the cases of a file's model.
 
     Raises:
-      BroughtError: the file has no such callable, or its framework or inputs are unknown.
+      UserModelError: the file has no such callable, or its framework or inputs are unknown.
     """
     if wanted.task is not None:
-        raise BroughtError("--task requires a Hugging Face directory")
+        raise UserModelError("--task requires a Hugging Face directory")
     if wanted.base is not None:
-        raise BroughtError("--base requires a LoRA adapter's directory")
+        raise UserModelError("--base requires a LoRA adapter's directory")
     file = outlines.outline(place.file)
     search = _Search(place, file, wanted)
     name = search.callable()
@@ -96,7 +96,7 @@ def found(place: OwnModule, wanted: Wanted, given: UserInputs | None) -> Found:
         _case(implementation, shared, inputs, given, variant, (place, name))
         for variant in variants(wanted, file.constants.get("DATA_TYPE", "fp32"))
     ]
-    return Found(cases=every, remarks=search.remarks)
+    return ModelCases(cases=every, remarks=search.remarks)
 
 
 def model_name_of(place: OwnModule, name: str) -> str:
@@ -156,7 +156,7 @@ class _Search:
       remarks: remarks for the user.
     """
 
-    def __init__(self, place: OwnModule, file: Outline, wanted: Wanted) -> None:
+    def __init__(self, place: OwnModule, file: Outline, wanted: ModelOptions) -> None:
         self.remarks: list[str] = []
         self._place, self._file, self._folder = place, file, wanted.folder
         is_jax = _frameworks(file) == {ModelFrameworkType.JAX} or "jax" in (
@@ -170,20 +170,20 @@ class _Search:
         """Returns the name of the callable or object.
 
         Raises:
-          BroughtError: the file has no such name, or several candidates.
+          UserModelError: the file has no such name, or several candidates.
         """
         name = self._place.callable or self._usual()
         if self._place.callable:
             first = name.partition(".")[0]
             if first not in self._file.names and not self._file.is_open:
-                raise BroughtError(f"{self._place.file} has no {first!r}{self._near(first)}")
+                raise UserModelError(f"{self._place.file} has no {first!r}{self._near(first)}")
         name = name or self._only()
         if self._script.trains:
             self.remarks.append(self._script.hint(self._place.file.name))
         return name
 
     def check_has_inputs(self, name: str) -> None:
-        """Raises BroughtError with a remedy if neither the file nor the user gives inputs."""
+        """Raises UserModelError with a remedy if neither the file nor the user gives inputs."""
         if self._has_inputs:
             return
         candidate = self._definitions.candidate(name)
@@ -200,7 +200,7 @@ class _Search:
         similar = [n for n in self._file.names if _SIMILAR.search(n)]
         rename = f" (rename {similar[0]})" if similar else ""
         hint = f"; {self._script.hint(self._place.file.name)}" if self._script.trains else ""
-        raise BroughtError(
+        raise UserModelError(
             f"{self._place.file} does not define the model's inputs; add a function "
             f"{EXAMPLE_INPUTS}(){rename}, or pass --input{self._signature(name)}, {text}{hint}"
         )
@@ -245,23 +245,23 @@ class _Search:
                 + ("" if self._has_inputs else self._signature(c.name))
                 for c in whole
             )
-            raise BroughtError(
+            raise UserModelError(
                 f"{beginning}pass one of {offered}, or rename the callable to create_model"
             )
         if every:
-            raise BroughtError(
+            raise UserModelError(
                 f"{beginning}without arguments none of these can be called: "
                 f"{', '.join(map(str, every))}; write a function create_model() that returns the "
                 f"model{self._hint()}"
             )
         if function := self._definitions.of_weights():
-            raise BroughtError(
+            raise UserModelError(
                 f"{beginning}{function}() takes weights: write a function create_model() that "
                 f"returns the pair ({function}, params)"
             )
         known = (EXAMPLE_INPUTS, "apply")
         others = [n for n in self._file.names if n not in (*known, *self._file.modules)]
-        raise BroughtError(
+        raise UserModelError(
             f"{beginning}pass {self._place.named('NAME', self._folder)} or write a function "
             f"create_model() that returns it (it has {', '.join(others) or 'nothing'})"
             f"{self._hint()}"
@@ -299,7 +299,7 @@ def _framework(place: OwnModule, file: Outline, asked: str | None) -> ModelFrame
         return framework_of(asked, "--framework")
     several = " and ".join(sorted(framework.value for framework in found))
     imports = f"imports {several}" if several else "imports no framework"
-    raise BroughtError(
+    raise UserModelError(
         f'{place.file} {imports}; add FRAMEWORK = "pt" (or "jax", "tf") to it, or pass --framework'
     )
 
@@ -312,35 +312,35 @@ def _optimizer(
     place: OwnModule,
     file: Outline,
     framework: ModelFrameworkType,
-    wanted: Wanted,
+    wanted: ModelOptions,
     given: UserInputs | None,
 ) -> str:
     """Returns the name of the optimizer that trains the model.
 
     Raises:
-      BroughtError: the file lacks a part of a training step, or options conflict with training.
+      UserModelError: the file lacks a part of a training step, or options conflict with training.
     """
     if wanted.inputs or given is not None:
-        raise BroughtError(
+        raise UserModelError(
             f"-t train: {EXAMPLE_BATCH}() of the file returns the batches; omit --input and "
             "--inputs"
         )
     if other := [name for name in wanted.data_types if name != "fp32"]:
-        raise BroughtError(f"--dtype {other[0]}: your own models are trained in fp32")
+        raise UserModelError(f"--dtype {other[0]}: your own models are trained in fp32")
     has_loss = "loss" in file.names or (framework is ModelFrameworkType.TF_V2 and file.has_loss)
     if not has_loss and not file.is_open:
-        raise BroughtError(
+        raise UserModelError(
             f"-t train: {place.file} defines no loss; add a function loss(model, *inputs) that "
             "returns one number" + (" or compile the Keras model with one" * _is_keras(file))
         )
     if not {EXAMPLE_BATCH, EXAMPLE_INPUTS} & set(file.names) and not file.is_open:
-        raise BroughtError(
+        raise UserModelError(
             f"-t train: {place.file} defines no batch; add a function {EXAMPLE_BATCH}() that "
             "returns the arguments of loss() after the model"
         )
     name = file.constants.get("OPTIMIZER", "adamw")
     if name not in OPTIMIZERS:
-        raise BroughtError(
+        raise UserModelError(
             f"{place.file}: unknown OPTIMIZER {name!r}; choices are {', '.join(OPTIMIZERS)}"
         )
     return name
@@ -350,13 +350,13 @@ def _is_keras(file: Outline) -> bool:
     return "keras" in file.imports or "tensorflow" in file.imports
 
 
-def _check_sizes(inputs: Sequence[model_options.InputSpec], wanted: Wanted) -> None:
+def _check_sizes(inputs: Sequence[model_options.InputSpec], wanted: ModelOptions) -> None:
     used = {size for spec in inputs for size in spec.sizes}
     for option, name, values in (
         ("--batch", model_options.BATCH, wanted.batch_sizes),
         ("--seq-len", model_options.SEQ, wanted.seq_lens),
     ):
         if values and name not in used:
-            raise BroughtError(
+            raise UserModelError(
                 f"{option}: no --input has a size {name!r}, {model_options.EXAMPLES}"
             )

@@ -10,10 +10,10 @@ import numpy as np
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.training.models import TrainableModel
 from openxla.benchmark.training.optimizers import STEPS, optimizer_of
-from openxla.benchmark.user_models.inputs import BroughtModel, form_of
-from openxla.benchmark.user_models.model_options import BroughtError
+from openxla.benchmark.user_models.inputs import UserModel, form_of
+from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.python_files.call_form import CallForm
-from openxla.benchmark.user_models.python_files.loading import Brought
+from openxla.benchmark.user_models.python_files.loading import UserFile
 
 # A gradient that is zero except for rounding changes a weight by less than this share of the
 # learning rate. AdamW divides by the size of the gradient, so rounding has a larger effect.
@@ -31,18 +31,18 @@ class FileLoss:
         """Returns the loss of a batch.
 
         Raises:
-          BroughtError: the result is not one number.
+          UserModelError: the result is not one number.
         """
         called = functools.partial(self.function, model)
         value = called(*batch) if self.form is None else self.form.call(called, batch)
         shape = getattr(value, "shape", None)
         if shape is None or tuple(shape):
             found = type(value).__name__ if shape is None else f"sizes {list(shape)}"
-            raise BroughtError(f"loss(model, *inputs) returned {found}, expected one number")
+            raise UserModelError(f"loss(model, *inputs) returned {found}, expected one number")
         return value
 
 
-class OwnTrainingModel(BroughtModel, TrainableModel):
+class OwnTrainingModel(UserModel, TrainableModel):
     """Takes training steps with `loss(model, *inputs)` of the user's file.
 
     Inputs: those of `example_batch()`, each with a leading axis of `STEPS` batches. Outputs: see
@@ -52,7 +52,7 @@ class OwnTrainingModel(BroughtModel, TrainableModel):
 
     file_loss: FileLoss
 
-    def take_loss(self, brought: Brought, parameters: Parameters, loss: Any = None) -> None:
+    def take_loss(self, brought: UserFile, parameters: Parameters, loss: Any = None) -> None:
         """Takes loss, optimizer and batches from a file.
 
         Args:
@@ -61,13 +61,13 @@ class OwnTrainingModel(BroughtModel, TrainableModel):
           loss: used if the file has none.
 
         Raises:
-          BroughtError: there is no loss, or the batches have different forms.
+          UserModelError: there is no loss, or the batches have different forms.
         """
         self.model_parameters = parameters
         self.file = brought.place.file
         found = brought.function("loss") or loss
         if found is None:
-            raise BroughtError(f"{self.file.name} has no loss(model, *inputs)")
+            raise UserModelError(f"{self.file.name} has no loss(model, *inputs)")
         self.file_loss = FileLoss(found)
         self.optimizer = optimizer_of(parameters)
         self.unchanged = _ROUNDING[self.optimizer.name] * self.optimizer.learning_rate
@@ -77,7 +77,7 @@ class OwnTrainingModel(BroughtModel, TrainableModel):
         arrays = [[self.as_array(value) for value in values] for _, values in batches]
         forms = [", ".join(map(form_of, values)) for values in arrays]
         if different := next((form for form in forms if form != forms[0]), None):
-            raise BroughtError(
+            raise UserModelError(
                 f"example_batch() returns {forms[0]} first and {different} then; return batches "
                 "of one shape"
             )

@@ -59,7 +59,7 @@ def line(absences: Mapping[str, Absence]) -> str:
 _LONGEST_REASON = 160
 
 
-def answers(
+def summary_lines(
     cases: Sequence[Case],
     *,
     absent: str = "",
@@ -118,8 +118,8 @@ def fastest(cases: Sequence[Case]) -> Case | None:
 
 
 def recommendation(cases: Sequence[Case]) -> str:
-    """Returns the sentences of `answers`, or why there is no recommendation."""
-    sentences = answers(cases)
+    """Returns the sentences of `summary_lines`, or why there is no recommendation."""
+    sentences = summary_lines(cases)
     if not sentences and (reason := _why_not_ranked(cases)):
         return f"No recommendation: {reason}."
     if not sentences:
