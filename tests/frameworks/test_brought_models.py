@@ -144,7 +144,8 @@ from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.engine.worker.executor import Executor
 from openxla.benchmark import user_models
 text, inputs, backend, target = sys.argv[1:]
-(case,) = user_models.found(text, user_models.Wanted(inputs=tuple(filter(None, [inputs])))).cases
+options = user_models.ModelOptions(inputs=tuple(filter(None, [inputs])))
+(case,) = user_models.find_cases(text, options).cases
 answer = Executor(lambda _: None).handle({"command": "prepare", "id": 0, "arguments": dict(
     module_path=case.model.model_impl.module_path, parameters=dict(case.model.model_parameters),
     reference=get_backend(backend).reference, directory=target)})

@@ -33,8 +33,8 @@ speech = dict(
     num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4, **layers)
 
 def prepared(name, **wanted):
-    wanted = user_models.Wanted(framework="pt", **wanted)
-    (case,) = user_models.found(str(here / name), wanted).cases
+    wanted = user_models.ModelOptions(framework="pt", **wanted)
+    (case,) = user_models.find_cases(str(here / name), wanted).cases
     model = in_transformers.create_model(**case.model.model_parameters)
     inputs = make_inputs(model, case.input_data.name, [])
     model.try_out(*inputs)

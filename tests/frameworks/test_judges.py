@@ -187,7 +187,7 @@ from pathlib import Path
 from openxla.benchmark.user_models import ModelOptions, find_cases
 
 FOLDER = Path(__file__).resolve().parents[1] / "{folder}"
-ALL_BENCHMARKS = found("net.py:{name}", Wanted(folder=FOLDER)).cases
+ALL_BENCHMARKS = find_cases("net.py:{name}", ModelOptions(folder=FOLDER)).cases
 """
 
 
