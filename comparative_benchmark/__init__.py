@@ -86,6 +86,7 @@ old_names.install(
         "history": "reporting.history",
         "judge": "analysis.verification",
         "machine": "analysis.machine",
+        "machine.gpu_clocks": "analysis.machine.gpu_state",
         "micro": "studies.micro",
         "onboarding": "maintenance.onboarding",
         "packages": "interop",

@@ -1,4 +1,4 @@
-"""The cases of a run: those of a command, of a user's model, or of TorchBench folders."""
+"""The cases of a run, from a command, a user's model, or TorchBench folders."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What a model may bring beyond one call: timed code, parts of generation, training steps.
+"""Optional interfaces of models: timed code, the parts of generation, and training steps.
 
 Each iteration of a training model is one step of a run, and runs are verified.
 """

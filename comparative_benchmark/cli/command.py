@@ -342,7 +342,7 @@ def _guarded(options: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             # `cbs list | head`: the reader has enough. A check whose reader has exited has not
-            # passed, so the exit code is that of a broken pipe.
+            # passed, so the exit code reports a broken pipe.
             return EXIT_NO_READER
         named = f"{error.filename}: " if error.filename else ""
         print(f"cbs: {_shown(named)}{error.strerror}", file=sys.stderr)

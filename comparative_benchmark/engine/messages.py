@@ -1,4 +1,4 @@
-"""What workers say during a race: their messages, decoded, and the timeline of the race.
+"""Messages of workers, decoded, and the timeline of a race.
 
 Workers run code of models and plug-ins, so any message may be malformed, which fails only its own
 trial. Code that receives decoded messages need not check types.

@@ -1,4 +1,4 @@
-"""What a compiled program and its callers agree on: names, types, and the NVIDIA GPU.
+"""The interface between a compiled program and its callers: names, types, and the NVIDIA GPU.
 
 Imports neither IREE nor a framework. A program for NVIDIA GPUs holds its kernels as PTX, which the
 driver compiles for its GPU when the program is loaded: PTX of older GPUs runs, PTX of newer ones

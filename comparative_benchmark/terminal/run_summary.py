@@ -118,7 +118,7 @@ def fastest(cases: Sequence[Case]) -> Case | None:
 
 
 def recommendation(cases: Sequence[Case]) -> str:
-    """Returns the sentences of `summary_lines`, or why there is no recommendation."""
+    """Returns the sentences of `summary_lines`, or the reason for a missing recommendation."""
     sentences = summary_lines(cases)
     if not sentences and (reason := _why_not_ranked(cases)):
         return f"No recommendation: {reason}."

@@ -16,7 +16,7 @@ import jax.numpy as jnp  # noqa: E402
 from comparative_benchmark.backends.api import BackendContext  # noqa: E402
 from comparative_benchmark.jax_xla import backend as jax_backend  # noqa: E402
 from comparative_benchmark.jax_xla.backend import JaxXla  # noqa: E402
-from comparative_benchmark.xla_hlo import hlo_module  # noqa: E402
+from comparative_benchmark.xla_hlo import exported_program  # noqa: E402
 from comparative_benchmark.xla_hlo.exported_program import InputType  # noqa: E402
 from comparative_benchmark.xla_hlo.from_jax import JaxExporter  # noqa: E402
 from openxla.benchmark.devices import HOST_CPU, HOST_GPU  # noqa: E402
@@ -109,7 +109,7 @@ def test_an_exported_program_says_that_it_wants_no_tf32(form, dtype, platform, e
     exporter.trace()
     exporter.lower(form)
     text = exporter.module().text()
-    assert hlo_module.is_exact(text) is exact
+    assert exported_program.is_exact(text) is exact
     assert text.count("operand_precision={highest,highest}") == (2 if exact else 0)
 
 
@@ -123,9 +123,9 @@ def test_one_product_of_float32_that_asks_for_less_is_enough():
     exporter.trace()
     exporter.lower("hlo-text")
     lines = exporter.module().text().splitlines()
-    assert hlo_module.is_exact("\n".join(lines)) is False
+    assert exported_program.is_exact("\n".join(lines)) is False
     [last] = [line for line in lines if "operand_precision={high,high}" in line]
-    assert hlo_module.is_exact("\n".join(line for line in lines if line != last)) is True
+    assert exported_program.is_exact("\n".join(line for line in lines if line != last)) is True
 
 
 class Closed:

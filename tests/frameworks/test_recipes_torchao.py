@@ -49,7 +49,7 @@ inputs = model.preprocess(model.generate_default_inputs())
 for name, (weight_class, share) in working.items():
     recipe = recipes.parse(name)
     quantized = create_model(**parameters)
-    applied = quantization.apply(quantized, recipe)
+    applied = quantization.apply_recipe(quantized, recipe)
     assert applied["name"] == name
     assert applied["weight_class"] == weight_class, applied
     assert applied["layers"] == applied["linear"] > 10, applied
@@ -70,7 +70,7 @@ from openxla.benchmark.models.pt.bert.bert_model import create_model
 refused, parameters = map(json.loads, sys.argv[1:])
 for name, reason in refused.items():
     try:
-        quantization.apply(create_model(**parameters), recipes.parse(name))
+        quantization.apply_recipe(create_model(**parameters), recipes.parse(name))
     except UnsupportedError as error:
         assert reason in str(error), (name, str(error))
     else:
@@ -92,7 +92,7 @@ truth, _ = reference.compute(model, inputs)
 for name, weight_class in working.items():
     recipe = recipes.parse(name)
     quantized = create_model(**parameters)
-    applied = quantization.apply(quantized, recipe)
+    applied = quantization.apply_recipe(quantized, recipe)
     assert applied["weight_class"] == weight_class, applied
     step = quantized.training_step()
     if "pt_inductor" not in recipe.recipe.trains:
@@ -183,7 +183,7 @@ from comparative_benchmark.pt_inductor import quantization
 
 def refused(model, error):
     try:
-        quantization.apply(model, recipes.parse("int8wo"))
+        quantization.apply_recipe(model, recipes.parse("int8wo"))
     except error as raised:
         return str(raised)
     raise AssertionError("applied")
@@ -203,7 +203,7 @@ recipe = recipes.Recipe(
     name="mine", description="", min_sqnr_db=30.0, by_backend={"pt_inductor": made}
 )
 mine = recipes.Chosen(label="mine", recipe=recipe, values={})
-applied = quantization.apply(torch.nn.Linear(64, 64), mine)
+applied = quantization.apply_recipe(torch.nn.Linear(64, 64), mine)
 assert (applied["layers"], applied["weight_class"]) == (1, "Int8Tensor")
 """
 
@@ -222,7 +222,7 @@ from comparative_benchmark.pt_inductor import quantization
 
 with mock.patch.dict(sys.modules, {"torchao": None, "torchao.quantization": None}):
     try:
-        quantization.apply(torch.nn.Linear(64, 64), recipes.parse("int8wo"))
+        quantization.apply_recipe(torch.nn.Linear(64, 64), recipes.parse("int8wo"))
     except UnsupportedError as error:
         assert "pip install -e '.[recipes]'" in str(error)
     else:

@@ -188,23 +188,24 @@ import numpy as np
 import torch
 from openxla.benchmark.training import OPTIMIZERS
 from openxla.benchmark.training.in_torch import _SLOTS, make_optimizer
-from openxla.benchmark.training.models import STEPS_BEFORE, draw, expected
+from openxla.benchmark.training.models import STEPS_BEFORE, draw_update, expected_update
 
 for optimizer in OPTIMIZERS.values():
-    weight = torch.nn.Parameter(torch.from_numpy(draw("weight", "a", (50,)).astype(np.float64)))
+    drawn = draw_update("weight", "a", (50,)).astype(np.float64)
+    weight = torch.nn.Parameter(torch.from_numpy(drawn))
     made = make_optimizer(optimizer, [weight])
     weight.grad = torch.zeros_like(weight)
     made.step()
     with torch.no_grad():
-        weight.copy_(torch.from_numpy(draw("weight", "a", (50,))))
-        weight.grad.copy_(torch.from_numpy(draw("gradient", "a", (50,))))
+        weight.copy_(torch.from_numpy(draw_update("weight", "a", (50,))))
+        weight.grad.copy_(torch.from_numpy(draw_update("gradient", "a", (50,))))
         for slot, value in made.state[weight].items():
             if slot == "step":
                 value.fill_(STEPS_BEFORE)
             else:
-                value.copy_(torch.from_numpy(draw(_SLOTS[slot], "a", (50,))))
+                value.copy_(torch.from_numpy(draw_update(_SLOTS[slot], "a", (50,))))
     made.step()
-    _, due = expected(optimizer, "a", 50)
+    _, due = expected_update(optimizer, "a", 50)
     np.testing.assert_allclose(weight.detach().numpy(), due, rtol=1e-12)
 """
 

@@ -94,7 +94,7 @@ def test_only_secrets_are_left_out(message, shown):
 def test_an_interrupt_is_not_lost_where_python_prints_exceptions_and_goes_on(environment, tmp_path):
     program = """if True:
         import os, signal, sys, time, weakref
-        from comparative_benchmark.cli import backends_command, command
+        from comparative_benchmark.cli import command, listing
 
         class Module: pass
 
@@ -104,7 +104,7 @@ def test_an_interrupt_is_not_lost_where_python_prints_exceptions_and_goes_on(env
             del module
             time.sleep(30)
 
-        backends_command.run = handler
+        listing.installed_backends = handler
         sys.exit(command.main(["backends"]))
     """
     done = subprocess.run(

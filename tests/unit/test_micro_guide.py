@@ -487,7 +487,7 @@ def _edit(checkout, monkeypatch, text):
         f"root.checkout = lambda: pathlib.Path({str(checkout)!r})\n"
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(checkout), *sys.path]))
-    monkeypatch.setattr(guide_functions.root, "checkout", lambda: checkout)
+    monkeypatch.setattr(guide_functions.installation, "checkout", lambda: checkout)
 
 
 def test_an_absent_gpu_is_told_before_anything_is_announced(config, monkeypatch, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""The recipes that users can name: built-in ones, plug-ins, and those of torchao's guide.
+"""The recipes that users can name: built-in ones, plug-ins, and recipes of torchao's guide.
 
 The functions `torchao`, `qwix`, `nncf` and `library` bind a function of `libraries` to settings.
 Workers call it. This module imports no framework, because the parent process imports the table.

@@ -35,7 +35,7 @@ def check_model(options: argparse.Namespace) -> int:
     """Checks a model of the suite, or TorchBench folders; returns 2 if a check fails.
 
     Raises:
-      UsageError: there is no such model, framework or folder.
+      UsageError: the model, the framework or the folder does not exist.
     """
     if options.torchbench:
         from comparative_benchmark.maintenance.onboarding.folder_check import check_folders

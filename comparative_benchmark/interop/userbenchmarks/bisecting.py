@@ -62,7 +62,7 @@ def bisect_userbenchmark(
       arguments: arguments of the userbenchmark's `run` function.
       runs: number of runs per side, at least 3.
       timeout_s: time limit of each run; None for no limit.
-      requirements: file with requirements of the environments, besides those of the suite.
+      requirements: file with requirements of the environments, in addition to the suite's own.
 
     Raises:
       UsageError: an argument is invalid, or one of the two ends cannot be judged.

@@ -1,7 +1,7 @@
 """The interface of formats: foreign files, exported files, and the formats by name.
 
 Foreign JSON is validated by type, with line numbers for messages. Exported documents carry exact
-results in a field of their own. Each format is imported when needed.
+results in a separate field. Each format is imported when needed.
 """
 
 import importlib

@@ -1,6 +1,6 @@
 """Writes query results and regressions: tables, CSV, JSON, Parquet, YAML, and the text of an issue.
 
-YAML and issue text are those of TorchBench's detector: its readers find their keys in the usual
+YAML and issue text have the form of TorchBench's detector: its readers find their keys in the usual
 places; additional data are in separate keys.
 """
 

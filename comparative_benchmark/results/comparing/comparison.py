@@ -1,6 +1,6 @@
 """Comparisons of two results of one case, and the summary of all cases with the exit code.
 
-A comparison has a ratio and a verdict, or the reason why there is no ratio.
+A comparison has a ratio and a verdict, or the reason for a missing ratio.
 """
 
 import enum

@@ -244,7 +244,7 @@ def companions_of(
 
 
 def lock_of(requirements: Path | None, competitors: Sequence[Competitor]) -> str:
-    """Returns the given requirements, or else those of the competitors' backend.
+    """Returns the given requirements; by default, the requirements of the backend.
 
     Raises:
       UsageError: there are several backends, or the requirements are missing or unreadable.

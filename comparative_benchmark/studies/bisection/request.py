@@ -29,7 +29,7 @@ STATE = "bisection.json"
 
 @attrs.frozen(kw_only=True)
 class BisectRequest:
-    """What to bisect, and how.
+    """The subject of a bisection, and its settings.
 
     Raises `UsageError` if the package or the repository is not fully specified.
 

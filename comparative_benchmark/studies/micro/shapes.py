@@ -1,6 +1,6 @@
 """Shapes of matrix products: named ones, and those that a model runs.
 
-A shape is [m, k] times [k, n]; names are those of torchao's benchmarks. Shapes named after language
+A shape is [m, k] times [k, n]; names are from torchao's benchmarks. Shapes named after language
 models are the matrix products of one layer for 4 x 4096 tokens, with the published widths:
 queries, keys and values combined; attention output; gate and up combined; and down. `llama` is
 Llama 2 70B on one of eight GPUs, as in torchao. DeepSeek compresses keys and values, so its first

@@ -1,6 +1,6 @@
 """Arrays as `.npy` files, bfloat16 included; and a user's own inputs in such files.
 
-A user's inputs are `input_0.npy`, ... in a directory, used instead of those of the suite.
+A user's inputs are `input_0.npy`, ... in a directory, used instead of the suite's own.
 """
 
 import hashlib
