@@ -73,7 +73,7 @@ def _subject(options: argparse.Namespace, request: BisectRequest, console: Conso
         trial_budget_s=options.trial_budget,
         seed=options.seed or 0,
     )
-    companions = companions_of(request.package, request.companions, lock)
+    companions = companions_of(request.package, request.companion, lock)
     named = [*([request.package] if request.package else []), *companions]
 
     def oracle(pool: EnvironmentPool, recipes: Recipes, folder: Path) -> RaceOracle:

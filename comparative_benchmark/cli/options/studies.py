@@ -225,15 +225,9 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         help="shell command that installs a commit, e.g. 'pip install .'. It runs in a worktree, "
         "with python and pip of the commit's environment",
     )
-    add(
-        "--pre",
-        dest="prereleases",
-        action="store_true",
-        help="include pre-releases between the ends",
-    )
+    add("--pre", action="store_true", help="include pre-releases between the ends")
     add(
         "--companion",
-        dest="companions",
         action="append",
         metavar="NAME[==VERSION]",
         help="package to upgrade in lockstep, with the same version unless you give one; may be "

@@ -39,8 +39,8 @@ class BisectRequest:
       git: repository whose commits to bisect.
       build: shell command that installs a commit.
       build_timeout_s: time limit of `build`.
-      prereleases: whether to include pre-releases between the ends.
-      companions: packages to upgrade in lockstep, as NAME or NAME==VERSION; None for the built-in
+      pre: whether to include pre-releases between the ends.
+      companion: packages to upgrade in lockstep, as NAME or NAME==VERSION; None for the built-in
         companions of the package.
       python: interpreter for the environments; None for this one.
       keep: maximum number of environments on disk, including the ends.
@@ -58,8 +58,8 @@ class BisectRequest:
     git: Path | None = None
     build: str | None = None
     build_timeout_s: float = 3600.0
-    prereleases: bool = False
-    companions: Sequence[str] | None = None
+    pre: bool = False
+    companion: Sequence[str] | None = None
     python: str | None = None
     keep: int = 4
     metric: str = "latency"
@@ -125,7 +125,7 @@ def bisect(
         repository = Repository(
             path=request.git.absolute(), build=request.build, timeout_s=request.build_timeout_s
         )
-    companions = companions_of(request.package, request.companions, subject.lock)
+    companions = companions_of(request.package, request.companion, subject.lock)
     folder = (request.output or _default_folder(request, subject)).absolute()
     pool = EnvironmentPool(
         folder / "environments",
@@ -175,7 +175,7 @@ def _candidates(
         request.bad,
         # The ends may be pre-releases even if those between them are excluded.
         installer.versions(request.package, prereleases=True),
-        prereleases=request.prereleases,
+        prereleases=request.pre,
     )
 
 
@@ -190,7 +190,7 @@ def _question(
         "build": request.build,
         "good": request.good,
         "bad": request.bad,
-        "prereleases": request.prereleases,
+        "prereleases": request.pre,
         "metric": request.metric,
         "threshold": request.threshold,
         "companions": companions,

@@ -15,7 +15,7 @@ class SlowClock(torch.nn.Module):
         self.down = torch.nn.Linear(2048, 512)
 
     def forward(self, x):
-        sampling = sys.modules.get("comparative_benchmark.worker.sampling")
+        sampling = sys.modules.get("comparative_benchmark.engine.worker.sampling")
         if sampling is not None and not hasattr(sampling, "slowed"):
             sampling.slowed = True
             clock = sampling._CLOCK

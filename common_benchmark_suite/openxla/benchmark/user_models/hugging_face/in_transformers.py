@@ -70,8 +70,12 @@ class TransformersModel(TorchModel):
 
     def forward(self, *inputs: Any) -> Any:
         """Runs the model, in float64 if its weights are float64."""
-        is_wide = not torch.compiler.is_compiling() and self.module.dtype == torch.float64
-        with _in_float64(self.module) if is_wide else contextlib.nullcontext():
+        computing: Any = contextlib.nullcontext()
+        if torch.compiler.is_exporting():  # exporters have no grouped matrix products
+            computing = _experts_as(self.module, "batched_mm")
+        elif not torch.compiler.is_compiling() and self.module.dtype == torch.float64:
+            computing = _in_float64(self.module)
+        with computing:
             return self._run(inputs)
 
     def _run(self, inputs: Sequence[Any]) -> Any:
@@ -155,12 +159,19 @@ class _Widened(TorchFunctionMode):
 @contextlib.contextmanager
 def _in_float64(module: Any) -> Iterator[None]:
     """Makes a model whose weights are float64 compute in float64 within the block."""
+    # Grouped matrix products have no float64 kernel.
+    with _experts_as(module, "eager"), _Widened():
+        yield
+
+
+@contextlib.contextmanager
+def _experts_as(module: Any, implementation: str) -> Iterator[None]:
+    """Sets how the layers of experts compute within the block, if the model has such layers."""
     kept = getattr(module.config, "_experts_implementation", None)
     try:
-        if kept is not None:  # grouped matrix products have no float64 kernel
-            module.config._experts_implementation = "eager"  # noqa: SLF001
-        with _Widened():
-            yield
+        if kept is not None:
+            module.config._experts_implementation = implementation  # noqa: SLF001
+        yield
     finally:
         if kept is not None:
             module.config._experts_implementation = kept  # noqa: SLF001
