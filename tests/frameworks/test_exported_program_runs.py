@@ -76,7 +76,7 @@ def wrong(self, module, inputs):
 """,
     "jax": """
 from openxla.benchmark.user_models.programs import in_stablehlo
-owner, name = stablehlo_float64, "interpreted"
+owner, name = in_stablehlo, "interpreted"
 right = owner.interpreted
 def wrong(module, inputs):
     return [value * 1.001 for value in right(module, inputs)]
