@@ -14,8 +14,8 @@ from openxla.benchmark.def_types import (
 )
 from openxla.benchmark.operators.architecture import FORWARD_BACKWARD, trains
 
-_ROOM = operators.__name__
-_ARCHITECTURE = f"{_ROOM}.architecture"
+_PACKAGE = operators.__name__
+_ARCHITECTURE = f"{_PACKAGE}.architecture"
 _MODULES: Mapping[ModelFrameworkType, tuple[str, str]] = {
     ModelFrameworkType.PYTORCH: ("PT", "in_torch"),
     ModelFrameworkType.JAX: ("JAX", "in_jax"),
@@ -50,7 +50,7 @@ def implementation(framework: ModelFrameworkType) -> ModelImplementation:
         name=f"OPERATOR_{short}",
         tags=[TAG],
         framework_type=framework,
-        module_path=f"{_ROOM}.{module}",
+        module_path=f"{_PACKAGE}.{module}",
         architecture=_ARCHITECTURE,
     )
 

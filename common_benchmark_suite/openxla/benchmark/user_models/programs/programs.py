@@ -30,7 +30,7 @@ from openxla.benchmark.user_models.onnx import onnx_file
 from openxla.benchmark.user_models.programs import keras_file, torch_archives
 from openxla.benchmark.user_models.programs.signature import NamedInputs, Signature
 
-_ROOM = "openxla.benchmark.user_models.programs"
+_PACKAGE = "openxla.benchmark.user_models.programs"
 
 
 @attrs.frozen
@@ -49,13 +49,13 @@ class Kind:
 
 
 ONNX = Kind("ONNX", ModelFrameworkType.ONNX, "openxla.benchmark.user_models.onnx.in_onnx")
-STABLEHLO = Kind("StableHLO", ModelFrameworkType.STABLEHLO, f"{_ROOM}.in_stablehlo")
-JAX_EXPORT = Kind("jax.export", ModelFrameworkType.JAX, f"{_ROOM}.in_stablehlo")
-TORCH_EXPORT = Kind("torch.export", ModelFrameworkType.PYTORCH, f"{_ROOM}.in_torch_export")
-SAVED_MODEL = Kind("SavedModel", ModelFrameworkType.TF_V2, f"{_ROOM}.in_saved_model")
-TORCHSCRIPT = Kind("TorchScript", ModelFrameworkType.PYTORCH, f"{_ROOM}.in_torchscript")
-KERAS = Kind("Keras", ModelFrameworkType.TF_V2, f"{_ROOM}.in_keras")
-TFLITE = Kind("TFLite", ModelFrameworkType.TFLITE, f"{_ROOM}.in_tflite")
+STABLEHLO = Kind("StableHLO", ModelFrameworkType.STABLEHLO, f"{_PACKAGE}.in_stablehlo")
+JAX_EXPORT = Kind("jax.export", ModelFrameworkType.JAX, f"{_PACKAGE}.in_stablehlo")
+TORCH_EXPORT = Kind("torch.export", ModelFrameworkType.PYTORCH, f"{_PACKAGE}.in_torch_export")
+SAVED_MODEL = Kind("SavedModel", ModelFrameworkType.TF_V2, f"{_PACKAGE}.in_saved_model")
+TORCHSCRIPT = Kind("TorchScript", ModelFrameworkType.PYTORCH, f"{_PACKAGE}.in_torchscript")
+KERAS = Kind("Keras", ModelFrameworkType.TF_V2, f"{_PACKAGE}.in_keras")
+TFLITE = Kind("TFLite", ModelFrameworkType.TFLITE, f"{_PACKAGE}.in_tflite")
 # Format by file name suffix.
 KINDS: Mapping[str, Kind] = {
     ".onnx": ONNX,

@@ -1,4 +1,4 @@
-"""The overview names every room, floors and all, and nothing points upward."""
+"""The overview names every package in the order of the layers, and no import points upward."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ HERE = "comparative_benchmark"
 SUITE = ROOT / "common_benchmark_suite" / "openxla" / "benchmark"
 
 
-def rooms_of_the_tree():
+def packages_of_the_tree():
     own = {p.parent.name for p in (ROOT / HERE).glob("*/__init__.py")} | {"errors", "request"}
     suite = {p.parent.name for p in SUITE.glob("*/__init__.py")} | {
         p.stem for p in SUITE.glob("*.py")
@@ -27,21 +27,21 @@ def rows_of_the_overview():
     ]
 
 
-def test_the_overview_names_every_room_and_no_other():
+def test_the_overview_names_every_package_and_no_other():
     named = [name for row in rows_of_the_overview() for name in row]
-    assert sorted(named) == sorted(rooms_of_the_tree())
+    assert sorted(named) == sorted(packages_of_the_tree())
 
 
-def test_the_overview_is_in_the_order_of_the_floors():
+def test_the_overview_is_in_the_order_of_the_layers():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     layers = next(c["layers"] for c in contracts["contracts"] if c["type"] == "layers")
-    floor = {
+    position = {
         name.removeprefix(f"{HERE}."): number
         for number, layer in enumerate(layers)
         for name in layer.replace("|", " ").split()
     }
-    floors = [floor[name] for row in rows_of_the_overview() for name in row]
-    assert floors == sorted(floors)
+    positions = [position[name] for row in rows_of_the_overview() for name in row]
+    assert positions == sorted(positions)
 
 
 def test_there_is_no_loose_module_at_the_root():
@@ -49,7 +49,7 @@ def test_there_is_no_loose_module_at_the_root():
     assert modules == {"__init__.py", "__main__.py", "errors.py", "request.py"}
 
 
-def test_no_circle_and_no_arrow_upward():
+def test_there_is_no_cycle_and_no_upward_import():
     script = ROOT / "scripts" / "dependency_graph.py"
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=300
