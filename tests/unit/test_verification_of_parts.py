@@ -242,3 +242,16 @@ def test_pixels_may_flip_at_ties_alone(judge):
     assert "10 of 400000 integers differ" in judge(wrong, exact, exact, neighbours=near).reason
     coarser = np.round(exact.astype(float) * 1.01).clip(0, 255).astype(np.uint8)
     assert not judge(coarser, exact, exact, neighbours=near).passed
+
+
+@pytest.mark.parametrize(("share", "passes"), [(0.0, True), (0.5, True), (1.5, False)])
+def test_a_16_bit_result_may_be_cut_but_not_be_too_small(judge, share, passes):
+    """OpenVINO cuts a part of each row of a softmax on CPUs without AVX-512."""
+    truth = np.exp(NUMBERS) / np.exp(NUMBERS).sum(axis=1, keepdims=True)
+    rounded = truth.astype(ml_dtypes.bfloat16)
+    spacing = 2.0 ** (np.floor(np.log2(truth)) - 7)
+    is_cut = np.arange(truth.shape[1]) % 2 == 0
+    cut = np.floor(truth / spacing) * spacing - max(share - 0.5, 0) * spacing
+    output = np.where(is_cut & (share > 0), cut, rounded.astype(float))
+    verdict = judge(output, truth, rounded)
+    assert verdict.passed is passes, verdict.reason
