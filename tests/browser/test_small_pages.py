@@ -34,7 +34,7 @@ def test_standings_of_one_process_have_no_side_in_the_file_and_in_a_filter(open_
     assert whole[1] == ["even"]
     # A filter that lets everything through: the script counts as the file does.
     find(browser, "#q").send_keys("-")
-    until(browser, lambda: "Only what" in find(browser, "#standings").text)
+    until(browser, lambda: "Only results" in find(browser, "#standings").text)
     assert standings() == whole
     open_case(browser, "a.cell[aria-label*='jax_xla']")
     detail = find(browser, "#detail-body").text
@@ -67,7 +67,7 @@ def test_scripts_show_their_rates_beside_cases_of_the_suite(shared_browser, tmp_
     # They have no part in who wins, also where the page's own script counts.
     standings = texts(browser, "#standings tbody tr")
     find(browser, "#q").send_keys("host-cpu")
-    until(browser, lambda: "Only what" in find(browser, "#standings").text)
+    until(browser, lambda: "Only results" in find(browser, "#standings").text)
     assert len(texts(browser, "#standings tbody tr")) == len(standings) == 2
     open_case(browser, "a.cell[aria-label^='one, time']")
     detail = find(browser, "#detail-body").text

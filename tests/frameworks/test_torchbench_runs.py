@@ -231,7 +231,7 @@ def test_a_userbenchmark_takes_folders_with_the_batch_that_fits(environment, tmp
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
-    assert "ends in out_of_memory" in done.stdout + done.stderr
+    assert "ended with out_of_memory" in done.stdout + done.stderr
     (metrics,) = (tmp_path / "out" / "comparative_suite").glob("metrics-*.json")
     keys = json.loads(metrics.read_text())["metrics"]
     (found,) = {key.partition(", extra_args")[0] for key in keys}
