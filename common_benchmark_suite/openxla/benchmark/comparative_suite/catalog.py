@@ -37,7 +37,7 @@ def frameworks_in(folder: Path) -> list[Path]:
 
 
 def load_definitions(framework: Path) -> ModuleType:
-    """Imports the definitions of a subfolder, in place of our package of that name."""
+    """Imports the definitions of a subfolder instead of our package of that name."""
     name = f"{comparative_suite.__name__}.{framework.name}"
     with _in_place_of_ours(name, framework):
         return importlib.import_module(f"{name}.{DEFINITIONS}")

@@ -196,7 +196,7 @@ def exports_from_jax(data_type: str, tflite: Collection[str]) -> tuple[ModelArti
 def exports_from_tensorflow(
     data_type: str, tflite: Collection[ModelArtifactType]
 ) -> tuple[ModelArtifactType, ...]:
-    """Returns the exports of a TensorFlow model; `tflite` lists those of an fp32 model."""
+    """Returns the exports of a TensorFlow model; `tflite` lists the exports of an fp32 model."""
     saved = (*PROGRAMS, ModelArtifactType.TF_SAVEDMODEL_V2)
     return (*saved, *tflite) if data_type == "fp32" else saved
 

@@ -1,4 +1,4 @@
-"""What the architecture determines of a model: inputs, calibration inputs and checkpoint."""
+"""The parts of a model that its architecture determines: inputs, calibration inputs, checkpoint."""
 
 import sys
 import time
