@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from comparative_benchmark.engine import preparation, session
-from comparative_benchmark.engine.details import call_once
 from comparative_benchmark.engine.session import SessionEnded
-from comparative_benchmark.engine.settings import RunSettings, settings_of
+from comparative_benchmark.engine.settings import RunSettings, call_once, settings_of
 from comparative_benchmark.engine.trial import ALL_BACKENDS, Trial
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.request import RunRequest

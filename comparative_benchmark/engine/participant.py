@@ -3,8 +3,6 @@
 Worker failures do not raise: `alive` becomes false, and `record` holds how the worker ended.
 """
 
-import os
-import shutil
 import statistics
 import time
 import traceback
@@ -22,78 +20,21 @@ from comparative_benchmark.analysis.stats.steadiness import (
     relative_precision,
     steadiness,
 )
-from comparative_benchmark.analysis.verification import accuracy, plausibility
-from comparative_benchmark.analysis.verification.verification import Verification, open_array
+from comparative_benchmark.analysis.verification.plausibility import TimedBlock
 from comparative_benchmark.backends.api import recorded_packages
-from comparative_benchmark.engine import details
-from comparative_benchmark.engine.judging import Judge, RunWith
-from comparative_benchmark.engine.messages import (
-    Compiled,
-    CompiledShares,
-    FreshRuns,
-    Loaded,
-    Measured,
-    Outputs,
-    ProcessTrack,
-    RanOn,
-    RanWith,
-    Report,
-    Updated,
-    paths_of,
-)
-from comparative_benchmark.engine.session import Hidden, InProcessSession, Session, SessionEnded
-from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.checks import OutputChecks, note_end, note_report, take_profile
+from comparative_benchmark.engine.messages import Compiled, Loaded, Measured
+from comparative_benchmark.engine.session import InProcessSession, Session, SessionEnded
+from comparative_benchmark.engine.settings import ProcessPlan, RunSettings
 from comparative_benchmark.engine.trial import Competitor, Trial
 from comparative_benchmark.results.outcome import ProcessRecord, sound_and_void
-from comparative_benchmark.results.record import (
-    Block,
-    ProfileRecord,
-    Status,
-)
-from openxla.benchmark.artifacts import array_files
-from openxla.benchmark.artifacts.workload_store import Due, TruthCheck, WorkloadArtifacts
-from openxla.benchmark.models import architectures, trained
-from openxla.benchmark.models.architectures.base import DATA_TYPES
-
-# Possible relative error of a truth whose float64 run computes parts in float32.
-_ERROR_OF_INEXACT_TRUTHS = 1e-3
+from comparative_benchmark.results.record import Block, ProfileRecord, Status
+from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 
 _LONGEST_REASON = 4000
 
 _WARM_UP: Mapping[str, bool] = MappingProxyType({"warm_up": True})
 
-
-@attrs.frozen(kw_only=True)
-class ProcessPlan:
-    """One process of a trial, before it starts.
-
-    Attributes:
-      replicate: index of the process within its trial, from 0.
-      work_dir: folder for files of the worker.
-      cache_dir: folder for its compile caches.
-      log_file: file for its output.
-      cold: whether the caches are empty.
-      track: its track on the timeline.
-      framework: framework of the model.
-      exports: exports of the trial's first process, by type; empty for a process that exports.
-      compiles_anew: whether the caches are empty although the trial has compiled before.
-      hidden: folders to hide from the worker; shared workers use those of their pool.
-    """
-
-    replicate: int
-    work_dir: Path
-    cache_dir: Path
-    log_file: Path
-    cold: bool
-    track: ProcessTrack
-    framework: str
-    exports: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
-    compiles_anew: bool = False
-    hidden: Hidden | None = None
-
-
-# Phase of a result whose first output is wrong.
-FIRST_VERIFICATION = "verify_first_run"
 
 # Starts the worker of a process; raises `SessionEnded` if it does not start.
 OpenSession = Callable[[RunSettings, Competitor, ProcessPlan], Session | InProcessSession]
@@ -135,15 +76,13 @@ class Participant:
         self._interrupted = False
         self._precision: list[float] = []
         self._blocks: list[Block] = []
-        self._timed: list[plausibility.TimedBlock] = []
+        self._timed: list[TimedBlock] = []
         self._artifacts = artifacts
         self._settings = settings
         self._open_session = open_session
-        self._judge = Judge(trial, artifacts.first)
-        # Files of the outputs that were verified last.
-        self._outputs: list[Path] = []
         self._stack = ExitStack()
         self._session: Session | InProcessSession | None = None
+        self._checks: OutputChecks
 
     def __enter__(self) -> Self:
         return self
@@ -166,7 +105,7 @@ class Participant:
     @property
     def outputs(self) -> Sequence[Path]:
         """Files of the outputs that were verified last; they exist until the race ends."""
-        return self._outputs
+        return self._checks.outputs
 
     def start(self) -> None:
         """Starts the worker, loads, compiles and verifies the first output."""
@@ -180,6 +119,9 @@ class Participant:
             session = self._open_session(self._settings, self.trial.competitor, self.plan)
             self._stack.push(session)
             self._session = session
+            self._checks = OutputChecks(
+                self.trial, self._artifacts, self.plan, self.record, session
+            )
             self.record.truth_not_isolated = session.truth_not_isolated
             if self._interrupted:
                 raise SessionEnded(Status.FAILED, "start", "it was interrupted")
@@ -187,7 +129,7 @@ class Participant:
             self.record.versions = loaded.versions
             self.record.timer_ns = loaded.timer_ns
             self.record.variables = self._without_paths(loaded.variables)
-            _note_report(self.record, loaded)
+            note_report(self.record, loaded)
         self.pause()
 
     def compile(self) -> None:
@@ -198,9 +140,8 @@ class Participant:
         with self._ending("compile"):
             compiled = self._session.call(Compiled)
             self.exports = compiled.exports
-            _note_report(self.record, compiled)
-            self.record.verification = self._verify(self._session, "first_run")
-            self._refuse_warm_caches()
+            note_report(self.record, compiled)
+            self._checks.verify_first_run()
 
     def interrupt(self) -> None:
         """Kills the worker; may be called from a thread other than the one that loads it."""
@@ -273,12 +214,18 @@ class Participant:
         if isinstance(self._session, Session):
             self._session.resume()
 
-    def finish(self) -> None:
-        """Verifies the last timed output, and runs the program on a second input.
+    def check(self, *checks: Callable[[OutputChecks], object]) -> None:
+        """Runs checks in order; the first that fails ends the participation."""
+        if self._session is None:
+            return
+        with self._ending("verify"):
+            for check in checks:
+                check(self._checks)
 
-        The worker is then paused until it is profiled or closed. For generating models, the rest of
-        the verification and the parts follow last, because they compile and must not disturb
-        earlier measurements.
+    def finish(self) -> None:
+        """Checks times and outputs after the timed rounds, and measures the parts.
+
+        The worker is then paused until it is profiled or closed.
         """
         if self._session is None:
             return
@@ -287,194 +234,18 @@ class Participant:
             reason = f"{len(void)} of {len(self._blocks)} blocks are void: {void[-1].void}"
             self._end(SessionEnded(Status.UNSTEADY, "measure", reason))
             return
-        with self._ending("verify"):
-            self.resume()
-            self._check_times()
-            self.record.final_verification = self._verify(self._session, "last_run")
-            self.verify_rest()
-            self.measure_accuracy()
-            self.verify_second()
-            self.verify_update()
-            self._measure_parts()
-            self._require_compiled()
-        self.pause()
-
-    def verify_rest(self) -> None:
-        """Verifies the rest of a generating run that diverged from the truth at a near-tie.
-
-        Does nothing for other runs; see `Judge.verify_rest`.
-        """
-        session, verdict = self._session, self.record.final_verification or self.record.verification
-        if session is None or verdict is None or not verdict.divergences:
-            return
-
-        try:
-            verdict = self._judge.verify_rest(self._outputs, verdict, self._run_with(session))
-        except SessionEnded as ended:
-            self._end(ended)
-            return
-        self.record.final_verification = verdict
-        self._end_unless_right(verdict, "verify_rest")
-
-    def _run_with(self, session: Session | InProcessSession) -> RunWith:
-        def run_with(inputs: Sequence[Path], name: str) -> list[Path]:
-            directory = self.plan.work_dir / name
-            # The tokens may be the truth's, in a folder that is hidden from the worker.
-            *given, tokens = inputs
-            fed = shutil.copy(tokens, self.plan.work_dir / f"{name}.npy")
-            paths = [*map(str, given), str(fed)]
-            answer = session.call(RanWith, inputs=paths, directory=str(directory))
-            self.record.phases = answer.phases or self.record.phases
-            return paths_of(answer.files, directory)
-
-        return run_with
-
-    def measure_accuracy(self) -> None:
-        """Measures accuracy on the examples of the model's task, in one process of the trial.
-
-        Runs before the second input, so that any state it leaves behind is detected there.
-        """
-        session, model = self._session, self.trial.case.model
-        name = model.model_impl.architecture
-        if session is None or name is None or self.plan.replicate:
-            return
-        architecture = architectures.get(name)
-        parameters = architecture.complete(model.model_parameters)
-        task = trained.task_of(parameters)
-        if task is None:
-            return
-        outputs, directory = [], self.plan.work_dir / "task"
-        for index, batch in enumerate(task.batches(architecture, parameters)):
-            place = directory / str(index)
-            array_files.save_all(place, "input", batch)
-            inputs = [str(path) for path in array_files.numbered(place, "input")]
-            answer = session.call(RanOn, inputs=inputs, directory=str(place))
-            _note_report(self.record, answer)
-            if answer.files is None:
-                return
-            outputs.append(array_files.load(paths_of(answer.files, place)[0]))
-            shutil.rmtree(place)
-        self.record.accuracy = accuracy.judge(task, outputs)
-
-    def verify_second(self) -> None:
-        """Runs the program on a second input, then on the first again, and verifies both.
-
-        A program that was constant-folded for its input, caches an output, keeps state or ignores
-        an input is correct on the first input only. State left by the second run shows in the
-        third.
-        """
-        session, second = self._session, self._artifacts.second
-        if session is None:
-            return
-        if second is None:
-            self.record.without_second = self._artifacts.without_second
-            return
-        try:
-            verdict = self._verify_on(
-                session, Judge(self.trial, second, second=True), "second_input"
-            )
-            self.record.second_verification = verdict
-            if verdict is None:
-                self.record.without_second = "the backend cannot replace the inputs of a program"
-            elif verdict.passed:
-                self.record.without_second = self._artifacts.without_second
-                if self._verify_on(session, self._judge, "first_input_again"):
-                    self._check_fresh_runs(session, second)
-        except SessionEnded as ended:
-            self._end(ended)
-
-    def verify_update(self) -> None:
-        """Verifies a single optimizer update of a model in training.
-
-        Its peak memory is not recorded, because a step does not hold the generated values.
-        """
-        session, directory = self._session, self.plan.work_dir / "update"
-        if session is None or not self._judge.trains:
-            return
-        try:
-            answer = session.call(Updated, directory=str(directory))
-        except SessionEnded as ended:
-            if ended.status is Status.UNSUPPORTED:
-                self.record.without_update_check = ended.reason
-            else:
-                self._end(ended)
-            return
-        paths = paths_of(answer.files, directory)
-        found = dict(zip(answer.names, map(open_array, paths), strict=True))
-        error, reason = self._judge.update_problem(found)
-        self.record.update_error = error
-        if reason is not None:
-            self._end(SessionEnded(Status.WRONG_OUTPUT, "verify_update", reason))
-
-    def _check_fresh_runs(self, session: Session | InProcessSession, second: Due) -> None:
-        """Ends the participation if runs on new inputs take much longer than the timed ones.
-
-        Raises:
-          SessionEnded: they do, or the worker has ended.
-        """
-        if not self.alive or not self.record.latencies_ms:
-            return
-        median_ms = statistics.median(self.record.latencies_ms)
-        answer = session.call(
-            FreshRuns,
-            inputs=[str(path) for path in second.inputs],
-            enough_ms=plausibility.enough_ms(median_ms),
-            restored=[str(path) for path in self._artifacts.inputs],
+        self.resume()
+        self.check(
+            lambda checks: checks.check_times(self._timed),
+            OutputChecks.verify_last_run,
+            OutputChecks.verify_rest,
+            OutputChecks.measure_accuracy,
+            OutputChecks.verify_second,
+            OutputChecks.verify_update,
         )
-        # Do not record peak memory: rotated copies of the inputs are not part of the program.
-        self.record.without_fresh_runs = answer.without
-        if plausibility.is_machine_slow(answer.runs_ms, answer.seen_ms):
-            self.record.without_fresh_runs = (
-                "the machine was too busy: runs on inputs that it had seen took as long"
-            )
-        elif problem := plausibility.fresh_run_problem(median_ms, answer.runs_ms):
-            raise SessionEnded(Status.FAILED, "fresh_runs", problem)
-
-    def _check_times(self) -> None:
-        """Ends the participation if its times are implausible.
-
-        Raises:
-          SessionEnded: the times are implausible.
-        """
-        cpus = os.cpu_count() or 1
-        problem = plausibility.clock_problem(self._timed, cpus)
-        if problem is None and self.trial.device.accelerator_type == "cpu":
-            cost = self._artifacts.cost
-            moved = [*self._artifacts.inputs, *self._artifacts.reference]
-            weight_bytes = (cost.bytes or 0) - sum(open_array(path).nbytes for path in moved)
-            problem = plausibility.latency_problem(
-                self.record.latencies_ms,
-                flops=cost.flops,
-                weight_bytes=max(weight_bytes, 0),
-                element_type=self._computes_in(),
-                cpus=cpus,
-            )
-        if problem:
-            raise SessionEnded(Status.FAILED, "measure", problem)
-
-    def _computes_in(self) -> str:
-        """Returns the element type of the computation; empty if options may reduce precision."""
-        if self.trial.competitor.options:
-            return ""
-        return DATA_TYPES.get(str(self.trial.precision), "")
-
-    def _verify_on(
-        self, session: Session | InProcessSession, judge: Judge, name: str
-    ) -> Verification | None:
-        """Verifies a run on an input, which stays in place; wrong output ends the participation.
-
-        Returns:
-          The verdict; None if the backend cannot replace its inputs.
-        """
-        directory, paths = self.plan.work_dir / name, [str(path) for path in judge.due.inputs]
-        answer = session.call(RanOn, inputs=paths, directory=str(directory))
-        _note_report(self.record, answer)
-        if answer.files is None:
-            return None
-        outputs = paths_of(answer.files, directory)
-        verdict = judge.verify_rest(outputs, judge.verify(outputs), self._run_with(session))
-        self._end_unless_right(verdict, f"verify_{name}")
-        return verdict
+        self.check(self._measure_parts)
+        self.check(OutputChecks.require_compiled)
+        self.pause()
 
     def forget_peaks(self) -> None:
         """Clears peaks that may be due to other models that the worker has served."""
@@ -504,9 +275,7 @@ class Participant:
         if self._session is None:
             return None
         self.resume()
-        return details.take_profile(
-            self._session, directory, self.record.latencies_ms or latencies_ms
-        )
+        return take_profile(self._session, directory, self.record.latencies_ms or latencies_ms)
 
     def cpu_ms(self) -> float | None:
         """Returns the CPU time of the worker; None if it has ended or the time cannot be read."""
@@ -534,7 +303,7 @@ class Participant:
             seen_ms, cpu_after_ms = (time.monotonic() - started) * 1e3, self._session.cpu_ms()
             block = _block(answer.block, iterations)
             self._timed.append(
-                plausibility.TimedBlock(
+                TimedBlock(
                     samples_ms=sum(block.latencies_ms),
                     iterations=len(block.latencies_ms),
                     extra=len(block.device_ms) + bool(wanted.get("refresh")),
@@ -548,17 +317,19 @@ class Participant:
             )
         return block if self.alive else None
 
+    def _measure_parts(self, checks: OutputChecks) -> None:
+        if not checks.measure_parts():
+            self.close()
+
     def _without_paths(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Replaces folders that differ between processes with placeholders."""
         folders = {str(self.plan.work_dir): "{work_dir}", str(self.plan.cache_dir): "{cache_dir}"}
         if isinstance(self._session, Session):
             folders |= self._session.folders
-        found = {}
-        for name, value in variables.items():
-            found[name] = value
-            for folder, field in folders.items():
-                found[name] = found[name].replace(folder, field)
-        return found
+        replaced = dict(variables)
+        for folder, field in folders.items():
+            replaced = {name: value.replace(folder, field) for name, value in replaced.items()}
+        return replaced
 
     def _load_arguments(self) -> Mapping[str, Any]:
         competitor, model = self.trial.competitor, self.trial.case.model
@@ -582,85 +353,6 @@ class Participant:
             "packages": recorded_packages(),
         }
 
-    def _verify(self, session: Session | InProcessSession, which: str) -> Verification:
-        """Verifies the outputs of the last execution; wrong output ends the participation."""
-        directory = self.plan.work_dir / which
-        answer = session.call(Outputs, directory=str(directory))
-        _note_report(self.record, answer)
-        self.record.program = answer.facts
-        self.record.effective = answer.effective
-        self._outputs = paths_of(answer.files, directory)
-        verification = self._judge.verify(self._outputs)
-        self._end_unless_right(verification, f"verify_{which}")
-        return verification
-
-    def _end_unless_right(self, verdict: Verification, phase: str) -> None:
-        """Ends the participation if an output is wrong or cannot be verified.
-
-        If the truth is in doubt, outputs are not reported as wrong.
-        """
-        if verdict.passed:
-            return
-        status, reason = Status.WRONG_OUTPUT, verdict.reason or "wrong output"
-        check, remark = self._artifacts.truth_check, self._artifacts.manifest.truth_remark
-        if verdict.undecided:
-            status = Status.UNSUPPORTED
-        elif check is not None and check.in_doubt:
-            status, reason = unjudged(check, reason)
-        elif remark and (verdict.relative_rmse or 1.0) < _ERROR_OF_INEXACT_TRUTHS:
-            status = Status.UNSUPPORTED
-            reason = f"its truth is not exact ({remark}), and it is near: {reason}"
-        self._end(SessionEnded(status, phase, reason))
-
-    def _refuse_warm_caches(self) -> None:
-        """Raises `SessionEnded` if a cold compile found a cache that was not empty."""
-        program = self.record.program
-        if self.plan.cold and program is not None and program.cache_hits:
-            raise SessionEnded(
-                Status.FAILED,
-                "compile",
-                f"not a cold compile: of caches that were to be empty came {program.cache_hits} "
-                "programs, as the stack counts; does `BackendInfo.environment` leave one out?",
-            )
-
-    def _require_compiled(self) -> None:
-        """Records the fractions of compiled code; raises `SessionEnded` if there is too little."""
-        program = self.record.program
-        if self._session is None or program is None:
-            return
-        shares = self._session.call(CompiledShares).shares
-        self.record.program = attrs.evolve(program, notes={**program.notes, **shares})
-
-    def _measure_parts(self) -> None:
-        """Measures prefill and decode of generating models, or the parts of training steps."""
-        if self._session is None:
-            return
-        if self._judge.trains:
-            self._measure_step_parts(self._session)
-        if not self._judge.generates:
-            return
-        self.plan.track.note(part="generation")
-        found, ended = details.take_generation_times(
-            self._session,
-            self.plan.work_dir / "parts",
-            self.record.latencies_ms,
-            self._judge.verify,
-        )
-        self.record.generation = found
-        self.record.phases = found.phases or self.record.phases
-        if ended is not None and ended.status in (Status.CRASHED, Status.TIMEOUT):
-            self.close()
-
-    def _measure_step_parts(self, session: Session | InProcessSession) -> None:
-        self.plan.track.note(part="step parts")
-        found, ended = details.take_step_times(session, self.record.latencies_ms)
-        if isinstance(found, str):
-            self.record.without_step_times = found
-        else:
-            self.record.step_times = found
-        if ended is not None and ended.status in (Status.CRASHED, Status.TIMEOUT):
-            self.close()
-
     @contextmanager
     def _ending(self, phase: str) -> Iterator[None]:
         """Ends the participation if the worker fails or its files cannot be read.
@@ -682,25 +374,6 @@ class Participant:
         self.close()
 
 
-def unjudged(check: TruthCheck, reason: str) -> tuple[Status, str]:
-    """Returns status and reason for an output that differs from a truth in doubt.
-
-    Args:
-      check: the truth check with the doubts.
-      reason: how the output differs.
-    """
-    doubts = "; ".join(map(str, check.in_doubt))
-    return Status.UNSUPPORTED, f"truth in doubt: {doubts}. The output differs: {reason}"
-
-
-def note_end(record: ProcessRecord, ended: SessionEnded) -> None:
-    """Records how a session ended early."""
-    record.status, record.phase, record.reason = ended.status, ended.phase, ended.reason
-    record.traceback = ended.traceback
-    if ended.report is not None:
-        _note_report(record, ended.report)
-
-
 def _block(block: Block, iterations: int) -> Block:
     if len(block.latencies_ms) != iterations:
         reason = f"the worker reported {len(block.latencies_ms)} latencies, expected {iterations}"
@@ -708,13 +381,6 @@ def _block(block: Block, iterations: int) -> Block:
     ratio = block.cpu_ms / block.wall_ms if block.cpu_ms is not None and block.wall_ms else None
     judged = block.conditions.contended if block.conditions else None
     return attrs.evolve(block, cpu_wall_ratio=ratio, contended=judged)
-
-
-def _note_report(record: ProcessRecord, report: Report) -> None:
-    record.phases = report.phases or record.phases
-    peak, base = report.host_memory_peak_bytes, report.host_memory_base_bytes
-    record.host_memory_peak_bytes = peak or record.host_memory_peak_bytes
-    record.host_memory_base_bytes = base or record.host_memory_base_bytes
 
 
 def _as_json(_: Any, __: Any, value: Any) -> Any:

@@ -49,19 +49,13 @@ from comparative_benchmark.analysis.stats.planning import (
     stop_reasons,
 )
 from comparative_benchmark.analysis.verification.plausibility import agreeing
+from comparative_benchmark.engine.checks import FIRST_VERIFICATION, OutputChecks, unjudged
 from comparative_benchmark.engine.judging import why_not_ranked
 from comparative_benchmark.engine.messages import Timeline
-from comparative_benchmark.engine.participant import (
-    FIRST_VERIFICATION,
-    OpenSession,
-    Participant,
-    ProcessPlan,
-    own_session,
-    unjudged,
-)
+from comparative_benchmark.engine.participant import OpenSession, Participant, own_session
 from comparative_benchmark.engine.recording import judge_rounds
 from comparative_benchmark.engine.session import Hidden
-from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.settings import ProcessPlan, RunSettings
 from comparative_benchmark.engine.trial import Trial, first_look
 from comparative_benchmark.results.journal import Entry, Joined
 from comparative_benchmark.results.outcome import TrialFacts, TrialOutcome
@@ -290,7 +284,7 @@ class Race:
                     number = len(outcome.processes)
                     with self._participant(trial, number, folder / f"pair-{pair}") as participant:
                         participant.start()
-                        participant.verify_rest()
+                        participant.check(OutputChecks.verify_rest)
                         participant.close()
                         self._keep(participant, time.monotonic() - started)
 

@@ -18,7 +18,8 @@ from comparative_benchmark.analysis.stats.planning import (
     FixedCounts,
     SamplingRule,
 )
-from comparative_benchmark.engine.participant import OpenSession, note_end, own_session
+from comparative_benchmark.engine.checks import note_end
+from comparative_benchmark.engine.participant import OpenSession, own_session
 from comparative_benchmark.engine.preparation import Preparation
 from comparative_benchmark.engine.race import Race, facts_of
 from comparative_benchmark.engine.recording import to_result

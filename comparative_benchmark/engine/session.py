@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import attrs
 
@@ -31,6 +31,7 @@ from comparative_benchmark.analysis.machine.gpu_state import SESSION_VARIABLE
 from comparative_benchmark.backends.missing_packages import Absence
 from comparative_benchmark.engine import messages
 from comparative_benchmark.engine.messages import (
+    Called,
     Failure,
     Hello,
     Message,
@@ -158,6 +159,7 @@ class Hidden:
 
 A = TypeVar("A", bound=Report)
 M = TypeVar("M", bound=Hello | Report)
+T = TypeVar("T")
 
 # Environment variable with the CPUs that a worker pins itself to before importing anything, because
 # libraries count CPUs on import.
@@ -566,3 +568,31 @@ class InProcessSession:
             else:
                 os.environ[name] = value
         self._before = {}
+
+
+class Callee(Protocol):
+    """The part of a session's interface that sends commands."""
+
+    def call(self, kind: type[A], **arguments: Any) -> A:
+        """Sends the command for an answer class and returns the worker's answer."""
+
+
+def call_function(session: Callee, function: str, arguments: Mapping[str, Any], kind: type[T]) -> T:
+    """Calls a function in a worker and decodes its result as `kind`.
+
+    Args:
+      session: session of the worker.
+      function: the function as `module:function`.
+      arguments: keyword arguments; JSON values.
+      kind: expected class of the returned JSON value.
+
+    Raises:
+      SessionEnded: the function failed or returned an invalid value.
+    """
+    answer = session.call(Called, function=function, arguments=dict(arguments))
+    try:
+        value: T = messages.converted(answer.value, kind)
+    except messages.MessageError as error:
+        reason = f"{function} returned a malformed value: {error}"
+        raise SessionEnded(Status.FAILED, "call", reason) from error
+    return value

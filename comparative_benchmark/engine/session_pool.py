@@ -16,9 +16,8 @@ import attrs
 
 from comparative_benchmark.backends.api import BackendInfo
 from comparative_benchmark.engine.messages import ProcessTrack, Released, Report
-from comparative_benchmark.engine.participant import ProcessPlan
 from comparative_benchmark.engine.session import Hidden, InProcessSession, Session, SessionEnded
-from comparative_benchmark.engine.settings import Environment, RunSettings
+from comparative_benchmark.engine.settings import Environment, ProcessPlan, RunSettings
 from comparative_benchmark.engine.trial import Competitor
 from comparative_benchmark.results.record import Status
 from openxla.benchmark.files import temporary_folder

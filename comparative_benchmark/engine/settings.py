@@ -21,7 +21,7 @@ from comparative_benchmark.analysis.machine.host import ASKED, Threads, default_
 from comparative_benchmark.analysis.machine.other_processes import default_limit_bytes
 from comparative_benchmark.analysis.machine.worker_settings import for_worker
 from comparative_benchmark.analysis.stats.planning import CompileOnly, FixedCounts, SamplingRule
-from comparative_benchmark.backends.api import BackendInfo, OutputMode, backends
+from comparative_benchmark.backends.api import BackendInfo, OutputMode, backends, get_backend
 from comparative_benchmark.engine.messages import ProcessTrack
 from comparative_benchmark.engine.session import (
     CPUS_VARIABLE,
@@ -30,16 +30,21 @@ from comparative_benchmark.engine.session import (
     InProcessSession,
     Limits,
     Session,
+    call_function,
 )
 from comparative_benchmark.errors import UsageError
 from openxla.benchmark.def_types import DeviceSpec
 from openxla.benchmark.devices import HOST_CPU
+from openxla.benchmark.files import temporary_folder
 from openxla.benchmark.installation import ROOT_DIR_VARIABLE, root_dir
 
 # Imports of the worker itself, apart from the standard library and frameworks.
 _HARNESS_MODULES = ("attrs", "numpy", "ml_dtypes")
 _OLDEST_PYTHON = (3, 11)
 _PATIENCE_S = 60
+
+SessionKind = TypeVar("SessionKind", bound=Session)
+T = TypeVar("T")
 
 _QUESTION = """
 import importlib.metadata as m, importlib.util as u, json, sys
@@ -178,7 +183,33 @@ def _check_harness(name: str, python: str, missing: Sequence[str]) -> None:
         )
 
 
-SessionKind = TypeVar("SessionKind", bound=Session)
+@attrs.frozen(kw_only=True)
+class ProcessPlan:
+    """One process of a trial, before it starts.
+
+    Attributes:
+      replicate: index of the process within its trial, from 0.
+      work_dir: folder for files of the worker.
+      cache_dir: folder for its compile caches.
+      log_file: file for its output.
+      cold: whether the caches are empty.
+      track: its track on the timeline.
+      framework: framework of the model.
+      exports: exports of the trial's first process, by type; empty for a process that exports.
+      compiles_anew: whether the caches are empty although the trial has compiled before.
+      hidden: folders to hide from the worker; shared workers use those of their pool.
+    """
+
+    replicate: int
+    work_dir: Path
+    cache_dir: Path
+    log_file: Path
+    cold: bool
+    track: ProcessTrack
+    framework: str
+    exports: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
+    compiles_anew: bool = False
+    hidden: Hidden | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -348,3 +379,30 @@ def settings_of(
         limits=limits,
         **others,
     )
+
+
+def call_once(
+    settings: RunSettings, function: str, arguments: Mapping[str, Any], kind: type[T]
+) -> T:
+    """Calls a function in a new PyTorch worker and decodes its result as `kind`.
+
+    Args:
+      settings: settings of the worker.
+      function: the function as `module:function`.
+      arguments: keyword arguments; JSON values.
+      kind: expected class of the returned JSON value.
+
+    Raises:
+      SessionEnded: see `call_function`.
+    """
+    with temporary_folder("call") as scratch:
+        place = Path(scratch)
+        session = settings.open_session(
+            get_backend("pt_inductor"),
+            None,
+            work_dir=place,
+            cache_dir=place / "cache",
+            log_file=place / "log",
+        )
+        with session:
+            return call_function(session, function, arguments, kind)

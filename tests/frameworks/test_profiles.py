@@ -9,7 +9,7 @@ import pytest
 from session_support import bring_up
 
 from comparative_benchmark.backends.api import get_backend
-from comparative_benchmark.engine import details
+from comparative_benchmark.engine import checks
 from comparative_benchmark.engine.messages import Outputs
 from comparative_benchmark.engine.session import Limits, Session
 from comparative_benchmark.engine.settings import RunSettings
@@ -50,7 +50,7 @@ def profile_of(tmp_path, environment):
                 compiler=compiler,
                 threads=threads,
             )
-            taken = details.take_profile(session, tmp_path / "profiles", LATENCIES_MS)
+            taken = checks.take_profile(session, tmp_path / "profiles", LATENCIES_MS)
             # The worker is as good as before.
             session.call(Outputs, directory=str(tmp_path / "outputs"))
         assert taken.error is None, taken.error

@@ -13,7 +13,7 @@ from framework_process import run_script
 from session_support import bring_up
 
 from comparative_benchmark.backends.api import get_backend
-from comparative_benchmark.engine import details
+from comparative_benchmark.engine import checks
 from comparative_benchmark.engine.messages import Outputs
 from comparative_benchmark.engine.session import Limits, Session
 from comparative_benchmark.engine.settings import RunSettings
@@ -309,7 +309,7 @@ def test_the_profiler_tells_kernels_and_the_threads_are_those_asked_for(tmp_path
         )
         tasks = Path(f"/proc/{session._process.pid}/task").glob("*/comm")
         threads = [path.read_text().strip() for path in tasks]
-        taken = details.take_profile(session, tmp_path / "profiles", [200.0])
+        taken = checks.take_profile(session, tmp_path / "profiles", [200.0])
         # The worker is as good as before.
         session.call(Outputs, directory=str(tmp_path / "outputs"))
     assert threads.count("tf_Compute") == threads.count("tf_XLAEigen") == 1

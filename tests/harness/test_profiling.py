@@ -11,7 +11,7 @@ from cbs_test_plugin.suite import ALL_BENCHMARKS
 from session_support import bring_up
 
 from comparative_benchmark.backends.api import Backend
-from comparative_benchmark.engine import details
+from comparative_benchmark.engine import checks
 from comparative_benchmark.engine.messages import Measured
 from comparative_benchmark.engine.session import InProcessSession, Limits, Session
 from openxla.benchmark.installation import ROOT_DIR_VARIABLE
@@ -76,12 +76,12 @@ class Without(NumpyBackend):
     ],
 )
 def test_a_profile_takes_about_a_second(latencies_ms, iterations):
-    assert details.profiled_iterations(latencies_ms) == iterations
+    assert checks.profiled_iterations(latencies_ms) == iterations
 
 
 def test_a_profile_is_where_it_says(session, tmp_path):
     directory = tmp_path / "profiles" / "toy"
-    profile = details.take_profile(session, directory, [100.0])
+    profile = checks.take_profile(session, directory, [100.0])
     assert attrs.asdict(profile) == {
         "directory": str(directory),
         "files": ("profile.txt", "operators.json"),
@@ -93,7 +93,7 @@ def test_a_profile_is_where_it_says(session, tmp_path):
 
 def test_a_worker_that_dies_while_profiled_costs_only_the_profile(session, tmp_path):
     os.kill(session._process.pid, signal.SIGKILL)
-    profile = details.take_profile(session, tmp_path / "profiles", [1.0])
+    profile = checks.take_profile(session, tmp_path / "profiles", [1.0])
     assert profile.files == ()
     assert "SIGKILL" in profile.error
 
@@ -103,14 +103,14 @@ def test_a_profiler_that_hangs_costs_only_the_profile(tmp_path, variables):
     with Session(limits=limits, log_file=tmp_path / "log", environment=variables) as session:
         _bring_up(session, tmp_path)
         os.kill(session._process.pid, signal.SIGSTOP)
-        profile = details.take_profile(session, tmp_path / "profiles", [1.0])
+        profile = checks.take_profile(session, tmp_path / "profiles", [1.0])
     assert profile.files == ()
     assert "the phase profile took longer than 0.5 s" in profile.error
 
 
 def test_a_directory_that_can_not_be_made_costs_only_the_profile(session, tmp_path):
     (tmp_path / "taken").write_text("a file")
-    profile = details.take_profile(session, tmp_path / "taken", [1.0])
+    profile = checks.take_profile(session, tmp_path / "taken", [1.0])
     assert profile.files == ()
     assert "taken" in profile.error
     assert session.call(Measured, iterations=2).block.latencies_ms
@@ -129,6 +129,6 @@ def test_a_profiler_that_fails_is_reported(tmp_path, monkeypatch, variables, bac
     (tmp_path / "worker.log").write_text("something")
     with InProcessSession(environment=variables) as session:
         _bring_up(session, tmp_path, f"{__name__}:{backend.__name__}")
-        profile = details.take_profile(session, tmp_path / "profiles", [1.0])
+        profile = checks.take_profile(session, tmp_path / "profiles", [1.0])
     assert profile.files == ()
     assert reason in profile.error

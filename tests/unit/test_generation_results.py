@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from comparative_benchmark.analysis.verification.verification import Divergence, Verification
-from comparative_benchmark.engine import details, messages
+from comparative_benchmark.engine import checks, messages
 from comparative_benchmark.engine.messages import Failure, Generation
 from comparative_benchmark.engine.recording import generation_metrics, to_result
 from comparative_benchmark.engine.session import SessionEnded
@@ -141,7 +141,7 @@ def test_there_is_no_table_of_nothing(make_trial, finished):
     [([], 5), ([1e-9], 50), ([0.1] * 3, 50), ([20.0], 20), ([400.0], 5), ([1e6], 5)],
 )
 def test_parts_are_run_for_some_tenths_of_a_second(latencies, iterations):
-    assert details.generation_iterations(latencies) == iterations
+    assert checks.generation_iterations(latencies) == iterations
 
 
 class Worker:
@@ -178,7 +178,7 @@ def test_times_are_taken_from_a_worker_whose_output_is_right(tmp_path):
         judged.extend(files)
         return RIGHT
 
-    found, ended = details.take_generation_times(Worker(ANSWER), tmp_path, [1.0], judge)
+    found, ended = checks.take_generation_times(Worker(ANSWER), tmp_path, [1.0], judge)
     assert ended is None
     assert (found.prefill_ms, found.decode_ms, found.reason) == ([1.0], [0.5, 0.5], None)
     assert judged == [tmp_path / "output_0.npy", tmp_path / "output_1.npy"]
@@ -187,7 +187,7 @@ def test_times_are_taken_from_a_worker_whose_output_is_right(tmp_path):
 
 def test_times_of_a_wrong_output_are_not_taken(tmp_path):
     wrong = Verification(passed=False, reason="sequence 0, step 1: wrong")
-    found, ended = details.take_generation_times(Worker(ANSWER), tmp_path, [1.0], lambda _: wrong)
+    found, ended = checks.take_generation_times(Worker(ANSWER), tmp_path, [1.0], lambda _: wrong)
     assert ended is None
     assert found.prefill_ms == found.decode_ms == []
     assert "wrong output: sequence 0, step 1" in found.reason
@@ -207,7 +207,7 @@ def test_how_a_worker_ended_is_told_with_its_reason(tmp_path):
                 explanation="one program",
             )
         )
-        found, ended = details.take_generation_times(
+        found, ended = checks.take_generation_times(
             Worker(failure), tmp_path, [1.0], lambda _: RIGHT
         )
         assert ended is failure

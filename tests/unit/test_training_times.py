@@ -7,7 +7,7 @@ import pytest
 from comparative_benchmark.analysis.verification.verification import Verification
 from comparative_benchmark.backends.api import backends
 from comparative_benchmark.backends.model_protocols import StepParts
-from comparative_benchmark.engine import details
+from comparative_benchmark.engine import checks
 from comparative_benchmark.engine.recording import to_result, training_metrics
 from comparative_benchmark.engine.runner import plan
 from comparative_benchmark.engine.session import SessionEnded
@@ -129,6 +129,6 @@ def test_what_goes_wrong_with_parts_is_a_reason(status, reason):
     def call(*_, **__):
         raise SessionEnded(status, "step_parts", "no")
 
-    found, ended = details.take_step_times(SimpleNamespace(call=call), [1.0])
+    found, ended = checks.take_step_times(SimpleNamespace(call=call), [1.0])
     assert found == reason
     assert ended.status is status

@@ -7,9 +7,8 @@ from typing import Any
 
 from rich.text import Text
 
-from comparative_benchmark.engine.details import call_once
 from comparative_benchmark.engine.session import Limits, SessionEnded
-from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.settings import RunSettings, call_once
 from comparative_benchmark.errors import EXIT_OK, EXIT_WRONG, UsageError
 from comparative_benchmark.maintenance.onboarding.findings import Finding, print_findings
 from comparative_benchmark.results.record import Status

@@ -14,9 +14,13 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from comparative_benchmark.analysis.verification.verification import MIN_RELATIVE_SPREAD
 from comparative_benchmark.backends.api import BackendInfo
-from comparative_benchmark.engine.details import call_function
 from comparative_benchmark.engine.messages import Prepared
-from comparative_benchmark.engine.session import InProcessSession, Session, SessionEnded
+from comparative_benchmark.engine.session import (
+    InProcessSession,
+    Session,
+    SessionEnded,
+    call_function,
+)
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.maintenance.onboarding import findings
 from comparative_benchmark.maintenance.onboarding.findings import Array, Finding, State

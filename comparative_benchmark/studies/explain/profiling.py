@@ -17,11 +17,11 @@ from comparative_benchmark.backends.operator_profile import (
     write,
 )
 from comparative_benchmark.engine.messages import Timeline
-from comparative_benchmark.engine.participant import Participant, ProcessPlan
+from comparative_benchmark.engine.participant import Participant
 from comparative_benchmark.engine.preparation import Preparation
 from comparative_benchmark.engine.runner import Observer
 from comparative_benchmark.engine.session import Hidden
-from comparative_benchmark.engine.settings import RunSettings, settings_of
+from comparative_benchmark.engine.settings import ProcessPlan, RunSettings, settings_of
 from comparative_benchmark.engine.trial import Trial
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results import published

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from comparative_benchmark.engine.details import call_once
 from comparative_benchmark.engine.session import SessionEnded
-from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.settings import RunSettings, call_once
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Result, Status

@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from comparative_benchmark.backends.api import judges_of
 from comparative_benchmark.backends.intermediates import RECORDERS
-from comparative_benchmark.engine.details import call_function
-from comparative_benchmark.engine.session import SessionEnded
+from comparative_benchmark.engine.session import SessionEnded, call_function
 from comparative_benchmark.engine.session_pool import SessionPool
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.studies.parity.grid import Row

@@ -20,12 +20,13 @@ import attrs
 
 from comparative_benchmark.analysis.machine.host import usable_cpus
 from comparative_benchmark.analysis.machine.other_processes import default_limit_bytes
+from comparative_benchmark.engine.checks import OutputChecks, note_end
 from comparative_benchmark.engine.messages import Timeline
-from comparative_benchmark.engine.participant import Participant, ProcessPlan, note_end
+from comparative_benchmark.engine.participant import Participant
 from comparative_benchmark.engine.preparation import Preparation
 from comparative_benchmark.engine.session import Hidden, InProcessSession, Session, SessionEnded
 from comparative_benchmark.engine.session_pool import SessionPool
-from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.settings import ProcessPlan, RunSettings
 from comparative_benchmark.engine.trial import Competitor, Trial
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import Status
@@ -113,9 +114,11 @@ class Lane:
             )
             with Participant(trial, artifacts, self._settings, plan, shared) as participant:
                 participant.start()
-                participant.verify_rest()
-                participant.verify_second()
-                participant.verify_update()
+                participant.check(
+                    OutputChecks.verify_rest,
+                    OutputChecks.verify_second,
+                    OutputChecks.verify_update,
+                )
         if participant.record.status not in _SETTLED:
             self._pool.empty()
         return participant.record

@@ -16,9 +16,8 @@ from comparative_benchmark.analysis.machine.host import default_threads, usable_
 from comparative_benchmark.api import recorded_trials
 from comparative_benchmark.backends.api import ModelDefinition
 from comparative_benchmark.backends.exported_programs import Exported
-from comparative_benchmark.engine.details import call_function
 from comparative_benchmark.engine.preparation import Preparation
-from comparative_benchmark.engine.session import SessionEnded
+from comparative_benchmark.engine.session import SessionEnded, call_function
 from comparative_benchmark.engine.settings import RunSettings, settings_of
 from comparative_benchmark.engine.trial import Trial
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_OK, UsageError

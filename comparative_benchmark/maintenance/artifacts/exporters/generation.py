@@ -19,8 +19,7 @@ import cattrs
 
 from comparative_benchmark.analysis.verification.verification import Verification
 from comparative_benchmark.backends.api import ModelDefinition, get_backend, is_installed
-from comparative_benchmark.engine.details import call_function
-from comparative_benchmark.engine.session import SessionEnded
+from comparative_benchmark.engine.session import SessionEnded, call_function
 from comparative_benchmark.maintenance.artifacts.exporters import kinds
 from comparative_benchmark.maintenance.artifacts.exporters.job import Job
 from comparative_benchmark.maintenance.artifacts.exporters.kinds import Kind
