@@ -360,7 +360,7 @@ def _interrupted(options: argparse.Namespace) -> str:
     output = getattr(options, "output", None)
     if not hasattr(options, "resume") or output is None:
         return "interrupted; finished results are kept"
-    from comparative_benchmark.engine.resuming import resume_command
+    from comparative_benchmark.engine import resume_command
 
     return _shown(f"interrupted; to continue, run\n  {resume_command(sys.argv, output)}")
 

@@ -50,6 +50,7 @@ _PROFILE_MS, _MIN_PROFILED, _MAX_PROFILED = 1000.0, 3, 50
 _PARTS_MS, _MIN_REPETITIONS, _MAX_REPETITIONS = 400.0, 5, 50
 
 
+@attrs.define
 class OutputChecks:
     """Checks of one worker's outputs and times, in the order of the methods.
 
@@ -67,21 +68,16 @@ class OutputChecks:
       outputs: files of the outputs that were verified last.
     """
 
-    def __init__(
-        self,
-        trial: Trial,
-        artifacts: WorkloadArtifacts,
-        plan: ProcessPlan,
-        record: ProcessRecord,
-        session: Session | InProcessSession,
-    ) -> None:
-        self.outputs: Sequence[Path] = []
-        self._trial = trial
-        self._artifacts = artifacts
-        self._plan = plan
-        self._record = record
-        self._session = session
-        self._judge = Judge(trial, artifacts.first)
+    _trial: Trial
+    _artifacts: WorkloadArtifacts
+    _plan: ProcessPlan
+    _record: ProcessRecord
+    _session: Session | InProcessSession
+    outputs: Sequence[Path] = attrs.field(default=(), init=False)
+    _judge: Judge = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._judge = Judge(self._trial, self._artifacts.first)
 
     def verify_first_run(self) -> None:
         """Verifies the first execution, and that a cold compile found empty caches."""

@@ -1,47 +1,158 @@
-"""The command that resumes an interrupted run.
+"""Earlier runs of a results file, from which a new run continues."""
 
-It is printed when a run is interrupted, possibly in the middle of an import, so this module must
-not import anything that could be partially initialised.
-"""
+import secrets
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Sequence
+from typing import Self
 
-import shlex
-from collections.abc import Sequence
-from pathlib import Path
+import attrs
+from msgspec import UNSET
+
+from comparative_benchmark.analysis.stats.planning import FixedCounts, SamplingRule
+from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.trial import Trial
+from comparative_benchmark.results import journal
+from comparative_benchmark.results.record import Result, ResultKey, Status
+from comparative_benchmark.results.results_file import ResultsFile
 
 
-def resume_command(command: Sequence[str], output: Path | None = None) -> str:
-    """Returns the command line that resumes an interrupted run.
+@attrs.define(kw_only=True)
+class EarlierRuns:
+    """Results and processes of earlier runs that a new run can use.
 
-    Args:
-      command: the command line of the run.
-      output: results file of the run; added unless the command names one.
+    Attributes:
+      settings: settings of the run, with a seed.
+      done: results that need not be measured again.
     """
-    program, *arguments = command or ("cbs",)
-    if program == "comparative_benchmark.engine":  # called from Python
-        return "resume=True"
-    if output and not any(word.startswith(("-o", "--output")) for word in arguments):
-        arguments += ["-o", str(output)]
-    if "--resume" not in arguments:
-        arguments.append("--resume")
-    return typed([program, *arguments])
+
+    settings: RunSettings
+    done: dict[ResultKey, Result]
+    _interrupted: list[journal.Interrupted]
+    _undecided: list[journal.Interrupted]
+    _continued: frozenset[ResultKey]
+    _say: Callable[[str], None]
+    _resume: bool
+
+    @classmethod
+    def of(
+        cls,
+        trials: Sequence[Trial],
+        settings: RunSettings,
+        results: ResultsFile,
+        say: Callable[[str], None],
+        *,
+        resume: bool,
+    ) -> Self:
+        """Reads the results file and the journals of its runs.
+
+        Args:
+          trials: trials of the run.
+          settings: settings of the run; a missing seed is taken from an earlier run, or drawn.
+          results: the results file.
+          say: called with a line for each journal that cannot be read.
+          resume: whether the run may use earlier results and processes.
+        """
+        old = results.results()
+        stored = {(result.run_id, result.key) for result in old}
+        runs, complaints = journal.interrupted_runs(results.path, stored)
+        for complaint in complaints:
+            say(complaint)
+        undecided = [run for run in runs if run.undecided]
+        continued = _continued(trials, settings, undecided) if resume else frozenset()
+        to_continue = [run for run in undecided if any(e.key in continued for e in run.entries)]
+        interrupted = [run for run in runs if not run.undecided]
+        return cls(
+            settings=_with_seed(settings, (*interrupted, *to_continue) if resume else ()),
+            done=_done(trials, settings, old, continued) if resume else {},
+            interrupted=interrupted,
+            undecided=undecided,
+            continued=continued,
+            say=say,
+            resume=resume,
+        )
+
+    def joining(self, now: journal.Settings) -> list[journal.Interrupted]:
+        """Returns the earlier runs that a run with these settings continues, oldest first.
+
+        Reports them, and why other runs are not continued.
+        """
+        joined = []
+        for run in self._interrupted:
+            many = "es" * (len(run.entries) != 1)
+            count = f"{len(run.entries)} process{many} of an interrupted run in {run.path}"
+            torn = "; its last line was cut short and is left out" if run.torn else ""
+            if not self._resume:
+                self._say(f"{count} are in no result: --resume continues with them{torn}")
+            elif different := run.settings.differences(now):
+                self._say(f"{count} are not used: {'; '.join(different)}{torn}")
+            else:
+                self._say(f"{count}: continuing with them{torn}")
+                joined.append(run)
+        for run in self._undecided:
+            entries = [entry for entry in run.entries if entry.key in self._continued]
+            count = f"{len(entries)} processes of an undecided race in {run.path}"
+            if not entries:
+                continue
+            if different := run.settings.differences(now, stopping=False):
+                self._say(f"{count} cannot be added to: {'; '.join(different)}")
+            else:
+                self._say(f"{count}: adding more to them")
+                joined.append(run)
+        self._interrupted = [run for run in joined if not run.undecided]
+        return joined
+
+    def forget(self, keys: Collection[ResultKey]) -> None:
+        """Removes the processes of trials whose new results are stored."""
+        for run in (*self._interrupted, *self._undecided):
+            run.forget(keys)
 
 
-def with_more_processes(command: Sequence[str], output: Path, processes: int) -> str:
-    """Returns the command line that adds processes to a finished race."""
-    kept = list(command)
-    for place in reversed(range(len(kept))):
-        if kept[place] == "--processes":
-            del kept[place : place + 2]
-        elif kept[place].startswith("--processes="):
-            del kept[place]
-    return f"{resume_command(kept, output)} --processes {processes}"
+def _continued(
+    trials: Sequence[Trial], settings: RunSettings, undecided: Sequence[journal.Interrupted]
+) -> frozenset[ResultKey]:
+    """Returns the trials of undecided races that have fewer processes than requested."""
+    rule = settings.sampling
+    if not isinstance(rule, SamplingRule):
+        return frozenset()
+    counts = Counter(entry.key for run in undecided for entry in run.entries)
+    races: defaultdict[str, list[ResultKey]] = defaultdict(list)
+    for trial in trials:
+        if trial.key in counts:
+            races[trial.workload.digest].append(trial.key)
+    return frozenset(
+        key
+        for keys in races.values()
+        if min(counts[key] for key in keys) < rule.min_processes
+        for key in keys
+    )
 
 
-def typed(command: Sequence[str]) -> str:
-    """Returns a command line as a user would type it, given `sys.argv`."""
-    program, *arguments = command
-    path = Path(program)
-    start = ["python", program] if path.suffix == ".py" else [path.name]
-    if path.name == "__main__.py":
-        start = ["python", "-m", path.parent.name]
-    return shlex.join([*start, *arguments])
+def _done(
+    trials: Sequence[Trial],
+    settings: RunSettings,
+    old: Sequence[Result],
+    continued: Collection[ResultKey],
+) -> dict[ResultKey, Result]:
+    # The name of a user model stays the same when its file changes.
+    digests = {trial.key: trial.workload.digest for trial in trials}
+    alone = {trial.key for trial in trials if trial.case.model.model_impl.own_process}
+    return {
+        r.key: r
+        for r in old
+        if r.status is Status.OK
+        and r.key not in continued
+        and r.definition.outputs == settings.outputs
+        and r.definition.workload.digest == digests.get(r.key)
+        # Such models used to share a process, which could have corrupted their truth.
+        and (r.key not in alone or r.measured.truth_source is not UNSET)
+    }
+
+
+def _with_seed(settings: RunSettings, runs: Sequence[journal.Interrupted]) -> RunSettings:
+    """Returns settings with a seed: the given one, that of an earlier run, or a random one."""
+    rule = settings.sampling
+    if isinstance(rule, FixedCounts) or rule.seed is not None:
+        return settings
+    seeds = [run.settings.sampling.get("seed") for run in runs]
+    drawn = next((seed for seed in seeds if isinstance(seed, int)), secrets.randbelow(2**31))
+    return attrs.evolve(settings, sampling=attrs.evolve(rule, seed=drawn))

@@ -1,16 +1,13 @@
 """A run: plan the trials, prepare their artifacts, run them and store each result."""
 
 import re
-import secrets
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol, Self
 
 import attrs
-from msgspec import UNSET
 
 from comparative_benchmark.analysis.machine.host import describe, git_revision, python_environment
 from comparative_benchmark.analysis.stats.planning import (
@@ -18,12 +15,13 @@ from comparative_benchmark.analysis.stats.planning import (
     FixedCounts,
     SamplingRule,
 )
+from comparative_benchmark.engine import resume_command
 from comparative_benchmark.engine.checks import note_end
 from comparative_benchmark.engine.participant import OpenSession, own_session
 from comparative_benchmark.engine.preparation import Preparation
 from comparative_benchmark.engine.race import Race, facts_of
 from comparative_benchmark.engine.recording import to_result
-from comparative_benchmark.engine.resuming import resume_command
+from comparative_benchmark.engine.resuming import EarlierRuns
 from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.engine.session_pool import SharedWorkers
 from comparative_benchmark.engine.settings import RunSettings
@@ -38,169 +36,10 @@ from openxla.benchmark.comparative_suite.operator_cases import why_not_written
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 from openxla.benchmark.workloads import training_of, trains, workload_of
 
-
-@attrs.define(kw_only=True)
-class Leftover:
-    """Results and processes of earlier runs that a new run can use.
-
-    Attributes:
-      settings: settings of the run, with a seed.
-      done: results that need not be measured again.
-    """
-
-    settings: RunSettings
-    done: dict[ResultKey, Result]
-    _interrupted: list[journal.Interrupted]
-    _undecided: list[journal.Interrupted]
-    _continued: frozenset[ResultKey]
-    _say: Callable[[str], None]
-    _resume: bool
-
-    @classmethod
-    def of(
-        cls,
-        trials: Sequence[Trial],
-        settings: RunSettings,
-        results: ResultsFile,
-        say: Callable[[str], None],
-        *,
-        resume: bool,
-    ) -> Self:
-        """Reads the results file and the journals of its runs.
-
-        Args:
-          trials: trials of the run.
-          settings: settings of the run; a missing seed is taken from an earlier run, or drawn.
-          results: the results file.
-          say: called with a line for each journal that cannot be read.
-          resume: whether the run may use earlier results and processes.
-        """
-        old = results.results()
-        stored = {(result.run_id, result.key) for result in old}
-        runs, complaints = journal.interrupted_runs(results.path, stored)
-        for complaint in complaints:
-            say(complaint)
-        undecided = [run for run in runs if run.undecided]
-        continued = _continued(trials, settings, undecided) if resume else frozenset()
-        to_continue = [run for run in undecided if any(e.key in continued for e in run.entries)]
-        interrupted = [run for run in runs if not run.undecided]
-        return cls(
-            settings=_with_seed(settings, (*interrupted, *to_continue) if resume else ()),
-            done=_done(trials, settings, old, continued) if resume else {},
-            interrupted=interrupted,
-            undecided=undecided,
-            continued=continued,
-            say=say,
-            resume=resume,
-        )
-
-    def joining(self, now: journal.Settings) -> list[journal.Interrupted]:
-        """Returns the earlier runs that a run with these settings continues, oldest first.
-
-        Reports them, and why other runs are not continued.
-        """
-        joined = []
-        for run in self._interrupted:
-            many = "es" * (len(run.entries) != 1)
-            count = f"{len(run.entries)} process{many} of an interrupted run in {run.path}"
-            torn = "; its last line was cut short and is left out" if run.torn else ""
-            if not self._resume:
-                self._say(f"{count} are in no result: --resume continues with them{torn}")
-            elif different := run.settings.differences(now):
-                self._say(f"{count} are not used: {'; '.join(different)}{torn}")
-            else:
-                self._say(f"{count}: continuing with them{torn}")
-                joined.append(run)
-        for run in self._undecided:
-            entries = [entry for entry in run.entries if entry.key in self._continued]
-            count = f"{len(entries)} processes of an undecided race in {run.path}"
-            if not entries:
-                continue
-            if different := run.settings.differences(now, stopping=False):
-                self._say(f"{count} cannot be added to: {'; '.join(different)}")
-            else:
-                self._say(f"{count}: adding more to them")
-                joined.append(run)
-        self._interrupted = [run for run in joined if not run.undecided]
-        return joined
-
-    def forget(self, keys: Collection[ResultKey]) -> None:
-        """Removes the processes of trials whose new results are stored."""
-        for run in (*self._interrupted, *self._undecided):
-            run.forget(keys)
-
-
-def entries_of(outcomes: Mapping[ResultKey, TrialOutcome]) -> list[journal.Entry]:
-    """Returns the processes of all trials of a finished race that did not fail."""
-    return [
-        journal.Entry(
-            key=key,
-            replicate=replicate,
-            wall_s=outcome.wall_s / len(outcome.processes),
-            facts=outcome.facts,
-            process=process,
-        )
-        for key, outcome in outcomes.items()
-        if outcome.status is Status.OK
-        for replicate, process in enumerate(outcome.processes)
-    ]
-
-
-def _continued(
-    trials: Sequence[Trial], settings: RunSettings, undecided: Sequence[journal.Interrupted]
-) -> frozenset[ResultKey]:
-    """Returns the trials of undecided races that have fewer processes than requested."""
-    rule = settings.sampling
-    if not isinstance(rule, SamplingRule):
-        return frozenset()
-    counts = Counter(entry.key for run in undecided for entry in run.entries)
-    races: defaultdict[str, list[ResultKey]] = defaultdict(list)
-    for trial in trials:
-        if trial.key in counts:
-            races[trial.workload.digest].append(trial.key)
-    return frozenset(
-        key
-        for keys in races.values()
-        if min(counts[key] for key in keys) < rule.min_processes
-        for key in keys
-    )
-
-
-def _done(
-    trials: Sequence[Trial],
-    settings: RunSettings,
-    old: Sequence[Result],
-    continued: Collection[ResultKey],
-) -> dict[ResultKey, Result]:
-    # The name of a user model stays the same when its file changes.
-    due = {trial.key: trial.workload.digest for trial in trials}
-    alone = {trial.key for trial in trials if trial.case.model.model_impl.own_process}
-    return {
-        r.key: r
-        for r in old
-        if r.status is Status.OK
-        and r.key not in continued
-        and r.definition.outputs == settings.outputs
-        and r.definition.workload.digest == due.get(r.key)
-        # Such models used to share a process, which could have corrupted their truth.
-        and (r.key not in alone or r.measured.truth_source is not UNSET)
-    }
-
-
-def _with_seed(settings: RunSettings, runs: Sequence[journal.Interrupted]) -> RunSettings:
-    """Returns settings with a seed: the given one, that of an earlier run, or a random one."""
-    rule = settings.sampling
-    if isinstance(rule, FixedCounts) or rule.seed is not None:
-        return settings
-    seeds = [run.settings.sampling.get("seed") for run in runs]
-    drawn = next((seed for seed in seeds if isinstance(seed, int)), secrets.randbelow(2**31))
-    return attrs.evolve(settings, sampling=attrs.evolve(rule, seed=drawn))
-
-
 # Share of the budget for inputs and truth; the rest is left for measuring.
 _PREPARING = 0.5
-# Report progress after these fractions of the trials, in runs of at least so many trials.
-_TELLING, _WORTH_TELLING = (0.1, 0.5), 20
+# Long runs report the remaining time after these fractions of their trials.
+_REPORTED_AT, _LONG_RUN = (0.1, 0.5), 20
 
 
 @attrs.define
@@ -225,7 +64,7 @@ class RunBudget:
     _wall_s: float = attrs.field(default=0.0, init=False)
     _processes: int = attrs.field(default=0, init=False)
     _trials: int = attrs.field(default=0, init=False)
-    _told: int = attrs.field(default=0, init=False)
+    _reports: int = attrs.field(default=0, init=False)
 
     @classmethod
     def of(cls, settings: RunSettings) -> Self:
@@ -276,11 +115,11 @@ class RunBudget:
     def outlook(self, left: int) -> str | None:
         """Returns an estimate of the remaining time, a few times in a long run; else None."""
         total = self._trials + left
-        if total < _WORTH_TELLING or not left or self._told == len(_TELLING):
+        if total < _LONG_RUN or not left or self._reports == len(_REPORTED_AT):
             return None
-        if self._trials < _TELLING[self._told] * total:
+        if self._trials < _REPORTED_AT[self._reports] * total:
             return None
-        self._told = sum(self._trials >= part * total for part in _TELLING)
+        self._reports = sum(self._trials >= part * total for part in _REPORTED_AT)
         minutes = self._wall_s / self._trials * left / 60
         return f"{self._trials} of {total} trials: the others take about {minutes:.0f} min"
 
@@ -379,81 +218,200 @@ def execute(
     Raises:
       ResultsFileError: the results file or the journal cannot be written.
     """
+    budget = RunBudget.of(settings)
     with ExitStack() as stack:
         if resume:
             stack.enter_context(results.resumed_alone(observer.say))
-        return _execute(trials, settings, results, observer, command=command, resume=resume)
-
-
-def _execute(
-    trials: Sequence[Trial],
-    settings: RunSettings,
-    results: ResultsFile,
-    observer: Observer,
-    *,
-    command: Sequence[str],
-    resume: bool,
-) -> list[Result]:
-    budget = RunBudget.of(settings)
-    leftover = Leftover.of(trials, settings, results, observer.say, resume=resume)
-    settings, done = leftover.settings, leftover.done
-    rule = settings.sampling
-    environment = execution_environment(trials, settings)
-    run_id = results.start_run(execution_environment=environment, command=command)
-    pending = [trial for trial in trials if trial.key not in done]
-    now = journal.Settings.of(
-        run_id, settings.device.name, settings.sampling, environment, settings.outputs
-    )
-    earlier = leftover.joining(now)
-    now = attrs.evolve(now, joined=tuple(run.settings.run_id for run in earlier))
-    found: dict[ResultKey, Result] = dict(done)
-    _foretell(settings, environment, observer)
-    with ExitStack() as stack:
-        kept = stack.enter_context(journal.Journal(results.path, now, say=observer.say))
+        earlier = EarlierRuns.of(trials, settings, results, observer.say, resume=resume)
+        settings, rule = earlier.settings, earlier.settings.sampling
+        environment = execution_environment(trials, settings)
+        run_id = results.start_run(execution_environment=environment, command=command)
+        now = journal.Settings.of(run_id, settings.device.name, rule, environment, settings.outputs)
+        joined = earlier.joining(now)
+        now = attrs.evolve(now, joined=tuple(run.settings.run_id for run in joined))
+        _report_noise_floor(settings, environment, observer)
+        entries = stack.enter_context(journal.Journal(results.path, now, say=observer.say))
         shared = None
         if settings.share_workers and not isinstance(rule, CompileOnly):
             raced = isinstance(rule, SamplingRule)
             shared = stack.enter_context(SharedWorkers(settings.log_dir / run_id, raced=raced))
-        preparation = Preparation(settings, observer.preparing)
-        tried = [trial for trial in pending if not _missing(trial, settings)]
-        preparation.run(tried, budget.may_prepare)
-        position, left = 0, len(tried)
-        for group in _workload_groups(trials, settings, _unchecked(preparation)):
-            racing = [trial for trial in group if trial.key not in done]
-            position += len(group) - len(racing)
-            able = [trial for trial in racing if not _missing(trial, settings)]
-            prepared = all(map(preparation.has_tried, able))
-            if able and not (prepared and budget.may_start(len(able))):
-                continue
-            if racing:
-                observer.race_started(racing, position + 1, len(trials))
-            rationed = budget.rationed(settings, left)
-            left -= len(able)
-            workload = Workload(racing, preparation, rationed, run_id, observer, shared)
-            outcomes = workload.outcomes(earlier, kept)
-            budget.measured(outcomes[trial.key] for trial in able)
-            ended = [
-                to_result(trial, outcomes[trial.key], run_id=run_id, outputs=settings.outputs)
-                for trial in racing
-            ]
-            if ended:
-                results.append(*ended)
-                if isinstance(rule, SamplingRule) and lacks_processes(ended):
-                    kept.set_aside(entries_of(outcomes))
-                leftover.forget([trial.key for trial in racing])
-                kept.clear()
-            for result in ended:
-                position += 1
-                found[result.key] = result
-                observer.trial_finished(result, position, len(trials))
-            if outlook := budget.outlook(left):
-                observer.say(outlook)
-    if left_out := len(trials) - len(found):
+        run = Run(
+            trials=trials,
+            settings=settings,
+            id=run_id,
+            results=results,
+            observer=observer,
+            budget=budget,
+            earlier=earlier,
+            joined=joined,
+            journal=entries,
+            shared=shared,
+            preparation=Preparation(settings, observer.preparing),
+            finished=dict(earlier.done),
+        )
+        finished = run.execute()
+    if left_out := len(trials) - len(finished):
         observer.say(left_out_line(left_out, len(trials), command))
-    return [found[trial.key] for trial in trials if trial.key in found]
+    return finished
 
 
-def _foretell(settings: RunSettings, environment: ExecutionEnvironment, observer: Observer) -> None:
+@attrs.define(kw_only=True)
+class Run:
+    """A run in progress."""
+
+    _trials: Sequence[Trial]
+    _settings: RunSettings
+    _id: str
+    _results: ResultsFile
+    _observer: Observer
+    _budget: RunBudget
+    _earlier: EarlierRuns
+    _joined: Sequence[journal.Interrupted]
+    _journal: journal.Journal
+    _shared: SharedWorkers | None
+    _preparation: Preparation
+    _finished: dict[ResultKey, Result]
+    # Number of trials with results, and of those that have not been started.
+    _position: int = attrs.field(default=0, init=False)
+    _left: int = attrs.field(default=0, init=False)
+
+    def execute(self) -> list[Result]:
+        """Runs all trials that the budget allows; returns old and new results in their order."""
+        self.prepare()
+        unchecked = _unchecked(self._preparation)
+        for group in _workload_groups(self._trials, self._settings, unchecked):
+            self.race(group)
+        return [self._finished[t.key] for t in self._trials if t.key in self._finished]
+
+    def prepare(self) -> None:
+        """Prepares inputs and truths of the trials that can run, as the budget allows."""
+        able = self._able(trial for trial in self._trials if trial.key not in self._finished)
+        self._left = len(able)
+        self._preparation.run(able, self._budget.may_prepare)
+
+    def race(self, group: Sequence[Trial]) -> None:
+        """Measures the trials of a group that have no result yet, if the budget allows."""
+        pending = [trial for trial in group if trial.key not in self._finished]
+        self._position += len(group) - len(pending)
+        able = self._able(pending)
+        prepared = all(map(self._preparation.has_tried, able))
+        if not pending or (able and not (prepared and self._budget.may_start(len(able)))):
+            return
+        self._observer.race_started(pending, self._position + 1, len(self._trials))
+        settings = self._budget.rationed(self._settings, self._left)
+        self._left -= len(able)
+        outcomes = self._outcomes(pending, settings)
+        self._budget.measured(outcomes[trial.key] for trial in able)
+        self.keep(pending, outcomes)
+        if outlook := self._budget.outlook(self._left):
+            self._observer.say(outlook)
+
+    def keep(self, trials: Sequence[Trial], outcomes: Mapping[ResultKey, TrialOutcome]) -> None:
+        """Stores the results of a group, and then removes its processes from the journals.
+
+        Processes of an undecided race are set aside, so that later runs can add to them.
+        """
+        outputs = self._settings.outputs
+        ended = [to_result(t, outcomes[t.key], run_id=self._id, outputs=outputs) for t in trials]
+        self._results.append(*ended)
+        if isinstance(self._settings.sampling, SamplingRule) and lacks_processes(ended):
+            self._journal.set_aside(entries_of(outcomes))
+        self._earlier.forget([trial.key for trial in trials])
+        self._journal.clear()
+        for result in ended:
+            self._position += 1
+            self._finished[result.key] = result
+            self._observer.trial_finished(result, self._position, len(self._trials))
+
+    def _outcomes(
+        self, trials: Sequence[Trial], settings: RunSettings
+    ) -> dict[ResultKey, TrialOutcome]:
+        """Races the trials that can run, and records why the others cannot."""
+        outcomes: dict[ResultKey, TrialOutcome] = {}
+        ready: list[Trial] = []
+        for trial in trials:
+            try:
+                ready.append(self._ready(trial))
+            except SessionEnded as ended:
+                note_end(record := ProcessRecord(), ended)
+                outcomes[trial.key] = TrialOutcome(processes=[record], absence=ended.absence)
+        if not ready:
+            return outcomes
+        artifacts = self._preparation.artifacts[ready[0].workload.digest]
+        apart = any(trial.case.model.model_impl.own_process for trial in ready)
+        shared = None if apart else self._shared
+        race = self._race_of(ready, settings, shared.open if shared else own_session)
+        joined = journal.joined(self._joined, {t.key: facts_of(t, artifacts) for t in ready})
+        if joined.others:
+            self._observer.say(
+                f"{joined.others} processes of interrupted runs had other inputs or truth "
+                "than now and are not used"
+            )
+        race.join(joined)
+        race.run()
+        outcomes |= race.outcomes
+        for trial in ready:
+            framework = trial.case.model.model_impl.framework_type.value
+            status = outcomes[trial.key].status
+            if shared and shared.may_have_failed(trial.competitor, framework, status):
+                self._observer.say(
+                    f"{trial} failed in a worker that had served others: again alone"
+                )
+                again = self._race_of([trial], settings, own_session)
+                again.run()
+                outcomes |= again.outcomes
+        return outcomes
+
+    def _race_of(
+        self, trials: Sequence[Trial], settings: RunSettings, open_session: OpenSession
+    ) -> Race:
+        return Race(
+            trials,
+            self._preparation.artifacts[trials[0].workload.digest],
+            settings,
+            log_file=_log_files(settings.log_dir / self._id),
+            say=self._observer.say,
+            finished=self._journal.append,
+            measured=self._journal.append_round,
+            profile_dir=settings.profile_dir / self._id if settings.profile else None,
+            open_session=open_session,
+        )
+
+    def _ready(self, trial: Trial) -> Trial:
+        """Returns a trial with everything that preparation found for it.
+
+        Raises:
+          SessionEnded: the trial cannot run.
+        """
+        if obstacle := _obstacle(trial, self._settings):
+            raise obstacle
+        if trial.workload.digest not in self._preparation.artifacts:
+            raise self._preparation.failures[trial.case.name]
+        return self._preparation.completed(trial)
+
+    def _able(self, trials: Iterable[Trial]) -> list[Trial]:
+        return [trial for trial in trials if not _obstacle(trial, self._settings)]
+
+
+def entries_of(outcomes: Mapping[ResultKey, TrialOutcome]) -> list[journal.Entry]:
+    """Returns the processes of all trials of a finished race that did not fail."""
+    return [
+        journal.Entry(
+            key=key,
+            replicate=replicate,
+            wall_s=outcome.wall_s / len(outcome.processes),
+            facts=outcome.facts,
+            process=process,
+        )
+        for key, outcome in outcomes.items()
+        if outcome.status is Status.OK
+        for replicate, process in enumerate(outcome.processes)
+    ]
+
+
+def _report_noise_floor(
+    settings: RunSettings, environment: ExecutionEnvironment, observer: Observer
+) -> None:
     """Reports what races cannot decide here, if `cbs doctor --noise-floor` has been run."""
     rule, machine = settings.sampling, environment.host.cpu_model
     if not isinstance(rule, SamplingRule) or machine is None:
@@ -487,7 +445,9 @@ def execution_environment(trials: Sequence[Trial], settings: RunSettings) -> Exe
 
 def _unchecked(preparation: Preparation) -> frozenset[str]:
     """Returns workloads whose truth was partly computed by a single implementation."""
-    checks = ((digest, found.truth_check) for digest, found in preparation.artifacts.items())
+    checks = (
+        (digest, artifacts.truth_check) for digest, artifacts in preparation.artifacts.items()
+    )
     return frozenset(digest for digest, check in checks if check and check.unchecked)
 
 
@@ -516,92 +476,6 @@ def _worker_of(trial: Trial) -> tuple[str, str]:
     return str(trial.competitor), trial.case.model.model_impl.framework_type.value
 
 
-@attrs.frozen
-class Workload:
-    """The trials of one workload in a run."""
-
-    trials: Sequence[Trial]
-    preparation: Preparation
-    settings: RunSettings
-    run_id: str
-    observer: Observer
-    shared: SharedWorkers | None = None
-
-    def outcomes(
-        self,
-        earlier: Sequence[journal.Interrupted],
-        kept: journal.Journal,
-    ) -> dict[ResultKey, TrialOutcome]:
-        """Races the trials that can run, and records why the others cannot.
-
-        Args:
-          earlier: interrupted runs to continue.
-          kept: the journal of the run.
-        """
-        found: dict[ResultKey, TrialOutcome] = {}
-        ready: list[Trial] = []
-        for trial in self.trials:
-            try:
-                ready.append(self._ready(trial))
-            except SessionEnded as ended:
-                found[trial.key] = _ended(ended)
-        if not ready:
-            return found
-        artifacts = self.preparation.artifacts[ready[0].workload.digest]
-        apart = any(trial.case.model.model_impl.own_process for trial in ready)
-        shared = None if apart else self.shared
-        race = self._race(ready, kept, shared.open if shared else own_session)
-        joined = journal.joined(earlier, {t.key: facts_of(t, artifacts) for t in ready})
-        if joined.others:
-            self.observer.say(
-                f"{joined.others} processes of interrupted runs had other inputs or truth "
-                "than now and are not used"
-            )
-        race.join(joined)
-        race.run()
-        found |= race.outcomes
-        for trial in ready:
-            framework = trial.case.model.model_impl.framework_type.value
-            status = found[trial.key].status
-            if shared and shared.may_have_failed(trial.competitor, framework, status):
-                self.observer.say(f"{trial} failed in a worker that had served others: again alone")
-                again = self._race([trial], kept, own_session)
-                again.run()
-                found |= again.outcomes
-        return found
-
-    def _race(
-        self,
-        trials: Sequence[Trial],
-        kept: journal.Journal,
-        open_session: OpenSession,
-    ) -> Race:
-        settings = self.settings
-        return Race(
-            trials,
-            self.preparation.artifacts[trials[0].workload.digest],
-            settings,
-            log_file=_log_files(settings.log_dir / self.run_id),
-            say=self.observer.say,
-            finished=kept.append,
-            measured=kept.append_round,
-            profile_dir=settings.profile_dir / self.run_id if settings.profile else None,
-            open_session=open_session,
-        )
-
-    def _ready(self, trial: Trial) -> Trial:
-        """Returns a trial with everything that preparation found for it.
-
-        Raises:
-          SessionEnded: the trial cannot run.
-        """
-        if missing := _missing(trial, self.settings):
-            raise missing
-        if trial.workload.digest not in self.preparation.artifacts:
-            raise self.preparation.failures[trial.case.name]
-        return self.preparation.completed(trial)
-
-
 def _log_files(directory: Path) -> Callable[[Trial, int], Path]:
     def log_file(trial: Trial, replicate: int) -> Path:
         name = re.sub(r"[^\w.+-]+", "-", "-".join((trial.case.model.name, *trial.key[1:])))
@@ -610,7 +484,7 @@ def _log_files(directory: Path) -> Callable[[Trial, int], Path]:
     return log_file
 
 
-def _missing(trial: Trial, settings: RunSettings) -> SessionEnded | None:
+def _obstacle(trial: Trial, settings: RunSettings) -> SessionEnded | None:
     """Returns why a trial is not run: it is refused, or modules are missing; else None."""
     if trial.refused is not None:
         return SessionEnded(Status.UNSUPPORTED, "prepare", trial.refused)
@@ -618,9 +492,3 @@ def _missing(trial: Trial, settings: RunSettings) -> SessionEnded | None:
         trial.case.model.model_impl.framework_type, from_program=settings.exported_programs
     )
     return None if absence is None else SessionEnded.without(absence)
-
-
-def _ended(ended: SessionEnded) -> TrialOutcome:
-    record = ProcessRecord()
-    note_end(record, ended)
-    return TrialOutcome(processes=[record], absence=ended.absence)

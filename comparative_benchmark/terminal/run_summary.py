@@ -14,7 +14,7 @@ from comparative_benchmark.analysis.stats.analysis import (
     latency_interval,
 )
 from comparative_benchmark.backends.missing_packages import Absence
-from comparative_benchmark.engine.resuming import typed, with_more_processes
+from comparative_benchmark.engine import typed, with_more_processes
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.compare import Family
 from comparative_benchmark.results.comparing.comparison import Comparison

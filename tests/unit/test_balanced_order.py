@@ -14,7 +14,7 @@ from comparative_benchmark.analysis.stats.planning import (
     SamplingRule,
     williams_design,
 )
-from comparative_benchmark.engine.runner import _with_seed
+from comparative_benchmark.engine.resuming import _with_seed
 from comparative_benchmark.engine.settings import RunSettings
 from openxla.benchmark.devices import HOST_CPU
 

@@ -116,7 +116,7 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
     )
     monkeypatch.setattr(race, "Participant", Worker)
     monkeypatch.setattr(runner, "Preparation", lambda *_: preparation)
-    monkeypatch.setattr(runner, "_missing", lambda *_: None)
+    monkeypatch.setattr(runner, "_obstacle", lambda *_: None)
     monkeypatch.setattr(runner, "execution_environment", lambda *_: machine.environment)
     monkeypatch.setattr(runner, "lacks_processes", lambda _: machine.undecided)
     output = tmp_path / "results.json"

@@ -275,7 +275,7 @@ def test_a_floor_of_an_earlier_version_foretells_nothing():
 def test_a_race_is_told_what_it_cannot_decide_before_it_begins(latency, said):
     save_noise_floor(noise_floor([run(0, exact(1.0)), run(1, exact(latency))]))
     found = []
-    runner._foretell(
+    runner._report_noise_floor(
         RunSettings(device=HOST_CPU, sampling=SamplingRule()),
         SimpleNamespace(host=SimpleNamespace(cpu_model="A CPU")),
         SimpleNamespace(say=found.append),

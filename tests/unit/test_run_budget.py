@@ -11,8 +11,7 @@ from comparative_benchmark.analysis.stats.planning import SamplingRule
 from comparative_benchmark.api.measuring import Measured
 from comparative_benchmark.cli.commands import micro
 from comparative_benchmark.cli.commands import run as run_command
-from comparative_benchmark.engine import runner
-from comparative_benchmark.engine.resuming import resume_command
+from comparative_benchmark.engine import resume_command, runner
 from comparative_benchmark.engine.runner import RunBudget
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import Trial, parse_competitors
@@ -86,7 +85,7 @@ def run(tmp_path, monkeypatch, finished):
 
     monkeypatch.setattr(runner, "Workload", Workload)
     monkeypatch.setattr(runner, "Preparation", Preparation)
-    monkeypatch.setattr(runner, "_missing", lambda *_: None)
+    monkeypatch.setattr(runner, "_obstacle", lambda *_: None)
     monkeypatch.setattr(
         runner.RunBudget, "of", lambda settings: RunBudget(settings.budget_s, 3, clock=clock)
     )
@@ -193,7 +192,7 @@ def test_the_command_that_goes_on_can_be_typed(command, told):
 
 
 def test_how_to_go_on_is_told_without_what_an_interrupt_may_have_left_half_imported():
-    code = "import sys; import comparative_benchmark.engine.resuming; print(*sys.modules)"
+    code = "import sys; import comparative_benchmark.engine; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"numpy", "attr"}.intersection(done.stdout.split())
 
@@ -240,7 +239,7 @@ def test_the_models_of_a_file_share_its_budget(monkeypatch, tmp_path):
 
 def test_a_short_run_has_no_outlook():
     budget = RunBudget(None)
-    assert budget.outlook(runner._WORTH_TELLING - 1) is None
+    assert budget.outlook(runner._LONG_RUN - 1) is None
 
 
 def test_what_a_shared_worker_imports_is_not_part_of_the_pace(finished):
