@@ -387,7 +387,7 @@ def take_generation_times(
       verify: verifies the token and logit files.
 
     Returns:
-      The times, or the reason why there are none, and the end of the session if it failed.
+      The times or why they are missing, and the end of the session if it failed.
     """
     try:
         answer = session.call(
@@ -399,13 +399,13 @@ def take_generation_times(
     if not verdict.passed:
         reason = f"prefill and decode apart give a wrong output: {verdict.reason}"
         return GenerationTimes(reason=reason, verification=verdict), None
-    found = GenerationTimes(
+    times = GenerationTimes(
         prefill_ms=answer.times.prefill_ms,
         decode_ms=answer.times.decode_ms,
         verification=verdict,
         phases=answer.phases or {},
     )
-    return found, None
+    return times, None
 
 
 def _reason(ended: SessionEnded) -> str:
@@ -426,7 +426,7 @@ def take_step_times(
       latencies_ms: latencies of whole steps, which determine the number of repetitions.
 
     Returns:
-      The times, or the reason why there are none, and the end of the session if it failed.
+      The times or why they are missing, and the end of the session if it failed.
     """
     try:
         answer = session.call(StepParts, iterations=generation_iterations(latencies_ms))

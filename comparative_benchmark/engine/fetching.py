@@ -48,11 +48,11 @@ def program_of(trial: Trial, fetched: FetchedModel | None, url: str | None) -> P
 
     Args:
       trial: trial of a backend that can start from a program.
-      fetched: fetched artifacts of its model; None if there are none.
+      fetched: fetched artifacts of its model; None without any.
       url: URL of the publication; None if the model is not locked.
 
     Raises:
-      SessionEnded: `unsupported`, with the reason, if there is no program for the trial.
+      SessionEnded: `unsupported`, with the reason, if no program fits the trial.
     """
     if reason := _why_not(trial):
         raise _unsupported(reason)
@@ -168,11 +168,11 @@ class Fetching:
             if (url := case.model.artifacts_dir_url) and case.input_data.content_sha256 is None
             if case.model.name not in self.locks
         }
-        found, errors = published_models.locked_urls(
+        locked, errors = published_models.locked_urls(
             urls, cache=self._cache, only_local=self._only_local, attempts=_ATTEMPTS
         )
-        self.locks |= found
-        self._urls = {model: urls[model] for model in found}
+        self.locks |= locked
+        self._urls = {model: urls[model] for model in locked}
         self._nowhere = {
             model: f"the artifacts of {model}, published at {urls[model]}, cannot be had: "
             f"{reason}. Correct the artifacts_dir_url of the model, {_WAYS_OUT}"
@@ -223,9 +223,9 @@ class Fetching:
         """
         if not installing.lacks_checkpoint(trial.case):
             return
-        if (found := self._fetched_model(trial.case)) is not None:
+        if (fetched := self._fetched_model(trial.case)) is not None:
             url = self.locks[trial.case.model.name].url
-            installing.install_checkpoint(found, url=url, case=trial.case)
+            installing.install_checkpoint(fetched, url=url, case=trial.case)
 
     def install(self, trial: Trial) -> WorkloadArtifacts | None:
         """Installs inputs, truth and reference of a trial.
@@ -238,10 +238,12 @@ class Fetching:
           ArtifactError: the artifacts are unavailable or belong to another workload.
         """
         case = trial.case
-        if (found := self._fetched_model(case)) is None:
+        if (fetched := self._fetched_model(case)) is None:
             return None
         url = self.locks[case.model.name].url
-        installed = installing.install_workload(found, url=url, case=case, workload=trial.workload)
+        installed = installing.install_workload(
+            fetched, url=url, case=case, workload=trial.workload
+        )
         if installed is None:
             state = "published" if case.model.name in self._urls else "locked"
             self._announce(
@@ -257,7 +259,7 @@ class Fetching:
           None if programs are not wanted or the backend does not start from one.
 
         Raises:
-          SessionEnded: there is no program for the trial.
+          SessionEnded: no program fits the trial.
           ArtifactError: the program is unavailable.
         """
         if not self._programs or not trial.competitor.backend.starts_from:
@@ -300,16 +302,16 @@ class Fetching:
         except (StoreError, OSError) as error:
             fetched = []
             self._note(models, fetched, {}, str(error))
-        by_manifest = {found.manifest_sha256: found for found in fetched}
+        by_manifest = {model_files.manifest_sha256: model_files for model_files in fetched}
         for model in models:
-            found = by_manifest.get(self.locks[model].manifest_sha256)
-            if found is None:
+            model_files = by_manifest.get(self.locks[model].manifest_sha256)
+            if model_files is None:
                 continue
-            if found.manifest.model == model:
-                self._fetched[model] = found
+            if model_files.manifest.model == model:
+                self._fetched[model] = model_files
             else:
                 self._errors[model] = (
-                    f"what is there is {found.manifest.model}: the lock file is wrong, lock it anew"
+                    f"the locked address holds {model_files.manifest.model}: lock {model} again"
                 )
 
     def _note(
@@ -319,8 +321,8 @@ class Fetching:
         errors: Mapping[str, Exception],
         message: str,
     ) -> None:
-        """Records an error for each missing model: those of its own objects, or else all."""
-        here = {found.manifest_sha256 for found in fetched}
+        """Records the errors of each missing model's objects, or else the common message."""
+        here = {model_files.manifest_sha256 for model_files in fetched}
         for model in models:
             lock = self.locks[model]
             if lock.manifest_sha256 in here:

@@ -78,11 +78,11 @@ class Changes:
 
     @property
     def remark(self) -> str | None:
-        """Names the outputs that are verified on one input only; None if there are none."""
-        kept = [str(index) for index in self._unchanged]
-        if not kept:
+        """Names the outputs that are verified on one input only; None without such outputs."""
+        unchanged = [str(index) for index in self._unchanged]
+        if not unchanged:
             return None
-        return f"no input that was tried changes output {', '.join(kept)} beyond its rounding"
+        return f"no input that was tried changes output {', '.join(unchanged)} beyond its rounding"
 
     @property
     def not_ranked(self) -> str | None:

@@ -142,7 +142,7 @@ class Preparation:
         """Returns a trial with the program that it starts from and the noise of its recipe.
 
         Raises:
-          SessionEnded: there is no such program, or it is unavailable.
+          SessionEnded: the program does not exist or is unavailable.
         """
         if trial.case.name in self.failures and self._fetching.why_not_published(trial.case):
             # Do not use the artifacts of another model of the same workload instead.
@@ -168,17 +168,17 @@ class Preparation:
         if generated_tokens(trial.case) is not None or training_of(trial.case):
             return
         try:
-            found = RecipeNoise.of(
+            noise = RecipeNoise.of(
                 artifacts, rounding, lambda inputs: self._quantised_run(trial, rounding, inputs)
             )
         except (SessionEnded, ArtifactError, OSError) as ended:
             self._pool.empty()
             self._announce(f"{trial}: how much noise its recipe makes is unknown: {ended}")
-            found = None
-        if found is None:
+            noise = None
+        if noise is None:
             self._without_noise.add((*key, framework))
         else:
-            self._noise[key] = found
+            self._noise[key] = noise
 
     def _quantised_run(
         self, trial: Trial, rounding: Rounding, inputs: Sequence[Path]
@@ -204,8 +204,8 @@ class Preparation:
             self.failures[case.name] = self._refused[workload.digest]
             return
         try:
-            found = None if self._settings.generate_artifacts else self._found(trial)
-            self.artifacts[workload.digest] = found or self._generate(trial)
+            stored = None if self._settings.generate_artifacts else self._found(trial)
+            self.artifacts[workload.digest] = stored or self._generate(trial)
         except SessionEnded as ended:
             self._pool.empty()
             self.failures[case.name] = _with_our_own(ended, case)
@@ -351,12 +351,12 @@ class Preparation:
                 break
             further = workload_store.due_in(directory, FURTHER)
             if further.inputs and Judge(trial, further).verify(further.reference).passed:
-                found = changes(first, further, parameters)
-                if best is None or found.count > best.count:
+                changed = changes(first, further, parameters)
+                if best is None or changed.count > best.count:
                     workload_store.replace_second(directory)
-                    best = found.after(best)
+                    best = changed.after(best)
                 else:
-                    best = best.after(found)
+                    best = best.after(changed)
             workload_store.remove_second(directory, FURTHER)
         if best is None:
             return without_second, None

@@ -101,14 +101,14 @@ def undecided(outcome: TrialOutcome, baseline: TrialOutcome, rule: SamplingRule)
     """
     try:
         ratios, variances = _replicates(outcome, baseline)
-        found = outlook(
+        prediction = outlook(
             float(ratio_sd(ratios, variances)),
             rule,
             process_s=outcome.wall_s / len(outcome.processes),
         )
     except ValueError:
         return None
-    return found if abs(np.median(ratios)) < np.log1p(found.decidable) else None
+    return prediction if abs(np.median(ratios)) < np.log1p(prediction.decidable) else None
 
 
 def _replicates(outcome: TrialOutcome, baseline: TrialOutcome) -> tuple[Array, Array]:
@@ -596,7 +596,7 @@ class Race:
         """Records a finished process, once."""
         key, record = participant.trial.key, participant.record
         outcome = self.outcomes[key]
-        if any(kept is record for kept in outcome.processes):
+        if any(stored is record for stored in outcome.processes):
             return
         if self._shares:
             participant.forget_peaks()

@@ -120,7 +120,7 @@ def _part(
 
 
 def latency_of(processes: Sequence[Sequence[float]]) -> Interval | None:
-    """Returns the latency over processes, given the samples of each; None if there are none."""
+    """Returns the latency over processes, given the samples of each; None without samples."""
     try:
         return latency_interval([list(samples) for samples in processes if samples])
     except SampleError:
@@ -192,14 +192,14 @@ def _parts(processes: Sequence[ProcessRecord]) -> dict[str, Any]:
     """Returns the times of the parts of a step; one process without them invalidates them."""
     measured = [process.step_times for process in processes if process.step_times is not None]
     reasons = [p.without_step_times for p in processes if p.without_step_times is not None]
-    found: dict[str, Any] = {"processes": tuple(measured)}
+    parts: dict[str, Any] = {"processes": tuple(measured)}
     if reasons or not measured:
-        return found | {"parts_not_measurable": reasons[0] if reasons else None}
+        return parts | {"parts_not_measurable": reasons[0] if reasons else None}
     for name in ("forward_ms", "backward_ms", "forward_backward_ms", "update_ms"):
         samples = [getattr(times, name) for times in measured]
-        found[name] = fmean(map(median, samples)) if all(samples) else None
-    others = found["forward_backward_ms"] or found["forward_ms"] + found["backward_ms"]
-    return found | {"optimizer_share": found["update_ms"] / (others + found["update_ms"])}
+        parts[name] = fmean(map(median, samples)) if all(samples) else None
+    others = parts["forward_backward_ms"] or parts["forward_ms"] + parts["backward_ms"]
+    return parts | {"optimizer_share": parts["update_ms"] / (others + parts["update_ms"])}
 
 
 _Phases = Mapping[str, Phase | Literal["not_measurable"]]
@@ -276,24 +276,24 @@ def _environment(competitor: Competitor) -> EnvironmentName | None:
 
 
 def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metrics:
-    """Returns the trial's metrics; compile time and phases are those of the first, cold process."""
+    """Returns the trial's metrics; the first, cold process gives compile time and phases."""
     first = outcome.processes[0]
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     # Wrong or unfinished trials have no speed.
     if outcome.status is Status.OK:
         if samples := _latencies(outcome):
-            found |= summarize(samples, "latency_ms") | _samples(outcome, samples)
+            values |= summarize(samples, "latency_ms") | _samples(outcome, samples)
     else:
         # The field that the OpenXLA suite's readers expect.
-        found["error"] = f"{outcome.status.value} in {last.phase}: {last.reason}"
+        values["error"] = f"{outcome.status.value} in {last.phase}: {last.reason}"
     if outcome.status is Status.UNSTEADY:
         # Evidence for the status, not a speed.
-        found["warmup_latencies_ms"] = tuple(last.warmup_latencies_ms)
-        found["processes"] = tuple(map(_process, outcome.processes))
+        values["warmup_latencies_ms"] = tuple(last.warmup_latencies_ms)
+        values["processes"] = tuple(map(_process, outcome.processes))
     phases = _phases(first)
     warm = _compile_times(outcome, cold=False)
     return Metrics(
-        **found,
+        **values,
         compile_time_ms=_compile_ms(first),
         warm_compile_time_ms=warm,
         compile=Compile(

@@ -49,7 +49,7 @@ class EarlierRuns:
           trials: trials of the run.
           settings: settings of the run; a missing seed is taken from an earlier run, or drawn.
           results: the results file.
-          say: called with a line for each journal that cannot be read.
+          say: reports each journal that cannot be read, in one line.
           resume: whether the run may use earlier results and processes.
         """
         old = results.results()
@@ -149,7 +149,7 @@ def _done(
 
 
 def _with_seed(settings: RunSettings, runs: Sequence[journal.Interrupted]) -> RunSettings:
-    """Returns settings with a seed: the given one, that of an earlier run, or a random one."""
+    """Returns settings with a seed: the given, an earlier run's, or a random one."""
     rule = settings.sampling
     if isinstance(rule, FixedCounts) or rule.seed is not None:
         return settings

@@ -127,7 +127,7 @@ class RunBudget:
 def left_out_line(left_out: int, trials: int, command: Sequence[str]) -> str:
     """Returns the message for trials that were skipped because the budget ran out."""
     return (
-        f"--budget is spent: {left_out} of {trials} trials are left out; this goes on with them: "
+        f"--budget is spent: {left_out} of {trials} trials are left out; to run them: "
         f"{resume_command(command)}"
     )
 
@@ -142,7 +142,7 @@ class Observer(Protocol):
         """Reports a message to the user."""
 
     def race_started(self, trials: Sequence[Trial], position: int, total: int) -> None:
-        """The trials of a workload start; `position` is that of the first, counted from 1."""
+        """The trials of a workload start; `position` counts the first from 1."""
 
     def trial_finished(self, result: Result, position: int, total: int) -> None:
         """A trial has ended, and its result is on disk."""

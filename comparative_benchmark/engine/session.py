@@ -65,29 +65,29 @@ def listening(listener: Listener) -> Iterator[None]:
         _listeners.remove(listener)
 
 
-def beat(whom: str, phase: str, *, entered: bool = False) -> None:
+def beat(worker: str, phase: str, *, entered: bool = False) -> None:
     """Notifies listeners that a worker is in a phase.
 
     Args:
-      whom: description of the worker.
+      worker: description of the worker.
       phase: its phase.
       entered: whether the phase has just started; then even timed phases are reported, because
         nothing is being measured yet.
     """
     if entered or phase not in TIMED:
         for listener in _listeners:
-            listener(whom, phase)
+            listener(worker, phase)
 
 
 @contextmanager
-def during(whom: str, phase: str) -> Iterator[None]:
+def during(worker: str, phase: str) -> Iterator[None]:
     """Notifies listeners regularly, during the block, of a program without progress output."""
     over = threading.Event()
 
     def go_on() -> None:
-        beat(whom, phase, entered=True)
+        beat(worker, phase, entered=True)
         while not over.wait(_BEATS_S):
-            beat(whom, phase)
+            beat(worker, phase)
 
     thread = threading.Thread(target=go_on, daemon=True, name=f"pulse of {phase}")
     thread.start()
@@ -231,7 +231,7 @@ class Limits:
 class Session:
     """A worker process and its pipes; use as a context manager.
 
-    The worker's environment is `inherited`, by default that of this process, updated with
+    The worker's environment is `inherited`, by default this process's environment, updated with
     `environment`. `folders` maps paths of the worker, which differ in each run, to placeholders for
     results. `truth_not_isolated` is the reason if the worker can still see folders that it had to
     hide, else None.
@@ -477,7 +477,7 @@ class Session:
         except subprocess.TimeoutExpired:
             self.kill()
             return SessionEnded(
-                Status.CRASHED, self._phase, "the worker closed its pipe and went on"
+                Status.CRASHED, self._phase, "the worker closed its pipe but did not exit"
             )
         tail = self._log_tail()
         if code == -signal.SIGKILL and other_processes.oom_kill_count() > self._oom_kills:
@@ -558,7 +558,7 @@ class InProcessSession:
         return time.process_time_ns() / 1e6
 
     def renew(self) -> None:
-        """Does nothing, because there are no deadlines."""
+        """Does nothing, because deadlines do not apply."""
 
     def end(self) -> None:
         """Restores the environment."""

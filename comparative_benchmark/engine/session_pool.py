@@ -90,7 +90,7 @@ class SessionPool:
     Attributes:
       folder: parent of the workers' folders, which are removed with their workers.
       log_dir: folder for logs.
-      label: distinguishes its logs from those of other pools.
+      label: distinguishes its logs from other pools' logs.
       cache_dir: folder for compile caches; None for one in each worker's folder.
       hidden: folders to hide from its workers.
       stopped: whether `stop` was called; no more workers are started then.

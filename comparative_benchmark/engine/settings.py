@@ -111,17 +111,17 @@ def interpreters(text: str) -> dict[str, str]:
     Raises:
       UnusableEnvironmentError: an interpreter does not exist.
     """
-    found: dict[str, str] = {}
+    pythons: dict[str, str] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, separator, path = item.partition("=")
         if not separator or not name.isidentifier() or not path:
             raise UnusableEnvironmentError(f"{item!r} is not NAME=PATH")
-        if name in found:
+        if name in pythons:
             raise UnusableEnvironmentError(f"names {name!r} twice")
-        found[name] = _interpreter(name, Path(path).expanduser())
-    if not found:
+        pythons[name] = _interpreter(name, Path(path).expanduser())
+    if not pythons:
         raise UnusableEnvironmentError("names no environment: give NAME=PATH[,NAME=PATH]")
-    return found
+    return pythons
 
 
 def _interpreter(name: str, path: Path) -> str:
@@ -152,24 +152,24 @@ def _inspect(name: str, python: str) -> Environment:
             check=True,
             timeout=_PATIENCE_S,
         )
-        told = json.loads(asked.stdout)
+        answer = json.loads(asked.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         words = str(getattr(error, "stderr", "") or error).strip().splitlines()
         raise UnusableEnvironmentError(
             f"{name}: {python} does not run ({words[-1] if words else error})"
         ) from error
-    version = ".".join(map(str, told["version"]))
-    if tuple(told["version"]) < _OLDEST_PYTHON:
+    version = ".".join(map(str, answer["version"]))
+    if tuple(answer["version"]) < _OLDEST_PYTHON:
         oldest = ".".join(map(str, _OLDEST_PYTHON))
         reason = f"{name}: Python {version} there, {oldest} is the oldest"
         raise UnusableEnvironmentError(reason)
-    _check_harness(name, python, told["missing"])
+    _check_harness(name, python, answer["missing"])
     return Environment(
         name=name,
         python=python,
         python_version=version,
-        packages=tuple(told["packages"]),
-        missing=frozenset(told["missing"]),
+        packages=tuple(answer["packages"]),
+        missing=frozenset(answer["missing"]),
     )
 
 
@@ -197,7 +197,7 @@ class ProcessPlan:
       framework: framework of the model.
       exports: exports of the trial's first process, by type; empty for a process that exports.
       compiles_anew: whether the caches are empty although the trial has compiled before.
-      hidden: folders to hide from the worker; shared workers use those of their pool.
+      hidden: folders to hide from the worker; shared workers hide their pool's folders.
     """
 
     replicate: int

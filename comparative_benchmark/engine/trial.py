@@ -90,14 +90,14 @@ class RecipeNoise(Record, frozen=True, kw_only=True):
         first = _ratios(artifacts.first, run)
         if first is None:
             return None
-        found = cls(
+        noise = cls(
             first=first,
             second=(_ratios(artifacts.second, run) if artifacts.second else None) or (),
             margin_db=MARGIN_DB + CALIBRATION_DB * (rounding.outputs is not None),
         )
         path.parent.mkdir(exist_ok=True)
-        write_atomically(path, strict_json.to_bytes(found))
-        return found
+        write_atomically(path, strict_json.to_bytes(noise))
+        return noise
 
     @property
     def weakest(self) -> float | None:
@@ -112,8 +112,8 @@ class RecipeNoise(Record, frozen=True, kw_only=True):
 
     def least_db(self, *, second: bool) -> list[float | None]:
         """Returns the smallest allowed ratio of each output; None if unknown."""
-        found = self.second if second else self.first
-        return [None if value is None else value - self.margin_db for value in found]
+        ratios = self.second if second else self.first
+        return [None if value is None else value - self.margin_db for value in ratios]
 
 
 def _ratios(due: Due, run: QuantisedRun) -> tuple[float | None, ...] | None:
@@ -147,7 +147,7 @@ class Competitor:
 
     @property
     def level(self) -> Level:
-        """The measured level: that of the compiler if defined, else of the backend."""
+        """The measured level: the compiler's if defined, else the backend's."""
         return self.compiler.level or self.backend.level
 
     def __str__(self) -> str:
@@ -217,7 +217,7 @@ class Competitor:
     def absence(
         self, framework: ModelFrameworkType, *, from_program: bool = False
     ) -> Absence | None:
-        """Returns the missing modules, including those of its recipe; None if it can run.
+        """Returns the missing modules, its recipe's included; None if it can run.
 
         Args:
           framework: framework of the model.
@@ -277,16 +277,16 @@ class Trial:
     def verify_parameters(self) -> dict[str, float]:
         """Verification parameters of the case, with limits for quantised precisions."""
         if recipe := self.competitor.recipe:
-            found = {MIN_SQNR: recipe.min_sqnr_db}
+            parameters = {MIN_SQNR: recipe.min_sqnr_db}
         else:
-            found = error_limits.parameters_for(
+            parameters = error_limits.parameters_for(
                 self.competitor.compiler.precision,
                 self.workload.data_type,
                 self.case.verify_parameters,
             )
-        if self.noise is not None and MIN_SQNR in found:
-            found[MIN_SQNR] = max(found[MIN_SQNR], self.noise.least_of_all_db)
-        return found
+        if self.noise is not None and MIN_SQNR in parameters:
+            parameters[MIN_SQNR] = max(parameters[MIN_SQNR], self.noise.least_of_all_db)
+        return parameters
 
     def __str__(self) -> str:
         return f"{self.case.model.name} {self.competitor}"
@@ -301,11 +301,11 @@ def parse_competitors(text: str, accelerator: str) -> list[Competitor]:
     Raises:
       UnknownBackendError: a name is unknown; the message gives the choices.
     """
-    found: dict[str, Competitor] = {}
+    competitors: dict[str, Competitor] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         if item == ALL_BACKENDS:
             every, _ = installed_competitors(accelerator)
-            found |= {str(competitor): competitor for competitor in every}
+            competitors |= {str(competitor): competitor for competitor in every}
             continue
         try:
             name, _, compiler = synonyms.competitor(item).partition(":")
@@ -313,10 +313,10 @@ def parse_competitors(text: str, accelerator: str) -> list[Competitor]:
             raise UnknownBackendError(str(error)) from error
         compilers = [compiler] if compiler else []
         for competitor in competitors_of(get_backend(name), compilers, accelerator):
-            found[str(competitor)] = competitor
-    if not found:
+            competitors[str(competitor)] = competitor
+    if not competitors:
         raise UnknownBackendError(f"no backend given; choices are {', '.join(backends())}")
-    return list(found.values())
+    return list(competitors.values())
 
 
 def installed_competitors(
@@ -339,7 +339,7 @@ def installed_competitors(
         if all(missing.values()):
             if models and not any(map(backend.takes, models)):
                 continue
-            names = sorted({name for found in missing.values() for name in found})
+            names = sorted({name for modules in missing.values() for name in modules})
             absent[backend.name] = backend.absence(names)
         else:
             usual = competitors_of(backend, [], accelerator)
@@ -350,7 +350,7 @@ def installed_competitors(
 def in_environments(
     competitors: Sequence[Competitor], environments: Sequence[Environment]
 ) -> list[Competitor]:
-    """Returns each competitor once per environment, or unchanged if there are none."""
+    """Returns each competitor once per environment, or unchanged without environments."""
     if not environments:
         return list(competitors)
     return [
@@ -383,12 +383,12 @@ def _competitor(backend: BackendInfo, text: str) -> Competitor:
     for option in options:
         if option not in compiler.options:
             _check_recipe(backend, compiler, option)
-    found = Competitor(backend=backend, compiler=compiler, options=tuple(sorted(set(options))))
+    competitor = Competitor(backend=backend, compiler=compiler, options=tuple(sorted(set(options))))
     try:
-        found.recipe  # noqa: B018  # two of them are no competitor
+        competitor.recipe  # noqa: B018  # two recipes raise an error
     except RecipeError as error:
         raise UnknownBackendError(f"{backend.name}:{text}: {error}") from error
-    return found
+    return competitor
 
 
 def _check_recipe(backend: BackendInfo, compiler: CompilerInfo, option: str) -> None:

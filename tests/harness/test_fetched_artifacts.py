@@ -274,7 +274,7 @@ def test_a_full_disk_is_told_before_anything_is_begun(machine, server, lock, tmp
 def test_a_lock_of_another_model_is_told(machine, lock, locks):
     manifests.update_lock_file(locks / "toys.json", {"TOY_FLOODS": lock})
     run = machine.run(*TOYS, "-name", "models/TOY_FLOODS/.+")
-    refused(run, f"what is there is {MODEL}", "lock it anew")
+    refused(run, f"the locked address holds {MODEL}: lock ")
 
 
 def test_a_damaged_lock_file_ends_the_run_before_it_begins(machine, lock, locks):

@@ -118,7 +118,7 @@ def test_a_run_ends_within_its_budget_and_goes_on(run):
     assert 8 <= len(found) <= 10
     assert [result.key for result in found] == [trial.key for trial in trials[: len(found)]]
     assert run.said[-1] == (
-        f"--budget is spent: {20 - len(found)} of 20 trials are left out; this goes on with them: "
+        f"--budget is spent: {20 - len(found)} of 20 trials are left out; to run them: "
         "cbs micro run --op matmul --budget 60 --resume"
     )
     again = run(trials, 60.0, resume=True)

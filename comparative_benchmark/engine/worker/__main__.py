@@ -115,7 +115,7 @@ def _adopt_orphans() -> None:
 
 
 if __name__ == "__main__":
-    # Exit without running destructors, because those of some frameworks hang or crash.
+    # Exit without running destructors, because some frameworks' destructors hang or crash.
     code = main(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()

@@ -77,7 +77,7 @@ class _Code:
 def why_unsupported(
     error: BaseException, module_path: str, parameters: Mapping[str, Any]
 ) -> str | None:
-    """Returns a missing requirement of a foreign suite's model; None if there is none.
+    """Returns a missing requirement of a foreign suite's model; None if all are met.
 
     Such a model is not at fault if a package is missing or has another version, or if it needs the
     network. The suite's own models and single user models must run, so this does not apply to them.

@@ -74,7 +74,7 @@ class Executor:
         self._backend: Backend | None = None
         self._last_outputs: Any = None
         self._denormals_before: Denormals | None = None
-        # Resident memory before the model was loaded, if the peak is due to this model alone.
+        # Resident memory before the model was loaded, if this model alone caused the peak.
         self._base_bytes: int | None = None
         self._released = 0
         # Module and parameters of the loaded model.
@@ -91,35 +91,35 @@ class Executor:
         return {**answer, "type": name, "id": command["id"]}
 
     def _prepare(
-        self, *, packages: Mapping[str, str] = MappingProxyType({}), **told: Any
+        self, *, packages: Mapping[str, str] = MappingProxyType({}), **arguments: Any
     ) -> Message:
         """Generates inputs, truth and reference of a workload, see `preparing.prepare`.
 
         Args:
           packages: package names, by module, whose versions are reported (see
             `BackendInfo.packages`).
-          told: arguments of `preparing.prepare`.
+          arguments: arguments of `preparing.prepare`.
         """
         # Import here, so that measuring workers start sooner.
         from comparative_benchmark.engine.worker.preparing import prepare
 
         self._phases = PhaseClock(self._announce)
-        prepared = prepare(self._phases, **told)
+        prepared = prepare(self._phases, **arguments)
         return {**prepared, "versions": _versions(packages), **self._report()}
 
-    def _prepare_further(self, **told: Any) -> Message:
+    def _prepare_further(self, **arguments: Any) -> Message:
         """Generates a further input of a workload, see `preparing.prepare_further`."""
         from comparative_benchmark.engine.worker.preparing import prepare_further
 
         self._phases = PhaseClock(self._announce)
-        return {**prepare_further(self._phases, **told), **self._report()}
+        return {**prepare_further(self._phases, **arguments), **self._report()}
 
-    def _quantised_run(self, **told: Any) -> Message:
+    def _quantised_run(self, **arguments: Any) -> Message:
         """Runs a model with the rounding of a recipe, see `preparing.quantised_run`."""
         from comparative_benchmark.engine.worker.preparing import quantised_run
 
         self._phases = PhaseClock(self._announce)
-        return {**quantised_run(self._phases, **told), **self._report()}
+        return {**quantised_run(self._phases, **arguments), **self._report()}
 
     def _load(
         self,
@@ -205,8 +205,8 @@ class Executor:
         self._last_outputs = block.outputs
         # `asdict` would visit each of thousands of samples.
         inner = attrs.filters.exclude("outputs", "compiled_calls", "compilations")
-        told = attrs.asdict(block, recurse=False, filter=inner)
-        return {"block": {**told, "conditions": attrs.asdict(block.conditions)}}
+        fields = attrs.asdict(block, recurse=False, filter=inner)
+        return {"block": {**fields, "conditions": attrs.asdict(block.conditions)}}
 
     def _outputs(self, *, directory: str) -> Message:
         """Fetches and saves the outputs of the last execution."""
@@ -300,7 +300,7 @@ class Executor:
         return {"files": array_files.save_all(Path(directory), "output", checked), **self._report()}
 
     def _run_second_backend(self, first: Backend, values: Sequence[Array]) -> list[Any]:
-        """Returns the outputs of a second program, built like that of the first backend."""
+        """Returns the outputs of a second program, built as the first backend's was."""
         work_dir = Path(tempfile.mkdtemp(dir=first.context.work_dir))
         second = type(first)(attrs.evolve(first.context, work_dir=work_dir))
         second.load(self._model(type(first), *self._made_of, values), values)

@@ -102,9 +102,9 @@ def _cover_folder(folder: Path, patterns: Sequence[str]) -> None:
 
 def _flags_of(path: Path) -> int:
     """Returns the mount flags that a less privileged namespace must keep."""
-    found = os.statvfs(path).f_flag
-    relative = _MS_RELATIME if found & _ST_RELATIME else 0
-    return relative | found & (_GUARDED | os.ST_NOATIME | os.ST_NODIRATIME)
+    flags = os.statvfs(path).f_flag
+    relative = _MS_RELATIME if flags & _ST_RELATIME else 0
+    return relative | flags & (_GUARDED | os.ST_NOATIME | os.ST_NODIRATIME)
 
 
 def _enter_namespaces() -> None:

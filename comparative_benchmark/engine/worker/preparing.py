@@ -87,7 +87,7 @@ def save(
     module = importlib.import_module(reference.partition(":")[0])
     changed = getattr(module, "changed_weights", _unchanged)
     own: Callable[..., Any] | None = getattr(model, "truth_and_reference", None)
-    found: dict[int, list[Array]] = {index: [] for index in wanted}
+    outputs_of: dict[int, list[Array]] = {index: [] for index in wanted}
     reason = "its outputs change their shape"
     for seed in range(NEIGHBOUR_COUNT):
         random = np.random.Generator(np.random.Philox(seed))
@@ -101,12 +101,12 @@ def save(
         if [np.shape(value) for value in outputs] != [np.shape(value) for value in truth]:
             continue
         for index in wanted:
-            found[index].append(np.asarray(outputs[index]))
-    for index, values in found.items():
+            outputs_of[index].append(np.asarray(outputs[index]))
+    for index, values in outputs_of.items():
         if values:
             folder.mkdir(parents=True, exist_ok=True)
             np.save(folder / f"output_{index}.npy", np.stack(values), allow_pickle=False)
-    return None if any(found.values()) else reason
+    return None if any(outputs_of.values()) else reason
 
 
 def _needs(value: Array) -> bool:
@@ -136,8 +136,8 @@ def prepare(
 ) -> Message:
     """Generates inputs, truth and reference of a workload, also for its second input.
 
-    In the answer, `without_second` is the reason if there is no second input, `remark` the reason
-    if the truth is not exact; both may be None. `takes_further` is whether `prepare_further` may
+    In the answer, `without_second` is the reason for a missing second input, `remark` the reason
+    for an inexact truth; both may be None. `takes_further` is whether `prepare_further` may
     generate other inputs.
 
     Args:
@@ -346,7 +346,7 @@ class JudgedBy:
     def save_second(
         self, target: Path, make: Callable[[], Sequence[Array]], prefix: str = SECOND
     ) -> str | None:
-        """Writes the artifacts of a second input; returns why there is none, or None.
+        """Writes the artifacts of a second input; returns why it is missing, or None.
 
         A model that cannot run on a second input is verified on its first input only.
         """
@@ -362,8 +362,8 @@ class JudgedBy:
         # An exported program defines its own verification, whatever framework runs it.
         own = getattr(self.model, "truth_and_reference", None)
         if own is not None:
-            found: tuple[list[Any], list[Any]] = own(inputs)
-            return found
+            outputs: tuple[list[Any], list[Any]] = own(inputs)
+            return outputs
         try:
             return self.compute(self.model, inputs)
         except (MemoryError, UnsupportedError):

@@ -129,7 +129,7 @@ def measure_block(
 
 
 def with_device_times(backend: Backend, block: Block) -> Block:
-    """Returns a block with device times; the same block if there is no device clock.
+    """Returns a block with device times; the same block without a device clock.
 
     They are measured on as many further iterations as the block has, up to `DEVICE_ITERATIONS`,
     because time stamps cost the host a little, and only on some backends. The handle remains that
@@ -139,7 +139,7 @@ def with_device_times(backend: Backend, block: Block) -> Block:
     if timer is None:
         return block
     iterations = min(len(block.latencies_ms), DEVICE_ITERATIONS)
-    kept = backend.retain(block.outputs)
+    retained = backend.retain(block.outputs)
     timer.reserve(iterations)
     rewind = getattr(backend, "rewind", None)
     with _collector_off():
@@ -150,13 +150,13 @@ def with_device_times(backend: Backend, block: Block) -> Block:
             outputs = backend.dispatch()
             timer.stop()
             backend.synchronize(outputs)
-            # Only one set of outputs exists besides the kept one, as in the timed loop.
+            # As in the timed loop, only one set of outputs exists in addition to the retained one.
             del outputs
-    return attrs.evolve(block, device_ms=timer.elapsed_ms(), outputs=kept)
+    return attrs.evolve(block, device_ms=timer.elapsed_ms(), outputs=retained)
 
 
 def fresh_run_ms(backend: Backend) -> float:
-    """Returns the time of one run including fetching its outputs, less that of fetching them again.
+    """Returns the time of one run and of fetching its outputs, less the time of a second fetch.
 
     This counts work that a backend defers until its outputs are fetched, but not copying them.
     """
@@ -242,7 +242,7 @@ class CompiledRuns:
 
         Args:
           run: name of the run for the message.
-          calls: minimum number of calls; that of an iteration by default.
+          calls: minimum number of calls; by default, as many as one iteration makes.
 
         Raises:
           UnsupportedError: the run called fewer compiled programs.
@@ -260,7 +260,7 @@ class CompiledRuns:
 
         Args:
           block: the iterations with their numbers of calls.
-          calls: minimum number per iteration; that of the first verified run by default.
+          calls: minimum number per iteration; by default, as many as the first verified run made.
 
         Raises:
           UnsupportedError: an iteration called fewer compiled programs, or every iteration
