@@ -7,7 +7,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import attrs
 import psutil
 
 from comparative_benchmark.analysis.machine import conditions
+from comparative_benchmark.analysis.machine.gpu_state import SESSION_VARIABLE
 from comparative_benchmark.backends.host_settings import free_bytes
 
 OBSERVED_S = 1.0
@@ -122,6 +124,50 @@ def kill_marked(variable: str, value: str) -> None:
         with contextlib.suppress(OSError):
             if mark in (entry / "environ").read_bytes().split(b"\0"):
                 os.kill(int(entry.name), signal.SIGKILL)
+
+
+def run_supervised(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    timeout_s: float | None = None,
+    grace_s: float = 0.0,
+    **keywords: Any,
+) -> int | None:
+    """Runs a foreign command in a session of its own, and kills every process that it leaves.
+
+    Args:
+      command: the command line.
+      env: its environment variables.
+      timeout_s: time after which it is ended.
+      grace_s: time to exit after SIGTERM, before it is killed.
+      keywords: further arguments of `subprocess.Popen`.
+
+    Returns:
+      The exit code, negative for a signal; None if it took too long.
+    """
+    mark = uuid.uuid4().hex
+    process = subprocess.Popen(
+        command, env={**env, SESSION_VARIABLE: mark}, start_new_session=True, **keywords
+    )
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if grace_s and process.poll() is None:
+            _signal_group(process.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(grace_s)
+        # The command may have exited before the processes that it started.
+        _signal_group(process.pid, signal.SIGKILL)
+        process.wait()
+        kill_marked(SESSION_VARIABLE, mark)
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
 
 
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>

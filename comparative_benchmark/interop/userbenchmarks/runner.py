@@ -3,7 +3,6 @@
 Userbenchmarks are subfolders of `userbenchmark/`. All processes of a run are killed at its end.
 """
 
-import contextlib
 import json
 import os
 import re
@@ -20,6 +19,7 @@ import attrs
 import msgspec
 
 import comparative_benchmark
+from comparative_benchmark.analysis.machine.other_processes import run_supervised
 from comparative_benchmark.errors import EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
 from comparative_benchmark.interop.userbenchmarks import child
 from comparative_benchmark.interop.userbenchmarks.authoring import (
@@ -376,35 +376,15 @@ def _call(
     """Returns the exit code, or None on timeout; kills all remaining descendants."""
     # Flush, so that our output and the child's appear in order.
     sys.stdout.flush()
-    started = subprocess.Popen(
+    return run_supervised(
         command,
         env={**os.environ, **variables},
+        timeout_s=timeout_s,
+        grace_s=_GRACE_S,
         cwd=directory,
         stdout=log,
         stderr=subprocess.STDOUT if log is not None else None,
-        start_new_session=True,
     )
-    try:
-        return started.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        _end(started)
-
-
-def _end(started: subprocess.Popen[bytes]) -> None:
-    if started.poll() is None:
-        _signal(started.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            started.wait(_GRACE_S)
-    # The group leader may have exited before its children.
-    _signal(started.pid, signal.SIGKILL)
-    started.wait()
-
-
-def _signal(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
 
 
 def _ending(code: int) -> str:

@@ -4,11 +4,9 @@ An environment is named after the folder's content, so it is made once. It finds
 its own: a folder computes with our PyTorch, and constraints keep pip from replacing it.
 """
 
-import contextlib
 import hashlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -19,6 +17,7 @@ from pathlib import Path
 
 import attrs
 
+from comparative_benchmark.analysis.machine.other_processes import run_supervised
 from comparative_benchmark.analysis.machine.worker_settings import for_worker
 from comparative_benchmark.sources.torchbench.folders import Folder, digest, repository
 from openxla.benchmark import files
@@ -113,21 +112,15 @@ def run_install(folder: Folder, place: Path) -> str | None:
     (place / "constraints.txt").write_text(_constraints(), encoding="utf-8")
     log = place / _LOG
     with log.open("wb") as output:
-        process = subprocess.Popen(
+        code = run_supervised(
             [str(place / "bin" / "python"), "install.py"],
-            cwd=folder.path,
             env=_environment(place, folder),
+            timeout_s=_PATIENCE_S,
+            cwd=folder.path,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
         )
-        try:
-            code: int | None = process.wait(timeout=_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:  # its processes must not outlive it, nor Ctrl-C
-            _end_group(process)
     if code == 0:
         files.write_atomically(place / _DONE, digest(folder.path) + "\n")
         return None
@@ -137,12 +130,6 @@ def run_install(folder: Folder, place: Path) -> str | None:
         return f"install.py took longer than {_PATIENCE_S} s; see {log}"
     kind = "network: " if any(word in text for word in _NETWORK) else ""
     return f"{kind}install.py failed with exit code {code}: {last.strip()[:200]}; see {log}"
-
-
-def _end_group(process: "subprocess.Popen[bytes]") -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _show_ours(place: Path) -> None:

@@ -1,11 +1,9 @@
 """Releases of a package and Git commits as candidates: how they are listed and installed."""
 
-import contextlib
 import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from comparative_benchmark.analysis.machine.other_processes import run_supervised
 from comparative_benchmark.studies.bisection.search import BisectError, Candidate, UnjudgeableError
 
 # Packages that are released together, under the same version.
@@ -278,22 +277,18 @@ class Repository:
         }
         log_file.parent.mkdir(parents=True, exist_ok=True)
         with log_file.open("w", encoding="utf-8") as log:
-            process = subprocess.Popen(
+            code = run_supervised(
                 ["sh", "-euc", self.build],
-                cwd=source,
                 env=variables,
+                timeout_s=self.timeout_s,
+                cwd=source,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                process_group=0,
             )
-            try:
-                code = process.wait(timeout=self.timeout_s)
-            except subprocess.TimeoutExpired:
-                reason = f"the build took longer than {self.timeout_s:g} s"
-                raise UnjudgeableError(f"{reason} (log: {log_file})") from None
-            finally:
-                _end_group(process)
+        if code is None:
+            reason = f"the build took longer than {self.timeout_s:g} s"
+            raise UnjudgeableError(f"{reason} (log: {log_file})")
         if code:
             lines = log_file.read_text(encoding="utf-8", errors="replace").split("\n")
             last = next((line for line in reversed(lines) if line.strip()), "no output")
@@ -323,10 +318,3 @@ class Repository:
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise BisectError(f"cannot run git: {error}") from error
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Kills remaining processes in the process group of a build."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
