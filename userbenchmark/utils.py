@@ -1,4 +1,4 @@
-"""What userbenchmarks of TorchBench import from here, under the same names."""
+"""`userbenchmark.utils` as TorchBench's userbenchmarks import it."""
 
 from pathlib import Path
 

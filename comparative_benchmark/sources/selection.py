@@ -48,7 +48,7 @@ def select(
 
 
 def _training_cases(suites: "Sequence[str]") -> "list[BenchmarkCase]":
-    """Returns the suite's own training cases, and those of further modules."""
+    """Returns the training cases of the suite and of further modules."""
     from openxla.benchmark.comparative_suite import catalog, training_cases
     from openxla.benchmark.workloads import training_of
 

@@ -64,7 +64,7 @@ def generation_table(
     *,
     width: int = NO_LIMIT,
 ) -> FittedTable | None:
-    """Returns prefill, decode and throughput of generating cases; None if there are none.
+    """Returns prefill, decode and throughput of generating cases; None without such cases.
 
     Only correct results have times; `generation_remarks` gives the reasons for others.
     """
@@ -130,7 +130,7 @@ def training_table(
     *,
     width: int = NO_LIMIT,
 ) -> FittedTable | None:
-    """Returns the rates of training cases; None if there are none.
+    """Returns the rates of training cases; None without such cases.
 
     If cases only differ in batch size, `scaling` is the rate relative to the smallest batch.
     """

@@ -40,7 +40,7 @@ def wait_for_quiet(
 
 
 def ask_in_terminal() -> Callable[[str], str] | None:
-    """Returns a function that asks the user; None if there is no terminal."""
+    """Returns a function that asks the user; None without a terminal."""
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     return _ask

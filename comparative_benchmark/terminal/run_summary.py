@@ -26,7 +26,7 @@ from comparative_benchmark.terminal.tables import digits
 def split(cases: Sequence[Case]) -> tuple[list[Case], str]:
     """Returns the cases whose packages are installed, and the line for the others.
 
-    The line is empty if there are no others. A backend that ran models of another framework is
+    The line is empty if all are installed. A backend that ran models of another framework is
     named with the framework that it lacks. Results of older files do not record an absence, so
     that their cases are among the first.
     """

@@ -19,7 +19,7 @@ _SPECIAL = re.compile(r"[\\`*\[\]|~]")
 # Underscores inside a word are not markup, so names stay unchanged.
 _UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")
 # A mention notifies a person, and a number links an issue, even after a backslash. Inside a word,
-# as in `jax_xla:xla@old`, there is no mention.
+# as in `jax_xla:xla@old`, it is not a mention.
 _CALL = re.compile(r"((?<!\w)@|#)(?=\w)")
 
 
@@ -70,7 +70,7 @@ def output_screen() -> Screen:
 
 Cell = str | Text
 
-# Without a column of its own, a workload is a line above its rows.
+# A workload without a column is a line above its rows.
 _INDENT = "  "
 _NO_LIMIT = 10_000
 

@@ -24,7 +24,7 @@ _QUERY = re.compile(r"(?<=[?&])([\w.-]{1,200}=)[^\s&'\"/:;,)]+")
 
 
 def hold_standard_streams() -> None:
-    """Opens /dev/null in place of closed standard streams (`cbs run <&-`).
+    """Opens /dev/null instead of closed standard streams (`cbs run <&-`).
 
     Otherwise the next file or pipe would get the number of the missing stream, and receive output
     meant for the terminal.

@@ -110,7 +110,7 @@ class Verdict(enum.Enum):
       SLOWER: the interval of the ratio is all above 1, the estimate beyond the noise threshold.
       SAME: the interval lies within the noise threshold around 1.
       UNCLEAR: the measurements support none of these.
-      INCOMPARABLE: there is no ratio; the reason is given separately.
+      INCOMPARABLE: a ratio is impossible; the reason is given separately.
     """
 
     FASTER = "faster"

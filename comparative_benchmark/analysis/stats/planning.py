@@ -75,7 +75,7 @@ class SamplingRule:
       block_ms: target duration of a block; longer than short disturbances of the machine.
       round_budget_s: measuring time of one process, after which no round is started.
       warmup_floor_ms: minimum duration of a warm-up: clocks, allocators and caches settle in time,
-        not in iterations, many of which may fit in a millisecond.
+        not in iterations, which may be far shorter than a millisecond.
       warmup_budget_ms: duration after which a trial that is not steady is `unsteady`, if it has had
         enough iterations to test.
       steady_window: samples at the end of the warm-up that are tested for a trend.
@@ -205,9 +205,9 @@ def _zigzag(count: int) -> Iterator[int]:
 # verdicts would come from races that stopped at three or four.
 CLOSE_PROCESSES = 6
 POWER = 0.9
-# Variance of a median over that of a mean, normal samples.
+# Variance of a median / variance of a mean, normal samples.
 _MEDIAN_VARIANCE = math.pi / 2
-# A standard deviation over a median absolute deviation, normal samples.
+# Standard deviation / median absolute deviation, normal samples.
 _SD_PER_MAD = 1.4826
 # The median of |x - y| over the standard deviation of x - y, normal samples.
 _MEDIAN_DIFFERENCE_PER_SD = 0.6745

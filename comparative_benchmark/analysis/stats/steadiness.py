@@ -38,7 +38,7 @@ class Change:
     Attributes:
       split: share of the rounds that are the earlier ones.
       log_ratio: mean over processes of later minus earlier, in logarithms of the latency.
-      standard_errors: the same in units of its own error.
+      standard_errors: the same in units of its standard error.
       agreed: whether it has the same sign in each process.
     """
 
@@ -200,7 +200,7 @@ def _critical(count: int) -> float:
 FEWEST_SAMPLES = 8
 # pyperf's limits for means and quartiles.
 _SLOWER_FIRST_MEAN, _FASTER_FIRST_MEAN, _QUARTILES, _MAD_FACTOR = 0.10, 0.50, 0.05, 2.0
-# Smaller differences, in standard errors, are due to chance.
+# Smaller differences, in standard errors, count as chance.
 _STANDARD_ERRORS = 3.0
 _SD_PER_MAD = 1.4826
 # Standard error of a quartile, normal samples, in sd / sqrt(n).
@@ -306,8 +306,8 @@ def relative_precision(samples_ms: Sequence[float]) -> float:
 def noise_converged(history: Sequence[float], *, window: int = 16, tolerance: float = 0.05) -> bool:
     """Returns whether the last blocks no longer made the interval narrower.
 
-    True if the mean of the later half of the last `window` relative half-widths is not more than
-    `tolerance` below that of the earlier half. The idea is nvbench's `stdrel` criterion: stop at
+    True if the mean of the last `window` relative half-widths falls by at most `tolerance` from
+    their earlier to their later half. The idea is nvbench's `stdrel` criterion: stop at
     the goal, or when the noise estimate has stabilised. For independent samples widths fall with
     1/sqrt(n), so it turns true after about 80 blocks of equal size; earlier if drift or slow modes
     keep the interval wide. It cannot distinguish these cases, nor show whether more samples would

@@ -145,8 +145,9 @@ def correlation(values: Array, known: Mask) -> float:
     """Returns the correlation of successive nights, from 0 to 0.9.
 
     In an autoregressive series the squared differences of nights two apart are 1 + correlation
-    times those of neighbours. A step affects few differences, so medians are nearly unaffected. For
-    thirty nights of a single trend it is a guess, often above 0 without any correlation.
+    times the squared differences of neighbours. A step affects few differences, so medians are
+    nearly unaffected. For thirty nights of a single trend it is a guess, often above 0 without any
+    correlation.
 
     Args:
       values: [series, nights].
@@ -171,8 +172,8 @@ def tail(residuals: Sequence[Array]) -> float:
     """Returns the degrees of freedom of the Student distribution with as heavy tails.
 
     In this distribution, a far quantile is the same multiple of the median as in the residuals of
-    all trends, each in units of its own mean deviation. Few residuals have no far quantile; they
-    are assumed to be heavier than normal, as timings are.
+    all trends, each in units of its trend's mean deviation. Few residuals have no far quantile;
+    they are assumed to be heavier than normal, as timings are.
 
     Args:
       residuals: for each trend, deviations from its level.
@@ -218,7 +219,7 @@ def missed(scales: Array, residuals: Sequence[Array]) -> float:
 
 
 def inflation(nights: int, correlation: float) -> float:
-    """Returns the variance of a mean of correlated nights over that of independent ones.
+    """Returns the factor by which correlation increases the variance of a mean of nights.
 
     1 + 2 sum (1 - k/n) r^k for k from 1 to n - 1 (Bartlett 1946), summed.
     """
@@ -374,7 +375,7 @@ class Fit:
         )
 
     def _share(self, nights: int) -> float:
-        """Returns the variance of a median of this many nights over that of one."""
+        """Returns the variance of a median of this many nights as a share of one night's."""
         median_over_mean = math.pi / 2 if nights > 2 else 1.0
         return median_over_mean * inflation(nights, self.correlation) / nights
 

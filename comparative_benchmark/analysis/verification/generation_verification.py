@@ -75,7 +75,7 @@ class Limits:
     relative: float | None = None
 
     def doubled(self) -> "Limits":
-        """Returns limits for the difference of two runs, each of which is within these."""
+        """Returns limits for the difference of two runs if each is within these limits."""
         return attrs.evolve(
             self,
             rmse=2 * self.rmse,

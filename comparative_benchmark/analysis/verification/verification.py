@@ -82,7 +82,7 @@ class Verification:
       worst_part: the largest error of a part (see `groups`) as a share of its limit, over all
         outputs; None if parts are not compared, and in old results.
       sqnr_db: minimum signal-to-quantisation-noise ratio in dB over the outputs, if they are
-        verified by it; None also if there is no error at all.
+        verified by it; None also if they equal the truth.
       divergences: for a generating run, where it left the truth's tokens; empty if nowhere.
       tokens_fed: for a generating run, the tokens it continued with: its `own`, or the `truth`'s.
     """
@@ -127,7 +127,7 @@ def verify(
     longest_sum: int = 1,
     least_db: Sequence[float | None] = (),
 ) -> Verification:
-    """Compares output files with those of the truth and the reference.
+    """Compares output files with the files of the truth and the reference.
 
     Args:
       outputs: `.npy` files of the candidate, in order.

@@ -183,10 +183,10 @@ class Bench:
       install_group: benchmarks of one group share an environment.
       install_variant: selects `requirements.<variant>.txt`; `unpinned` selects `requirements.in`.
       weight: weight in the total score.
-      needs: an unmet requirement on any machine; None if there is none.
+      needs: a requirement that no machine meets; None if absent.
       least_gpus: number of GPUs required.
       config: all fields of the configuration, for its benchfile.
-      venv: an existing environment to use unmodified; None for that of its install group.
+      venv: an existing environment to use unmodified; None for its install group's.
       environment: name of the environment, if several race.
       batch_factor: multiplies the sizes given as `auto_batch`.
     """

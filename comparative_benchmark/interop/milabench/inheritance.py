@@ -32,7 +32,7 @@ _BESIDE_A_SYSTEM = ("multirun",)
 
 @attrs.frozen(kw_only=True)
 class Override:
-    """Fields that override those of an entry.
+    """Fields that override an entry's fields.
 
     Attributes:
       name: name of the entry; `*` for all benchmarks.
@@ -144,7 +144,7 @@ def entries_of(
 
     Args:
       path: the configuration file.
-      overrides: fields that replace those of its entries.
+      overrides: fields that replace fields of its entries.
 
     Raises:
       UsageError: the file is unreadable or invalid; the message gives file, line and column.

@@ -112,7 +112,7 @@ class Row:
       status: its status, or `missing`.
       reason: why the status is not `ok`.
       fail, n: numbers of failed and of all processes.
-      perf: mean over processes of their median rate without warm-up; None if there is none.
+      perf: mean over processes of their median rate without warm-up; None without rates.
       sem: standard error of `perf`, as a share of it: between processes if there are two or more,
         otherwise of the rates of the single process.
       std: standard deviation of the rates within a process, as a share of their mean, averaged over

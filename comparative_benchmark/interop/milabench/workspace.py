@@ -269,7 +269,7 @@ def make_venv(venv: Path) -> None:
 
 
 def install_command(venv: Path, arguments: Sequence[str]) -> list[str]:
-    """Returns the command that installs into an environment; arguments are those of pip."""
+    """Returns the command that installs into an environment; it takes pip's arguments."""
     python = str(venv / "bin" / "python")
     if uv := shutil.which("uv"):
         # Compile as pip does: scripts write no bytecode and would compile their imports every time.

@@ -104,7 +104,7 @@ def bisect_userbenchmark(
 
 
 def _requirements(given: Path | None) -> str:
-    """Returns the given requirements and those of the suite itself.
+    """Returns the given requirements and the suite's.
 
     Raises:
       UsageError: the file cannot be read.

@@ -147,7 +147,7 @@ def find_folder(given: Path | None) -> Path:
     """Returns the folder of userbenchmarks: as given, else below here, else in the checkout.
 
     Raises:
-      UserbenchmarkError: there is none.
+      UserbenchmarkError: no such directory exists.
     """
     if given is not None:
         if not given.is_dir():

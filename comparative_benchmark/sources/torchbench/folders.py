@@ -158,7 +158,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _way_out(path: Path) -> str | None:
-    """Returns a link that leads out of a folder; None if there is none."""
+    """Returns a link that leads out of a folder; None if all links stay inside."""
     inside = path.resolve()
     for place, folders, files in os.walk(path):
         for name in sorted((*folders, *files)):
@@ -314,7 +314,7 @@ def cases(
     Args:
       folders: by name, see `named`.
       test: `train` or `eval`.
-      name: regular expression that must match the folder's name, or that of the whole case.
+      name: regular expression that must match the folder's name or the whole case's name.
       batch_size: batch size from the user.
       sizes: batch sizes of single folders, by path; these take precedence.
       packages: by a folder's path, the directory of packages that were installed for it.

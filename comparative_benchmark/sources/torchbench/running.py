@@ -123,7 +123,7 @@ class Running:
       made: the folder's object.
       modules: all its modules.
       module: the return value of `get_module()`, or the one module that `eval` calls instead: some
-        folders of 2021 keep a second one for inference. None if there is none.
+        folders of 2021 keep a second one for inference. None if missing.
       inputs: tensors among the example inputs.
       one_call: whether an iteration of `eval` is one call of the module, and returns no more.
       why_not_function: why the module on its inputs does not represent an iteration; None if it
@@ -170,10 +170,10 @@ class Running:
         return returned, self._calls.last
 
     def outputs_of(self, handle: Any) -> tuple[torch.Tensor, ...]:
-        """Returns the outputs to verify: those of `run`, or of a replay.
+        """Returns the outputs to verify, from `run` or a replay.
 
         Raises:
-          UnsupportedError: there are no outputs.
+          UnsupportedError: the run has no outputs.
         """
         if self._test == "train":
             found = self._gradients_and_weights()

@@ -261,7 +261,7 @@ class State:
 
 
 def modules_of(made: Any, module: Any) -> list[torch.nn.Module]:
-    """Returns the modules of an object, each once, starting with that of `get_module()`."""
+    """Returns the modules of an object, each once, starting with `module`."""
     found = [module] if isinstance(module, torch.nn.Module) else []
     found += [item for item in held(made, torch.nn.Module) if item is not module]
     inside = {id(part) for one in found for part in one.modules() if part is not one}
@@ -345,7 +345,7 @@ def _copies_of_plain(owner: Any) -> dict[str, Any]:
 def _is_its_own_attributes(item: Any) -> bool:
     """Returns whether a dictionary's items are its attributes: a copy of it would have none.
 
-    The objects in it are saved nevertheless, like those of other objects of the folder.
+    The objects in it are saved nevertheless, as in other objects of the folder.
     """
     return isinstance(item, dict) and getattr(item, "__dict__", None) is item
 

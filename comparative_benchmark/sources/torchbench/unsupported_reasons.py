@@ -48,7 +48,7 @@ class NetworkGuard:
         socket.getaddrinfo = self._of_lookup(socket.getaddrinfo)
 
     def reason(self, error: BaseException) -> str | None:
-        """Returns the reason if an error is due to lack of network access; None if it is not."""
+        """Returns the reason if missing network access caused an error; None if it did not."""
         for one in chain(error, implicit=True):
             named = any(
                 kind.__name__ in worker_settings.OFFLINE_ERRORS for kind in type(one).__mro__
@@ -104,7 +104,7 @@ def _is_here(host: str | bytes) -> bool:
 
 
 _BASE = "torchbenchmark"
-# PyTorch's messages if it was built without CUDA, or there is no GPU.
+# PyTorch's messages if it was built without CUDA, or finds no GPU.
 _NO_GPU = (
     "Torch not compiled with CUDA enabled",
     "Found no NVIDIA driver",

@@ -40,7 +40,7 @@ class Comparison:
       attempts: number of attempts until the answer was clear, or the limit was reached.
       answer: the final answer.
       reason: why it could not be judged; None if it was.
-      finding: finding of the last attempt; None if there was none.
+      finding: finding of the last attempt; None without an attempt.
     """
 
     good: str

@@ -36,7 +36,7 @@ class Conclusion:
 
     Attributes:
       last_good, first_bad: the step.
-      suspects: candidates between the two, none of which could be judged; the first bad one is
+      suspects: candidates between the two that could not be judged; the first bad one is
         `first_bad` or one of them. Empty if the step is exact.
       contradictions: pairs (bad, good) with the bad one first, which imply several steps.
     """

@@ -36,7 +36,7 @@ def choose(
       device: name of a device; None if there is one.
 
     Raises:
-      UsageError: there are no two such results; the message lists the choices.
+      UsageError: two such results do not exist; the message lists the choices.
     """
     if len(asked) > 2:
         raise UsageError(f"expected at most two competitors, got {len(asked)}")

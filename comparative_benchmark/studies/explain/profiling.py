@@ -159,7 +159,7 @@ class _Watch:
 
 
 def _disturbance(seen: Sequence[conditions.Conditions | None]) -> str:
-    """Describes disturbances while profiles were taken; empty if there were none."""
+    """Describes disturbances while profiles were taken; empty without disturbances."""
     contended = [found for found in seen if found and found.contended]
     if not contended:
         return ""

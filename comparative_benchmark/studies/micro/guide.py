@@ -227,7 +227,7 @@ def _ending(
 
 
 def _disturbed(found: Sequence[Result | None]) -> str:
-    """Returns the disturbances of the trials behind a row's numbers; empty if there were none."""
+    """Returns the disturbances of the trials behind a row's numbers, or an empty string."""
     contentions = (result.measured.contention for result in found if result and _is_ok(result))
     reasons = [c.reasons[0] for c in contentions if c and c.contended and c.reasons]
     return "; ".join(dict.fromkeys(reasons))

@@ -207,7 +207,7 @@ class Tracer:
         """Traces each implementation once, ordered by framework so that each needs one worker.
 
         Returns:
-          The trace of each case, or the reason if there is none.
+          The trace of each case, or the reason why it is missing.
         """
         digests = {case: pair.row.workload.digest for pair in pairs for case in pair.cases}
         cases = sorted(digests, key=lambda case: case.model.model_impl.framework_type.value)
@@ -224,7 +224,7 @@ class Tracer:
     def _trace(
         self, case: BenchmarkCase, artifacts: WorkloadArtifacts, directory: Path
     ) -> Trace | str:
-        """Returns the trace of an implementation, or the reason if there is none."""
+        """Returns the trace of an implementation, or the reason why it is missing."""
         implementation = case.model.model_impl
         framework = implementation.framework_type
         if framework.value not in RECORDERS:
@@ -287,7 +287,7 @@ class _Pair:
 
     @property
     def cases(self) -> list[BenchmarkCase]:
-        """The cases to trace; none if there is no reference."""
+        """The cases to trace; empty without a reference."""
         return [] if self.reference is None else [self.reference, self.candidate]
 
 

@@ -35,7 +35,7 @@ from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, ModelFramewor
 from openxla.benchmark.models import architectures
 from openxla.benchmark.workloads import workload_of
 
-# Workload, case (or the row's label if there is none), framework, competitor.
+# Workload, case (or the row's label without a case), framework, competitor.
 CellKey = tuple[str, str, str, str]
 
 
@@ -323,7 +323,7 @@ class ParityFileError(UsageError, RuntimeError):
 
 
 class ParityFile:
-    """A matrix stored in a file, or only in memory if there is no path.
+    """A matrix stored in a file, or only in memory without a path.
 
     A matrix may have thousands of cells, so the file is written at most every few seconds, and at
     the end of the `with` block, which the caller must enter. Within the block, the file is locked:

@@ -123,7 +123,7 @@ def _panels(
     texts: Mapping[tuple[str, str], Mapping[str, Text]],
     width: int,
 ) -> list[list[tuple[str, str]]]:
-    """Returns groups of columns, each of which fits next to the labels."""
+    """Returns groups of columns; each group fits next to the labels."""
     room = width - max(map(len, (*labels, "workload")), default=0) - _PADDING
     panels: list[list[tuple[str, str]]] = [[]]
     used = 0

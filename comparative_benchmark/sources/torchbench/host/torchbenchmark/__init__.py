@@ -1,6 +1,6 @@
 """The base package of a model folder, under the name that folders import it by.
 
-What stands here follows what folders of pytorch/benchmark import; none of it is their code.
+It offers the names that folders of pytorch/benchmark import; none of it is their code.
 """
 
 import importlib
@@ -35,17 +35,17 @@ class add_path:  # noqa: N801  # its name in folders
 
 
 def load_model_by_name(model: str) -> Any:
-    """Returns the class `Model` of a folder beside the one that runs; None if there is none."""
+    """Returns the class `Model` of a sibling of the running folder; None if missing."""
     return _loaded("models", model)
 
 
 def load_canary_model_by_name(model: str) -> Any:
-    """Returns the class `Model` of a folder of `canary_models`; None if there is none."""
+    """Returns the class `Model` of a folder of `canary_models`; None if missing."""
     return _loaded("canary_models", model)
 
 
 def list_models(model_match: str | None = None) -> list[Any]:
-    """Returns the classes `Model` of the folders beside the one that runs, if their name fits."""
+    """Returns the classes `Model` of the running folder's siblings with matching names."""
     package = importlib.import_module(f"{__name__}.models")
     places = [Path(place) for place in package.__path__]
     names = [path.parent.name for place in places for path in sorted(place.glob("*/__init__.py"))]

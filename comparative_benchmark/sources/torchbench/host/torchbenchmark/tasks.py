@@ -1,6 +1,6 @@
-"""Domains and tasks that a folder says its model is for.
+"""Domains and tasks by which folders classify their models.
 
-A task that a domain does not have, of a later TorchBench, is its first one: nothing depends on it.
+A later TorchBench's task that a domain lacks maps to its first one: nothing depends on it.
 """
 
 from enum import Enum, EnumMeta

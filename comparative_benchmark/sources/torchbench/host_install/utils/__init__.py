@@ -1,4 +1,4 @@
-"""What an install.py of a folder imports as `utils`: on its path, and on no other."""
+"""`utils` as a folder's install.py imports it; it is only on the path of install.py."""
 
 import os
 from collections.abc import Iterator

@@ -16,10 +16,10 @@ def pip_install_requirements(
     no_build_isolation: bool = False,
     extra_args: Sequence[str] | None = None,
 ) -> tuple[bool, object]:
-    """Installs a file of requirements; PyTorch and NumPy stay as they are, by PIP_CONSTRAINT.
+    """Installs a file of requirements; PIP_CONSTRAINT keeps PyTorch and NumPy unchanged.
 
     Raises:
-      subprocess.CalledProcessError: pip failed, and that is not to be borne.
+      subprocess.CalledProcessError: pip failed, and failures are not ignored.
     """
     isolation = ["--no-build-isolation"] if no_build_isolation else []
     command = [
@@ -36,5 +36,5 @@ def pip_install_requirements(
 
 
 def pip_install_s3_requirements(*_: object, **__: object) -> None:
-    """Says that there is no such store here."""
+    """Fails: the suite does not access such a store."""
     raise RuntimeError("ConnectionError: cbs does not access TorchBench's S3 store")

@@ -10,10 +10,10 @@ S3_BUCKET = "ossci-datasets"
 
 
 def checkout_s3_data(data_type: str, name: str, decompress: bool = True) -> None:
-    """Leaves what is there, as TorchBench does; says where it belongs if it is not.
+    """Leaves existing data unchanged, as TorchBench does; otherwise names its path.
 
     Raises:
-      RuntimeError: it is not there.
+      RuntimeError: the data is missing.
     """
     if data_type == "MODEL_PKLS":
         place = Path.cwd().parent / name  # install.py runs in its folder

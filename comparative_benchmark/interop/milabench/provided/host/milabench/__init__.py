@@ -1,3 +1,3 @@
-"""What benchfiles import of milabench. It decides what to run; the suite runs it."""
+"""milabench as benchfiles import it. It builds commands; the suite runs them."""
 
 __version__ = "0.1.0"

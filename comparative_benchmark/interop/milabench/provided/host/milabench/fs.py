@@ -14,7 +14,7 @@ class XPath(type(pathlib.Path())):  # type: ignore[misc]  # the class of this sy
     """A path that can copy and remove trees."""
 
     def rm(self) -> None:
-        """Removes the file or the folder; nothing happens if there is none."""
+        """Removes the file or the folder, if it exists."""
         if self.is_dir() and not self.is_symlink():
             shutil.rmtree(self)
         else:
@@ -35,7 +35,7 @@ class XPath(type(pathlib.Path())):  # type: ignore[misc]  # the class of this sy
         """Writes a commit or branch of a git repository, or a folder of it, into this folder.
 
         Raises:
-          CommandFailedError: it cannot be fetched; the message says what git said last.
+          CommandFailedError: it cannot be fetched; the message ends with git's last output.
         """
         with tempfile.TemporaryDirectory() as temporary:
             source = XPath(temporary) / "source"

@@ -18,7 +18,7 @@ class BasePackage:
     """A benchmark: its configuration, its folders, and commands in its environment.
 
     Attributes:
-      config: what the YAML says of it.
+      config: its entry in the YAML.
       dirs: `base`, `code`, `venv`, `data`, `runs`, `extra`, `cache`, as paths.
       phase: `install`, `pin`, `prepare` or `run`.
     """
@@ -44,7 +44,7 @@ class BasePackage:
 
     @property
     def tag(self) -> str:
-        """Name, with that of the job or the device."""
+        """Name, followed by the job or the device."""
         return ".".join(self.config.get("tag") or [self.config["name"]])
 
     @property
@@ -67,7 +67,7 @@ class BasePackage:
         return argv.get(name, default) if isinstance(argv, dict) else default
 
     def make_env(self) -> "dict[str, str]":
-        """Returns variables that prepare and run get besides the usual ones."""
+        """Returns additional environment variables for prepare and run."""
         return {}
 
     def full_env(self, env: "dict[str, str] | None" = None) -> "dict[str, str]":
@@ -94,7 +94,7 @@ class BasePackage:
         use_stdout: bool = False,
         **_: Any,
     ) -> int:
-        """Runs a command in the benchmark's environment, in its folder unless `cwd` says other.
+        """Runs a command in the benchmark's environment, by default in its folder.
 
         Raises:
           CommandFailedError: while installing or preparing, if its exit code is not 0.
@@ -143,7 +143,7 @@ class Package(BasePackage):
 
     @staticmethod
     def planned(command: Any) -> Any:
-        """Returns the command once for each device or job; the suite says how often."""
+        """Returns the command once for each device or job; the suite decides how often."""
         return command
 
     def make_env(self) -> "dict[str, str]":
@@ -179,7 +179,7 @@ class Package(BasePackage):
         """Installs the requirements.
 
         Raises:
-          FileNotFoundError: there are none for this variant.
+          FileNotFoundError: this variant has no requirements.
         """
         for file in self.requirements_files():
             if not file.exists():
@@ -211,7 +211,7 @@ class Package(BasePackage):
             )
 
     def build_prepare_plan(self) -> Any:
-        """Returns the command that prepares; one that does nothing if there is no script."""
+        """Returns the prepare command; without a script, one that does nothing."""
         from .commands import CmdCommand, VoidCommand
 
         script = self.prepare_script and self.dirs.code / self.prepare_script
@@ -222,7 +222,7 @@ class Package(BasePackage):
         )
 
     async def prepare(self) -> None:
-        """Runs what `build_prepare_plan` says."""
+        """Runs the command from `build_prepare_plan`."""
         await self.build_prepare_plan().execute()
 
     def build_run_plan(self) -> Any:
@@ -236,7 +236,7 @@ class Package(BasePackage):
         return VoirCommand(PackCommand(self, *self.argv, lazy=True), cwd=folder)
 
     async def run(self) -> Any:
-        """Runs what `build_run_plan` says, as often at once as the plan of the configuration."""
+        """Runs as many copies of the command from `build_run_plan` as the configuration plans."""
         return await self.planned(self.build_run_plan()).execute()
 
 

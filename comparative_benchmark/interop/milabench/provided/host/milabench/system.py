@@ -1,4 +1,4 @@
-"""What benchfiles import of `milabench.system`."""
+"""`milabench.system` as benchfiles import it."""
 
 from typing import Any
 

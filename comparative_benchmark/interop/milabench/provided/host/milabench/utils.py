@@ -1,4 +1,4 @@
-"""What benchfiles import of `milabench.utils`."""
+"""`milabench.utils` as benchfiles import it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,1 +1,1 @@
-"""What scripts of real folders import of milabench's `benchmate`, on real voir and giving."""
+"""milabench's `benchmate` as scripts of real folders import it, on real voir and giving."""

@@ -1,4 +1,4 @@
-"""What voirfiles import of milabench's `benchrun`, its torchrun: rates come by the output here."""
+"""milabench's `benchrun`, its torchrun, as voirfiles import it; rates are read from the output."""
 
 import contextlib
 from collections.abc import Iterator
@@ -6,5 +6,5 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def forward_voir_file() -> "Iterator[None]":
-    """Leaves everything as it is: the file of voir's events is open in the script already."""
+    """Does nothing: the script has voir's event file open already."""
     yield

@@ -1,4 +1,4 @@
-"""What scripts call through torchcompat on every device, and `torch.cpu` does not have."""
+"""Functions that torchcompat offers on every device, and `torch.cpu` lacks."""
 
 import sys
 from typing import Any

@@ -73,7 +73,7 @@ class CPUTimer:
 
 
 class HostEvent:
-    """Stands for a device's event where there is no device: milliseconds of the host's clock."""
+    """Replaces a device's event if no device is present: milliseconds of the host's clock."""
 
     def __init__(self, **_: Any) -> None:
         self._time = 0.0
@@ -138,7 +138,7 @@ class TimedIterator:
 
     @classmethod
     def with_sumggler(cls, *args: Any, **kwargs: Any) -> "TimedIterator":
-        """Returns one that tells by escape sequences."""
+        """Returns one that reports by escape sequences."""
         return cls(*args, **{**kwargs, "push": sumggle_push()})
 
     @classmethod
@@ -179,7 +179,7 @@ class TimedIterator:
             self.log_progress()
             if self.is_done():
                 break
-            # What was done here is not a part of the body.
+            # Work between two items is not part of the loop's body.
             start = self._event()
         self._push()
         if self.is_done() and self.raise_stop_program:
@@ -249,7 +249,7 @@ class TimedIterator:
 
 
 class ManualTimedIterator(TimedIterator):
-    """Wraps a loader whose script says when a step ends, e.g. after several batches."""
+    """Wraps a loader whose script reports the end of a step, e.g. after several batches."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -270,7 +270,7 @@ class ManualTimedIterator(TimedIterator):
             raise StopProgram
 
     def step(self, batch_override: "int | None" = None) -> None:
-        """Ends a step; of so many items, if they are not those of the batches."""
+        """Ends a step; `batch_override` is its number of items, by default its batches' total."""
         end = self._event()
         count = self.acc_batch_size if batch_override is None else batch_override
         self.events.append((self.start or end, end, count))

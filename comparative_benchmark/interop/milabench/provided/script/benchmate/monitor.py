@@ -1,4 +1,4 @@
-"""What tells of devices and the process while a script runs, through voir or the output."""
+"""Reports on devices and the process while a script runs, through voir or the output."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ _PATTERNS = (
 
 
 def get_rank() -> int:
-    """Returns the number of this process among those of torchrun; -1 without."""
+    """Returns this process's rank under torchrun; -1 without torchrun."""
     try:
         return int(os.environ.get("RANK", "-1"))
     except ValueError:
@@ -60,7 +60,7 @@ def monitor_node(ov: Any, poll_interval: float = 1, arch: Any = None) -> Any:
 
 
 class _Monitor:
-    """A thread that tells, every so often, what some functions return."""
+    """A thread that reports the return values of functions at an interval."""
 
     def __init__(self, interval_s: float, log: Any, sources: "dict[str, Any]") -> None:
         self._interval_s, self._log, self._sources = interval_s, log, sources
@@ -106,7 +106,7 @@ def _smuggling(monogpu: bool, poll_interval: float) -> "tuple[Callable[[Any], No
 def smuggle_monitor(
     poll_interval: float = 10, *_: Any, monogpu: bool = True, enabled: bool = True, **__: Any
 ) -> "Iterator[Any]":
-    """Tells through the output inside a `with` block; gives a function that tells more."""
+    """Reports through the output inside a `with` block; yields a function that reports more."""
     if not enabled:
         yield None
         return
@@ -136,7 +136,7 @@ def bench_monitor(*args: Any, **kwargs: Any) -> Any:
 
 
 def setupvoir(monogpu: bool = True, enabled: bool = True, interval: float = 3) -> Any:
-    """Returns a function that tells, and what tells of devices until it is stopped."""
+    """Returns a function that reports, and the monitor of the devices, which the caller stops."""
     log, found = _smuggling(monogpu, interval)
     if enabled:
         found.start()
@@ -149,7 +149,7 @@ def milabench_sys_monitor(monogpu: bool = False) -> Any:
 
 
 def log_patterns() -> "tuple[str, ...]":
-    """Returns the names of all values that are told."""
+    """Returns the names of all values that are reported."""
     return _PATTERNS
 
 

@@ -1,4 +1,4 @@
-"""What a voirfile puts in the place of a script's loader, loss and optimizer."""
+"""Wrappers by which a voirfile replaces a script's loader, loss and optimizer."""
 
 import os
 from collections.abc import Callable
@@ -60,7 +60,7 @@ class BenchObserver:
         return self.loader(iterator, custom_step=custom_step)
 
     def step(self) -> None:
-        """Ends a step, where the script says when one ends."""
+        """Ends a step, if the script reports the ends of steps."""
         if isinstance(self.instance, ManualTimedIterator):
             self.instance.step()
 

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def tqdm(iterable: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """Returns the bar of tqdm, or the items alone where there is no tqdm."""
+    """Returns tqdm's bar; the plain items if tqdm is not installed."""
     try:
         from tqdm import tqdm as bar
     except ImportError:

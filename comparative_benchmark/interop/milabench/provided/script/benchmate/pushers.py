@@ -1,4 +1,4 @@
-"""Where scripts tell rates and losses: to voir, or in their output."""
+"""Channels on which scripts report rates and losses: voir, or their output."""
 
 import json
 import sys
@@ -46,7 +46,7 @@ def give_push() -> Push:
 
 
 class LazyMetricPusher:
-    """Keeps what needs the device until somebody waits for that anyway."""
+    """Delays values on the device until the script waits for the device anyway."""
 
     def __init__(self, task: str) -> None:
         self.task = task

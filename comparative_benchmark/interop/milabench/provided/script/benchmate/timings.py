@@ -1,4 +1,4 @@
-"""Rates of steps whose size the script tells."""
+"""Rates of steps whose size the script reports."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from .pushers import Push
 
 
 class StepTimer:
-    """Adds up what steps did, and tells a rate whenever that was enough for one."""
+    """Adds up the items of steps, and reports a rate whenever there are enough for one."""
 
     def __init__(self, pusher: Push, sync: "Callable[[], Any]" = lambda: None) -> None:
         self.pusher, self.sync = pusher, sync

@@ -1,4 +1,4 @@
-"""What variables say over a script's own numbers."""
+"""Environment variables that override a script's numbers."""
 
 import os
 

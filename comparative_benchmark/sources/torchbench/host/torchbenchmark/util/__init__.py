@@ -1,1 +1,1 @@
-"""What folders import of TorchBench besides its tasks."""
+"""TorchBench's utilities as folders import them."""

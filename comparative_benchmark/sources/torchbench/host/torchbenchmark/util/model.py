@@ -3,7 +3,7 @@
 2021 (the guide "How to add a new model"): `Model(device, jit)` calls `super().__init__()` without
 arguments and loops inside `train(niter)` and `eval(niter)`. Today: `Model(test, device, batch_size,
 extra_args)` hands these on, and runs one iteration in `train()`, `eval()`, or `forward()`,
-`backward(losses)` and `optimizer_step()`. What lies between is served as well: `Model(device, jit,
+`backward(losses)` and `optimizer_step()`. Forms between these work too: `Model(device, jit,
 train_bs, eval_bs)` of 2022, `step_fn` and `annotate_forward()` of 2021.
 """
 
@@ -30,14 +30,14 @@ from .env_check import (
 )
 
 Context = Callable[[], AbstractContextManager[Any]]
-# What a folder calls after each of several iterations, to be counted.
+# Called by a folder after each of several iterations, which it counts.
 STEP_FN = Callable[[], Any]
 # GPUs that take the batch sizes of another one in metadata.yaml.
 SPECIAL_DEVICE_MAPPING = {"AMD Instinct MI210": "NVIDIA A100-SXM4-40GB"}
 
 
 class TEST_STAGE(enum.Enum):  # noqa: N801  # its name in folders
-    """What of a training step a context is for."""
+    """The part of a training step to which a context applies."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
@@ -130,7 +130,7 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         """Returns the user's batch size, or metadata.yaml's for the device, or the class's own.
 
         Raises:
-          NotImplementedError: there is none, or the folder takes no other than its own.
+          NotImplementedError: the batch size is missing, or the folder accepts only its default.
         """
         own = self.DEFAULT_TRAIN_BSIZE if self.test == "train" else self.DEFAULT_EVAL_BSIZE
         of_device = self._batch_size_of_device() if self.ALLOW_CUSTOMIZE_BSIZE else None
@@ -154,7 +154,7 @@ class BenchmarkModel(metaclass=PostInitProcessor):
 
     def _batch_size_of_device(self) -> int | None:
         devices = self.metadata.get("devices") if isinstance(self.metadata, dict) else None
-        if not isinstance(devices, dict):  # some files have a list, which says nothing
+        if not isinstance(devices, dict):  # some files have a list without sizes
             return None
         name = torch.cuda.get_device_name() if self.device == "cuda" else self.device
         sizes = devices.get(SPECIAL_DEVICE_MAPPING.get(str(name), name))
@@ -190,13 +190,13 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         raise NotImplementedError("get_module() is not implemented")
 
     def set_module(self, new_model: torch.nn.Module) -> None:
-        """Puts another module in the place of the model."""
+        """Replaces the model by another module."""
         if not isinstance(getattr(self, "model", None), torch.nn.Module):
             raise NotImplementedError("`self.model` is not a module; define set_module()")
         self.model = new_model
 
     def get_optimizer(self) -> Any:
-        """Returns `optimizer` or `opt`, None if there is none; some keep settings in `opt`."""
+        """Returns `optimizer` or `opt`; None if it is not an optimizer but settings."""
         found = getattr(self, "optimizer", None) or self.opt
         return found if hasattr(found, "zero_grad") else None
 

@@ -61,15 +61,15 @@ class Command:
 
     @property
     def options(self) -> "dict[str, Any]":
-        """What goes to `execute` besides the command line."""
+        """Keyword arguments for `execute`."""
         return self.kwargs()
 
     def kwargs(self) -> "dict[str, Any]":
-        """Returns what goes to `execute` besides the command line."""
+        """Returns the keyword arguments for `execute`."""
         return {**(self.exec.kwargs() if self.exec else {}), **self._kwargs}
 
     def commands(self) -> "Iterator[Line]":
-        """Yields pack, arguments and what else goes to `execute`, of each command."""
+        """Yields pack, arguments and keyword arguments for `execute`, of each command."""
         yield self.pack, self.argv(), self.kwargs()
 
     def argv(self, **kwargs: Any) -> "list[Any]":
@@ -85,9 +85,9 @@ class Command:
         return [list(self.commands())]
 
     async def execute(self, *_: Any, **__: Any) -> "list[int]":
-        """Runs all commands, those of a step at once; returns their exit codes.
+        """Runs all commands, a step's concurrently; returns their exit codes.
 
-        A step in which one is not 0 is the last.
+        Stops after a step with an exit code other than 0.
 
         Raises:
           CommandFailedError: while installing or preparing, if one is not 0.
@@ -137,7 +137,7 @@ class ListCommand(Command):
         return self.executors[0].pack
 
     def members(self) -> "tuple[Command, ...]":
-        """Returns the commands as they are to run, now that their devices are known."""
+        """Returns the commands to run; called once their devices are known."""
         return self.executors
 
     def packs(self) -> "Iterator[Any]":
@@ -158,7 +158,7 @@ class ListCommand(Command):
         return found
 
     def commands(self) -> "Iterator[Line]":
-        """Yields those of all executors."""
+        """Yields the command lines of all executors."""
         for executor in self.members():
             for pack, args, kwargs in executor.commands():
                 yield pack, args, {**kwargs, **self._kwargs}
@@ -196,7 +196,7 @@ class CmdCommand(Command):
 
 
 class SimpleCommand(Command):
-    """The arguments of a pack, as they are by then, and others behind them."""
+    """The pack's arguments at the time of the run, followed by further ones."""
 
     def __init__(self, executor: "Command | BasePackage", *args: Any, **kwargs: Any) -> None:
         super().__init__(executor, **kwargs)
@@ -226,7 +226,7 @@ class PackCommand(CmdCommand):
         self.lazy = lazy
 
     def command_arguments(self, **kwargs: Any) -> "list[Any]":
-        """Returns the arguments: those of the pack as they are by then, if lazy."""
+        """Returns the arguments; if lazy, the pack's current ones."""
         return list(self.pack.argv) if self.lazy else super()._argv(**kwargs)
 
     def _argv(self, **_: Any) -> "list[Any]":

@@ -1,4 +1,4 @@
-"""What benchfiles import of `milabench.commands.executors`."""
+"""`milabench.commands.executors` as benchfiles import it."""
 
 from typing import Any
 

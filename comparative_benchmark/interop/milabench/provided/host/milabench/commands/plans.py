@@ -1,4 +1,4 @@
-"""How often a command runs at once: what `plan` of the configuration says."""
+"""Concurrent copies of a command, by `plan` of the configuration."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class NJobs(ListCommand):
 
 
 class PerGPU(ListCommand):
-    """A command once for each GPU; once on the CPU if there is none."""
+    """A command once for each GPU; once on the CPU if no GPU is present."""
 
     def __init__(self, executor: Command, gpus: "list[Any] | None" = None, **kwargs: Any) -> None:
         found = [

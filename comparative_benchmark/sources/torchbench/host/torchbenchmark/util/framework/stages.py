@@ -1,4 +1,4 @@
-"""What the stages of a training step are in all factories."""
+"""Stages of a training step, for all factories."""
 
 from typing import Any
 

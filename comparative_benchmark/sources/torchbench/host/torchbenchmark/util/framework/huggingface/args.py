@@ -10,4 +10,4 @@ def parse_args(model: Any, *_: Any) -> argparse.Namespace:
 
 
 def apply_args(*_: Any) -> None:
-    """Leaves the model as it is."""
+    """Does not change the model."""

@@ -86,10 +86,10 @@ class HuggingFaceModel(Stages, BenchmarkModel):
 
 
 class HuggingFaceAuthMixin:
-    """Folders of gated models say by it that they need a token of the hub."""
+    """Marks folders of gated models, which need a token of the hub."""
 
     def __init__(self) -> None:
-        # A model of ours has weights from the seed: nothing is fetched that a token would open.
+        # Our models take weights from the seed, so they fetch nothing that needs a token.
         if _TOKEN not in os.environ and not isinstance(self, HuggingFaceModel):
             raise NotImplementedError(
                 f"network: its gated weights need a Hugging Face token in {_TOKEN} "

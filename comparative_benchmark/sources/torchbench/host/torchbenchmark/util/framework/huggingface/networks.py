@@ -55,7 +55,7 @@ _LLAMA_8B = Network(
 )
 _LLAMA_13B = _sized(5120, 40, 40, 13824)
 
-# Sizes are those of the checkpoints that TorchBench's `basic_configs` names.
+# Sizes of the checkpoints that TorchBench's `basic_configs` names.
 NETWORKS = MappingProxyType(
     {
         "hf_Bert": Network(MASKED, "BertConfig"),

@@ -1,8 +1,8 @@
-"""What install.py of a folder calls to have its model downloaded: models here need none."""
+"""Functions by which a folder's install.py downloads its model; here they do nothing."""
 
 
 def patch_transformers() -> None:
-    """Leaves transformers as it is."""
+    """Does not change transformers."""
 
 
 def cache_model(name: str, **_: object) -> None:

@@ -14,8 +14,8 @@ from ..stages import Stages
 class TorchVisionModel(Stages, BenchmarkModel):
     """A picture classifier by its name in torchvision.
 
-    Its weights are from the seed whatever `weights` says: those would have to be fetched, and no
-    time depends on them.
+    Its weights come from the seed, whatever `weights` is: a checkpoint would have to be fetched,
+    and no time depends on it.
     """
 
     TORCHVISION_MODEL = True
