@@ -21,7 +21,7 @@ def near(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Returns the end of a message that suggests the most similar word; empty if there is none."""
+    """Returns the end of a message that suggests the most similar word; empty without one."""
     close = near(word, known)
     return f"; did you mean {close}?" if close else ""
 

@@ -164,7 +164,7 @@ def _private_workload(case: BenchmarkCase) -> Workload:
 
 @functools.cache
 def source_digest(module_path: str | None) -> str:
-    """Returns the sha256 of a module's source file; `unknown` if there is none.
+    """Returns the sha256 of a module's source file; `unknown` without a file.
 
     Parent packages are imported to find it, but not the module itself.
     """

@@ -105,7 +105,7 @@ class Manifest(Record, frozen=True, kw_only=True):
 
     @property
     def date(self) -> str:
-        """When the latest file was made; empty if there is none."""
+        """When the latest file was made; empty without files."""
         return max((file.date for file in self.files), default="")
 
     def to_bytes(self) -> bytes:
@@ -187,7 +187,7 @@ class LockedModel(Record, frozen=True, kw_only=True):
       manifest_size_bytes: size of the manifest.
       size_bytes: total size of the files in the manifest.
       producers: package -> version.
-      date: when the latest file was made; empty if there is none.
+      date: when the latest file was made; empty without files.
     """
 
     url: Annotated[str, msgspec.Meta(pattern=r"^\S+\Z")]

@@ -457,13 +457,13 @@ def publish(
     """Writes the manifest of a directory; returns the artifacts at their final place.
 
     Args:
-      directory: from `new_directory`, with `inputs`, `truth` and `reference` in it, and those of
-        the second input.
+      directory: from `new_directory`, with `inputs`, `truth` and `reference` in it, and the second
+        input's.
       workload: the workload.
       case: the case whose implementation made them.
       versions: versions of the packages that made them.
       cost: cost of an iteration.
-      without_second: why there is no second input; None if there is one.
+      without_second: why a second input is missing; None if it exists.
       without_float64: why the truth is not a float64 run; None if it is.
       truth_source: backend and distribution that computed the truth.
       not_ranked: why programs of the model are not ranked; None if they may be.

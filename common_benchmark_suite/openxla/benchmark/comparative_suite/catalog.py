@@ -2,7 +2,7 @@
 
 A folder in the layout of the OpenXLA suite has a `FRAMEWORK/benchmark_definitions.py` for each
 framework. Such a file imports its neighbour as `openxla.benchmark.comparative_suite.FRAMEWORK`,
-which is also one of our packages. So each file is imported in place of ours, which is then
+which is also one of our packages. So each file is imported instead of ours, which is then
 restored. Models come from the neighbouring folder `models/` if it has their modules; otherwise from
 the suite's module of the same path. Regular expressions from users have a time limit per search.
 """
@@ -158,13 +158,13 @@ class NoMatchError(LookupError):
 
 
 def all_benchmarks(extra_suites: Iterable[str] = ()) -> list[BenchmarkCase]:
-    """Returns every known case, starting with those of the suite.
+    """Returns every known case, the suite's first.
 
     Sources are each framework's `benchmark_definitions` in this package, and neighbouring modules
     whose names end in `_definitions`, for users' own models; modules that installed packages
     register in the entry point group `openxla.benchmark.suites`; and `extra_suites`, dotted paths
     of modules. Each defines `ALL_BENCHMARKS`. If a suite is a folder (a text with a separator), its
-    files named `*_definitions.py` are read, or those of a folder for each framework (see `layout`).
+    files named `*_definitions.py` are read, or its folder for each framework (see `layout`).
     The suite's own cases are then omitted, because the folder's definitions may have the same
     names.
 

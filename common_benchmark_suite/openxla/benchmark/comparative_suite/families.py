@@ -349,8 +349,8 @@ class Family:
     def in_tensorflow(self) -> "Family":
         """Returns the family as described by the OpenXLA suite in TensorFlow.
 
-        Names give pictures as channels-last, which is the layout in the models; their inputs are
-        those of the other frameworks. The type is a tag, too.
+        Names give pictures as channels-last, which is the layout in the models; other frameworks
+        have the same inputs. The type is a tag, too.
         """
         return attrs.evolve(
             self,

@@ -87,7 +87,7 @@ def model_name(
 
 
 def named(model: str) -> BenchmarkCase | None:
-    """Returns the case of an operator by its model's name; None if there is no such case."""
+    """Returns the case of an operator by its model's name; None if the name is unknown."""
     found = _NAME.fullmatch(model)
     if not found or found[1].lower() not in operators.operators():
         return None

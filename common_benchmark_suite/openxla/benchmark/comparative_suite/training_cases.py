@@ -30,7 +30,7 @@ _FAMILIES = {
 }
 _DATA_TYPES = ("fp32", "bf16")
 # Relative to the spread of an output, in case the reference is right by chance. If a weight's
-# gradient is 0, like that of a key's bias, its change is only rounding: docs/design/0029.
+# gradient is 0, like a key bias's gradient, its change is only rounding: docs/design/0029.
 _FLOOR: Mapping[str, float] = MappingProxyType({"rmse_floor": 1e-3})
 # Outputs are float32 in both; the factor belongs to the type in which the network computes.
 VERIFY_PARAMETERS = MappingProxyType(
@@ -54,7 +54,7 @@ def all_cases() -> list[BenchmarkCase]:
 
 
 def named(model: str) -> BenchmarkCase | None:
-    """Returns the training case of the model of that name; None if there is no such model."""
+    """Returns the training case of a model by its name; None if the name is unknown."""
     return next((case for case in all_cases() if case.model.name == model), None)
 
 

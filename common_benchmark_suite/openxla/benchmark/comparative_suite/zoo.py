@@ -178,8 +178,7 @@ LLAMA_TINY = _tiny("LLAMA_TINY", "32XI32", families.LLAMA, "llama-tiny", seq_len
 LLAMA_1B = _batches(
     "LLAMA_1B", "512XI32", families.LLAMA, _LLAMA_1B, sizes=(1, 8), parameters={"seq_len": 512}
 )
-# Not in the tiny zoo, because their loop is GPT-2's, and their layers are those of the models
-# above.
+# Not in the tiny zoo, because their loop is GPT-2's, and the models above have the same layers.
 LLAMA_TINY_GREEDY = _greedy(
     "LLAMA_TINY", families.LLAMA, "llama-tiny", (16, 8), (1, 4), "tiny", in_tiny_zoo=False
 )

@@ -136,7 +136,7 @@ def _dtype(name: str) -> np.dtype[Any]:
 VariablePath: TypeAlias = tuple[str | int, ...]
 Array: TypeAlias = npt.NDArray[np.generic]
 
-# torch's tensor name -> names of our variables. A table, such as that of positions, may be a
+# torch's tensor name -> names of our variables. A table, such as the positions, may be a
 # variable by itself, with the module's name.
 _VARIABLES = {
     "weight": ("kernel", "depthwise_kernel", "scale", "embedding", None),

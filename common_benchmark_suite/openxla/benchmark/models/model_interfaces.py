@@ -8,8 +8,8 @@ functions, so that the time to the first token and the time per further token ca
 separately. The cache has `prompt + max_new_tokens` positions from the start: no shape depends on
 the step, so each function is compiled once.
 
-The next token is the one with the largest logit; ties go to the lower token. There is no
-end-of-sequence token, so every run does the same work.
+The next token is the one with the largest logit; ties go to the lower token. Nothing ends a
+sequence early, so every run does the same work.
 
 **Verification.** If rounding changes one choice between two nearly equal logits, all following
 tokens differ, and outputs of a free run can no longer be compared. Therefore a run accepts the
@@ -82,7 +82,7 @@ class GenerationModel(abc.ABC):
 
     @staticmethod
     def verification_inputs(inputs: Sequence[Any], truth: Sequence[Any]) -> tuple[Any, ...]:
-        """Returns inputs for a run whose logits can be compared with those of the truth.
+        """Returns inputs for a run whose logits can be compared with the truth's.
 
         Args:
           inputs: inputs of the free run that computed the truth.

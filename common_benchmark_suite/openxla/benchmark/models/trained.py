@@ -122,7 +122,7 @@ def folder_of(model_name: str) -> Path:
     """Returns the folder of a model's weights.
 
     Raises:
-      DefinitionError: there are no weights.
+      DefinitionError: the weights are missing.
     """
     if not (FOLDER / model_name / WEIGHTS).is_file():
         known = ", ".join(sorted(path.parent.name for path in FOLDER.glob(f"*/{WEIGHTS}")))

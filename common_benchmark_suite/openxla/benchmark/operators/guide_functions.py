@@ -117,7 +117,7 @@ def _may_know(path: Path, name: str) -> bool:
 
 
 def digest() -> str | None:
-    """Returns the sha256 of the file; None if there is none."""
+    """Returns the sha256 of the file; None if it is missing."""
     path = file()
     return None if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
 

@@ -34,7 +34,7 @@ class OperatorModel(shared_model.ArchitectureModel):
     trained: list[str]
 
     def set_operator(self, parameters: Parameters) -> None:
-        """Sets the operator and its parameters; there is no checkpoint."""
+        """Sets the operator and its parameters; operators have no checkpoint."""
         self.architecture = ARCHITECTURE
         self.model_parameters = parameters
         self.checkpoint = Path()

@@ -1,9 +1,8 @@
 """moe: a router sends each row of [m, k] to 2 of 8 gated MLPs of width n.
 
 All experts compute all rows, and those not chosen have weight 0, because compilers differ widely in
-their support for shapes that depend on values. The router computes in at least fp32, like those of
-Mixtral and DeepSeek, and recipes skip it, because another choice of experts would be another
-function.
+their support for shapes that depend on values. The router computes in at least fp32, as in Mixtral
+and DeepSeek, and recipes skip it, because another choice of experts would be another function.
 """
 
 from typing import Any

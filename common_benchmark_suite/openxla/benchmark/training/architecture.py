@@ -55,7 +55,7 @@ class TrainingArchitecture(Architecture):
     The loss is the mean cross-entropy of the predictions. BERT outputs its last hidden state; its
     logits are products with its word embeddings, divided by the root of the hidden size to make
     them of order one. Batch norm uses the statistics of the checkpoint and does not update them, as
-    in fine-tuning with frozen statistics; its scale and bias are trained. There is no dropout.
+    in fine-tuning with frozen statistics; its scale and bias are trained. Dropout is omitted.
     """
 
     name = "training"

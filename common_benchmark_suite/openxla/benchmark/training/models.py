@@ -106,7 +106,7 @@ def _pattern(kind: str, name: str) -> Floats:
 Model = TypeVar("Model", bound="TrainingModel")
 Array = npt.NDArray[Any]
 
-# Smaller changes count as none; the logarithm of this is far from those of real changes.
+# Smaller changes count as zero; real changes have logarithms far from this one's.
 _UNCHANGED = 1e-12
 
 

@@ -15,7 +15,7 @@ STEPS = 3
 class Optimizer:
     """An optimizer with its hyper-parameters; all weights are treated alike.
 
-    `sgd` is that of `torch.optim.SGD`: with g' = g + weight_decay * w, m = momentum * m + g', and w
+    `sgd` follows `torch.optim.SGD`: with g' = g + weight_decay * w, m = momentum * m + g', and w
     -= learning_rate * m. `adamw` is Loshchilov and Hutter 2019 (arXiv:1711.05101), algorithm 2,
     with a constant schedule: decay separate from the gradient, and moments corrected for their
     start at 0.
@@ -27,7 +27,7 @@ class Optimizer:
       momentum: momentum of `sgd`.
       betas: decay of both moments of `adamw`.
       epsilon: added to the root of the second moment. It is 1e-5, not 1e-8, so that a gradient that
-        is 0 except for rounding, such as that of a key's bias, does not cause a full step.
+        is 0 except for rounding, such as a key bias's, does not cause a full step.
     """
 
     name: str

@@ -4,7 +4,7 @@ from openxla.benchmark.comparative_suite import utils
 from openxla.benchmark.comparative_suite.tflite import model_definitions as models
 from openxla.benchmark.def_types import BenchmarkCase
 
-# The OpenXLA suite's tolerances, which apply in addition to those of each precision.
+# The OpenXLA suite's tolerances, which apply in addition to each precision's.
 _SEED = {
     "FP32": {"absolute_tolerance": 0.5},
     "FP16": {"absolute_tolerance": 0.5},

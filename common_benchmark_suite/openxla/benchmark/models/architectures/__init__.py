@@ -17,7 +17,7 @@ def get(name: str) -> Architecture:
     """Returns the architecture of that name (`bert`) or dotted path (`my_package.my_model`).
 
     Raises:
-      DefinitionError: there is no such module, or it offers no `ARCHITECTURE`.
+      DefinitionError: the module does not exist, or offers no `ARCHITECTURE`.
     """
     path = name if "." in name else f"{__name__}.{name}"
     try:

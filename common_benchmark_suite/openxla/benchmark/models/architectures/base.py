@@ -55,8 +55,8 @@ class Architecture(abc.ABC):
     pretrained: ClassVar[Mapping[str, tuple[str, str]]] = {}
     # Parameters that a definition may omit, with their default values.
     defaults: ClassVar[Parameters] = {}
-    # Parameters of `create_model()` without arguments, in addition to one row of fp32; and those of
-    # a small variant, which a model's module runs as a program.
+    # Parameters of `create_model()` without arguments, in addition to one row of fp32; and
+    # parameters of a small variant, which a model's module runs as a program.
     standard: ClassVar[Parameters] = {}
     example: ClassVar[Parameters] = {}
     # Maps names of checkpoint tensors to our JAX and TensorFlow modules: patterns and replacements,

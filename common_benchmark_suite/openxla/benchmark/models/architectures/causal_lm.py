@@ -37,7 +37,7 @@ class CausalLM(TextArchitecture):
     def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Cuts the text into token windows, a different one for each row of the batch.
 
-        The text is repeated until it fills the window: there is no padding to mask.
+        The text is repeated until it fills the window, so no padding has to be masked.
         """
         text = raw_input
         while True:

@@ -83,7 +83,7 @@ def noise(name: str, shape: tuple[int, ...], *, seed: int) -> "npt.NDArray[np.fl
 def resnet_block(
     name: str, inputs: int, outputs: int, time_width: int | None = None
 ) -> Iterator[TensorInit]:
-    """Yields the tensors of diffusers' `ResnetBlock2D`; `time_width` is that of its timestep."""
+    """Yields the tensors of diffusers' `ResnetBlock2D`; `time_width` is its timestep's."""
     gain = layers.AFTER_ACTIVATION_GAIN
     yield from layers.norm(f"{name}.norm1", inputs)
     yield from layers.conv(f"{name}.conv1", inputs, outputs, 3, 3, gain=gain)

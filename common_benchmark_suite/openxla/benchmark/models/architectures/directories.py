@@ -22,7 +22,7 @@ WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 TOKENIZER_FILE = "tokenizer.json"
 _MOST_BYTES = 2**24  # limit on a configuration, which may list a label for each of 100,000 classes
-# A size without a default: transformers' own default is that of one model among many.
+# A size without a default: transformers' default is one model's size among many.
 _NEEDED: Any = object()
 _Config = Mapping[str, Any]
 
@@ -310,7 +310,7 @@ def weight_files(directory: Path) -> list[Path]:
     """Returns the safetensors files of a directory: a single one, or all that its index names.
 
     Raises:
-      DefinitionError: there are no such files, or one in the index is missing or outside.
+      DefinitionError: a file is missing, or one in the index is outside.
     """
     if (directory / WEIGHTS_FILE).is_file():
         return [directory / WEIGHTS_FILE]

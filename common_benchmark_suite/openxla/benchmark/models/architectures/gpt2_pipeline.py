@@ -1,6 +1,6 @@
 """GPT-2 as a pipeline that continues a short prompt, as in local runtimes.
 
-Network, checkpoint and generator are those of `gpt2`; only the default parameters differ.
+Network, checkpoint and generator come from `gpt2`; only the default parameters differ.
 """
 
 from openxla.benchmark.def_types import Parameters

@@ -91,7 +91,7 @@ class SdClip(TextArchitecture):
     def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Cuts the text into token windows, a different one for each row of the batch.
 
-        As in the pipeline of Stable Diffusion, there is no mask: padding is treated as text.
+        As in the pipeline of Stable Diffusion, padding is not masked, but treated as text.
         """
         ids, _ = self.token_windows(raw_input, parameters, checkpoint)
         return (ids,)

@@ -112,7 +112,7 @@ class SdPipeline(TextArchitecture):
         return f"{part}.{PARTS[part].module_name(rest, config[part])}"
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
-        """See `Architecture.tensors`; names are those of the parts, with a prefix."""
+        """See `Architecture.tensors`; names are the parts' names with a prefix."""
         for part, architecture in PARTS.items():
             for init in architecture.tensors(config[part]):
                 yield init._replace(name=f"{part}.{init.name}")
@@ -141,7 +141,7 @@ class SdPipeline(TextArchitecture):
     def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Makes tokens and latents of unit variance, different ones for each row of the batch.
 
-        The negative prompt is the same for all rows. There is no mask: padding is treated as text.
+        The negative prompt is the same for all rows. Padding is not masked, but treated as text.
         """
         from openxla.benchmark.models import preprocessing
 

@@ -285,7 +285,7 @@ class RotaryDecoder(Decoder):
     ) -> tuple[jax.Array, Cache]:
         """See `Decoder.hidden`."""
         # Index the table directly, because `nnx.Embed` computes in the type it was built with, not
-        # in that of the weights.
+        # in the weights' type.
         x = self.words.embedding[...][tokens]
         if self.word_scale is not None:
             x = x * jnp.asarray(self.word_scale, x.dtype)

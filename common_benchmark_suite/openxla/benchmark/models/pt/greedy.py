@@ -16,7 +16,7 @@ KeysValues = list[tuple[torch.Tensor, torch.Tensor]]
 class StaticCache:
     """Replaces transformers' cache while tokens are read.
 
-    It writes their keys and values into their positions, and returns those of all positions.
+    It writes their keys and values into their positions, and returns the entire cache.
     """
 
     def __init__(self, layers: KeysValues, position: torch.Tensor) -> None:

@@ -18,8 +18,8 @@ Build = Callable[[Mapping[str, Any]], Any]
 class KerasModel(shared_model.ArchitectureModel):
     """A Keras layer whose variables hold the weights of a checkpoint.
 
-    All variables and all computation have the type that `data_type` names: there is no mixed
-    precision, and no input is cast.
+    All variables and all computation have the type that `data_type` names, without mixed precision;
+    inputs are not cast.
 
     Args:
       architecture: architecture that defines configuration and checkpoint.

@@ -177,7 +177,7 @@ def convert(
 
     Raises:
       NotConvertibleError: TFLite does not compute in the model's type, an operation has no
-        counterpart, or there are no inputs for calibration.
+        counterpart, or inputs for calibration are missing.
     """
     import tensorflow as tf
 
@@ -286,7 +286,7 @@ def _traced(
         return {f"output_{index:02d}": tf.identity(item) for index, item in enumerate(outputs)}
 
     concrete = tf.function(named, autograph=False).get_concrete_function(*specs)
-    # Variables that the model holds otherwise, such as those of a Keras model that it wraps.
+    # Variables that the model holds otherwise, such as a wrapped Keras model's.
     held = {id(leaf.handle) for leaf in module.leaves}
     module.captured = [item for item in concrete.variables if id(item.handle) not in held]
     if not sixteen_bits:

@@ -117,7 +117,7 @@ def unquantized_parameters(parameters: Parameters) -> dict[str, ParameterValue]:
 class FileArchitecture(Architecture):
     """Mixin for the architecture of the JAX model; `data_type` may be a TFLite precision.
 
-    Inputs and outputs remain those of the fp32 model, whatever the file takes, because all programs
+    Inputs and outputs are the fp32 model's, whatever the file takes, because all programs
     get and are verified against the same arrays. A file with int8 inputs gets the same numbers,
     quantised with its own scale.
     """

@@ -16,7 +16,7 @@ class Program:
     """A loaded file.
 
     Files converted by the suite name inputs and outputs by position. In other files, names are
-    sorted by the numbers in them, or follow the file's order if there is no signature.
+    sorted by the numbers in them; without a signature, they follow the file's order.
 
     Args:
       path: path of the file, which is mapped into memory and must not change.

@@ -37,7 +37,7 @@ _NO_INPUTS = frozenset(
 
 
 class TransformersModel(TorchModel):
-    """A transformers model; its outputs are those of its heads, or its last hidden state.
+    """A transformers model; its outputs are its heads' outputs, or its last hidden state.
 
     With stages, the output is the result of the last stage.
     """

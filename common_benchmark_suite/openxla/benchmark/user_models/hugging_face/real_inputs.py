@@ -59,7 +59,7 @@ def on_text(
     """Returns the cases of a directory on windows of a text, a different one for each row.
 
     Raises:
-      UserModelError: there is no tokenizer or no text, or the model does not take text.
+      UserModelError: the tokenizer or the text is missing, or the model does not take text.
     """
     tokenizer = directory / TOKENIZER_FILE
     if not tokenizer.is_file():
@@ -137,7 +137,7 @@ def on_image(
     """Returns the cases of a directory on a picture, shifted further for each row.
 
     Raises:
-      UserModelError: there is no image processor or picture, or the model does not take pictures.
+      UserModelError: the image processor or picture is missing, or the model takes no pictures.
     """
     if "vocab_size" in config or config.get("num_channels", _CHANNELS) != _CHANNELS:
         raise UserModelError(f"--image: {directory.name} does not accept RGB images")
@@ -188,7 +188,7 @@ def _opened(file: Path) -> "Image":
 def _prepared(picture: "Image", says: Mapping[str, Any]) -> "npt.NDArray[np.float32]":
     """Returns float32[3, height, width]: resized, cropped, scaled and normalised as configured.
 
-    Steps without a key default to those of transformers' processors: all but the crop are done.
+    Steps without a key follow transformers' processors: all but the crop are done.
     `crop_pct` is a key of ConvNeXT and ResNet, `include_top` of EfficientNet.
     """
     import numpy as np

@@ -1,6 +1,6 @@
 """Inputs and weight files of an ONNX file, read without ONNX.
 
-Field numbers are those of https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
+Field numbers are from https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
 """
 
 import hashlib

@@ -145,7 +145,7 @@ class NodeRoutes:
         return own
 
     def _without_runtime(self, node: "_Node", own: _Results) -> _Results:
-        """Compares the evaluator's results with those of a newer version of the operator."""
+        """Compares the evaluator's results with a newer version of the operator."""
         newer = self._upgraded(node)
         if newer is None:
             self._unchecked[node.source.op_type] = None
@@ -217,7 +217,7 @@ class NodeRoutes:
             if self._sessions[key] is None:
                 return None
             found = self._sessions[key].run(None, feeds)
-        except Exception:  # its own exception classes, none of which is public
+        except Exception:  # its exception classes are not public
             self._sessions[key] = None
             return None
         return found if all(map(_is_array, found)) else None

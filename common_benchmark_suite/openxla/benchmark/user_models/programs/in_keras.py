@@ -78,7 +78,7 @@ class KerasProgram(TensorFlowProgram):
         return _call(self.layer, inputs)
 
     def in_float64(self, inputs: Sequence[Array]) -> Callable[..., Any]:
-        """See `TensorFlowProgram`; the weights are those of this model."""
+        """See `TensorFlowProgram`; the copy has this model's weights."""
         config = _widened(keras.saving.serialize_keras_object(self.layer))
         wide = keras.saving.deserialize_keras_object(config, safe_mode=not self._allows_code)
         ours, theirs = self.layer.variables, wide.variables

@@ -101,7 +101,7 @@ def main_of(module: Any) -> Any:
     """Returns a module's entry point: `main`, or its only public function.
 
     Raises:
-      ValueError: there is no such function, or several.
+      ValueError: the function is missing, or ambiguous.
     """
     functions = [op for op in module.body if op.operation.name == "func.func"]
     if not functions:

@@ -117,7 +117,7 @@ class RunnableProgram(torch.nn.Module, ProgramModel):
         raise NotImplementedError
 
     def _check(self, inputs: Sequence[Array], truth: Sequence[Array]) -> TruthCheck:
-        """Compares the truth with that of simpler operators, if there is one."""
+        """Compares the truth with the results of simpler operators, if possible."""
         second = None
         with contextlib.suppress(Exception):
             second = self._in_float64(self.simpler(inputs), inputs)

@@ -24,11 +24,11 @@ class NotWidenedError(Exception):
 
 
 class ProgramModel(UserModel):
-    """An exported program, run unmodified on inputs of its own types.
+    """An exported program, run unmodified on inputs of the types that it declares.
 
     Attributes:
       path: path of the file or folder.
-      without_float64: why its truth is not a float64 run; None if it is, or if there is none yet.
+      without_float64: why its truth is not a float64 run; None if it is, or is not computed yet.
       truth_check: how its truths were checked by a second implementation; None if they were not.
     """
 
@@ -112,7 +112,7 @@ class ProgramModel(UserModel):
             self.without_float64 = f"its truth is in doubt: {'; '.join(map(str, doubts[:3]))}"
 
     def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
-        """Returns the outputs in float64, and those of a plain run in the program's own type.
+        """Returns the outputs in float64, and the outputs of a plain run in the program's type.
 
         If a float64 run is impossible, a plain run serves as truth, and a run on slightly perturbed
         weights as reference, which shows the effect of rounding. Results can then only be found to

@@ -311,7 +311,7 @@ _NODES = (
     *(ast.FloorDiv, ast.Mod, ast.Pow, ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt),
     ast.GtE,
 )
-# Names of operators: those of a registered library, arithmetic on sizes, and mathematics.
+# Names of operators: a registered library's, arithmetic on sizes, and mathematics.
 _OPERATORS = re.compile(
     r"torch\.ops\.\w+\.\w+(\.\w+)?|torch\._?sym_\w+|math\.\w+|#.*"
     r"|_operator\.(getitem|add|sub|mul|truediv|floordiv|mod|pow|neg|pos|abs|index|eq|ne|lt|le|gt|ge"

@@ -97,7 +97,7 @@ class Script:
     place: str
 
     def hint(self, name: str) -> str:
-        """Returns a sentence that names the lines to move; empty if there are none."""
+        """Returns a sentence that names the lines to move; empty without such lines."""
         moved = f"move {_lines(self.makes)}" if self.makes else "move the lines that make the model"
         if self.trains:
             return (
@@ -384,7 +384,7 @@ def _assigned(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yields the nodes of a function, without those of nested functions."""
+    """Yields the nodes of a function, without nested functions."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, Function | ast.Lambda | ast.ClassDef):

@@ -145,7 +145,7 @@ def _is_functional(model: Any) -> bool:
 
 
 def _copy_variables(ours: Sequence[Any], theirs: Sequence[Any]) -> None:
-    """Assigns the variables of a model to those of its float64 copy.
+    """Assigns the variables of a model to its float64 copy's variables.
 
     Raises:
       TypeError: a variable is not float64.

@@ -97,7 +97,7 @@ class UserFile:
         return getattr(self._module, name, None)
 
     def example_batches(self, count: int) -> list[Any]:
-        """Returns `count` results of `example_batch()`, by default those of `example_inputs()`."""
+        """Returns `count` results of `example_batch()`, by default of `example_inputs()`."""
         name = EXAMPLE_BATCH if self.function(EXAMPLE_BATCH) else EXAMPLE_INPUTS
         function = self.function(name)
         if function is None:

@@ -45,7 +45,7 @@ class FileLoss:
 class OwnTrainingModel(UserModel, TrainableModel):
     """Takes training steps with `loss(model, *inputs)` of the user's file.
 
-    Inputs: those of `example_batch()`, each with a leading axis of `STEPS` batches. Outputs: see
+    Inputs: from `example_batch()`, each with a leading axis of `STEPS` batches. Outputs: see
     `TrainingArchitecture`. Dropout is off and batch statistics are frozen, as in the suite's own
     training cases.
     """
@@ -61,7 +61,7 @@ class OwnTrainingModel(UserModel, TrainableModel):
           loss: used if the file has none.
 
         Raises:
-          UserModelError: there is no loss, or the batches have different forms.
+          UserModelError: the loss is missing, or the batches have different forms.
         """
         self.model_parameters = parameters
         self.file = brought.place.file

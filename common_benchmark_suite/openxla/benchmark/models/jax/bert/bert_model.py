@@ -45,7 +45,7 @@ class Bert(nnx.Module):
         """input_ids and attention_mask i32[batch, seq] -> [batch, seq, hidden]."""
         seq = input_ids.shape[1]
         # Index the tables directly, because `nnx.Embed` computes in the type it was built with, not
-        # in that of the weights. All tokens have type 0, and position i is row i.
+        # in the weights' type. All tokens have type 0, and position i is row i.
         tables = (part.embedding[...] for part in (self.words, self.types, self.positions))
         words, types, positions = tables
         x = self.norm(words[input_ids] + types[0] + positions[:seq])

@@ -54,7 +54,7 @@ class Gpt2(causal_lm.Decoder):
     ) -> tuple[jax.Array, Cache]:
         """See `Decoder.hidden`."""
         # Index the tables directly, because `nnx.Embed` computes in the type it was built with, not
-        # in that of the weights.
+        # in the weights' type.
         words, positions = self.words.embedding[...], self.positions.embedding[...]
         rows = jax.lax.dynamic_slice_in_dim(positions, position, tokens.shape[1])
         x = words[tokens] + rows

@@ -45,7 +45,7 @@ class SdClip(nnx.Module):
     def __call__(self, input_ids: jax.Array) -> jax.Array:
         """input_ids i32[batch, seq] -> [batch, seq, hidden]."""
         # Index the tables directly, because `nnx.Embed` computes in the type it was built with, not
-        # in that of the weights. Position i is row i.
+        # in the weights' type. Position i is row i.
         words, positions = self.words.embedding[...], self.positions.embedding[...]
         x = words[input_ids] + positions[: input_ids.shape[1]]
         for layer in self.layers:

@@ -142,7 +142,7 @@ class T5(nnx.Module):
     def embed(self, tokens: jax.Array) -> jax.Array:
         """i32[batch, seq] -> [batch, seq, d_model]."""
         # Index the table directly, because `nnx.Embed` computes in the type it was built with, not
-        # in that of the weights.
+        # in the weights' type.
         return self.words.embedding[...][tokens]
 
     def encode(self, input_ids: jax.Array, mask: jax.Array | None = None) -> jax.Array:
@@ -169,7 +169,7 @@ class T5(nnx.Module):
 
 
 def _distances(length: int) -> np.ndarray[Any, Any]:
-    """Position of the key minus that of the query, [query, key]."""
+    """Position of the key minus position of the query, [query, key]."""
     positions = np.arange(length)
     return positions[None, :] - positions[:, None]
 

@@ -86,7 +86,7 @@ class Whisper(nnx.Module):
         """[batch, bands, frames] and i32[batch, seq] -> logits [batch, seq, vocab]."""
         context = self.encoder(input_features)
         # Index the tables directly, because `nnx.Embed` computes in the type it was built with, not
-        # in that of the weights. Position i is row i.
+        # in the weights' type. Position i is row i.
         tokens, positions = self.tokens.embedding[...], self.positions.embedding[...]
         x = tokens[decoder_input_ids] + positions[: decoder_input_ids.shape[1]]
         for layer in self.layers:

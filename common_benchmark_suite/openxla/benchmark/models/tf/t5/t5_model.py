@@ -154,7 +154,7 @@ class T5(Layer):
 
 
 def _distances(length: int) -> np.ndarray[Any, Any]:
-    """Position of the key minus that of the query, [query, key]."""
+    """Position of the key minus position of the query, [query, key]."""
     positions = np.arange(length)
     return positions[None, :] - positions[:, None]
 
