@@ -98,14 +98,14 @@ class YamlFile:
         """
         if not isinstance(node, yaml.MappingNode):
             self.fail(node, f"{what} must be a mapping")
-        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        items: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self.fail(key, f"a key of {what} must be a string")
-            if key.value in found:
+            if key.value in items:
                 self.fail(key, f"duplicate key {key.value!r} in {what}")
-            found[key.value] = (key, value)
-        return found
+            items[key.value] = (key, value)
+        return items
 
     def plain(self, node: yaml.Node) -> Plain:
         """Returns a node as plain values; numbers and constants follow YAML 1.2.

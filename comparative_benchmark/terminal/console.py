@@ -95,25 +95,25 @@ def generation_table(
 
 def generation_remarks(cases: Sequence[Case]) -> list[str]:
     """Returns why prefill and decode have no separate time, one line per reason."""
-    found: dict[str, dict[str, None]] = {}
+    competitors: dict[str, dict[str, None]] = {}
     for case in cases:
         generation = case.metrics.generation
         if case.status is Status.OK and generation and generation.not_measurable:
-            found.setdefault(generation.not_measurable, {})[case.competitor] = None
+            competitors.setdefault(generation.not_measurable, {})[case.competitor] = None
     return [
         f"prefill and decode not measurable for {', '.join(names)}: {reason}"
-        for reason, names in found.items()
+        for reason, names in competitors.items()
     ]
 
 
 def _figure_of(case: Case, name: str) -> str:
-    found = case.metrics.generation
-    return _figure(found, name) if found and case.status is Status.OK else "-"
+    generation = case.metrics.generation
+    return _figure(generation, name) if generation and case.status is Status.OK else "-"
 
 
-def _figure(found: Generation, name: str) -> str:
-    value: float | None = getattr(found, name)
-    limits: IntervalRecord | None = getattr(found, f"{name}_interval")
+def _figure(generation: Generation, name: str) -> str:
+    value: float | None = getattr(generation, name)
+    limits: IntervalRecord | None = getattr(generation, f"{name}_interval")
     if value is None:
         return "-"
     return (
@@ -142,7 +142,7 @@ def training_table(
 
     def column(heading: str, text: Callable[[Case, Training], str], rank: int = 0) -> Column:
         cells = [
-            text(case, found) if found else "-" for case, found in zip(training, right, strict=True)
+            text(case, value) if value else "-" for case, value in zip(training, right, strict=True)
         ]
         return Column(heading=heading, cells=cells, rank=rank, right=True)
 
@@ -169,16 +169,16 @@ def training_table(
 
 def training_remarks(cases: Sequence[Case]) -> list[str]:
     """Returns the definition of the optimizer's share, and why some cases have none."""
-    found = [case for case in cases if case.status is Status.OK and case.metrics.training]
+    correct = [case for case in cases if case.status is Status.OK and case.metrics.training]
     remarks = []
-    apart = sorted({case.competitor for case in found if _is_of_programs(case.metrics.training)})
+    apart = sorted({case.competitor for case in correct if _is_of_programs(case.metrics.training)})
     if apart:
         remarks.append(
             f"~ optimizer: {', '.join(apart)} run a step as one program; the share is measured "
             "on separately compiled programs"
         )
     reasons: dict[str, dict[str, None]] = {}
-    for case in found:
+    for case in correct:
         training = case.metrics.training
         if training and training.parts_not_measurable:
             reasons.setdefault(training.parts_not_measurable, {})[case.competitor] = None
@@ -195,17 +195,17 @@ def _apart_from_batch(case: Case) -> tuple[str, str]:
 
 def _smallest_batches(cases: Sequence[Case]) -> dict[tuple[str, str], Training]:
     """Returns the smallest batches, as references for scaling; of correct cases if possible."""
-    found: dict[tuple[str, str], Training] = {}
+    smallest: dict[tuple[str, str], Training] = {}
     for case in cases:
         training = case.metrics.training
         assert training
         key = _apart_from_batch(case)
-        known = found.setdefault(key, training)
+        known = smallest.setdefault(key, training)
         if case.status is not Status.OK:
             continue
         if known.samples_per_s is None or training.batch_size < known.batch_size:
-            found[key] = training
-    return found
+            smallest[key] = training
+    return smallest
 
 
 def _scaling(training: Training, smallest: Training) -> str:

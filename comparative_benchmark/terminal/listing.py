@@ -21,10 +21,10 @@ def list_backends() -> dict[str, dict[str, Any]]:
     # Imported late, so that `cbs list` starts without numpy.
     from comparative_benchmark.backends.api import backends
 
-    found = {}
+    listed = {}
     for backend in backends().values():
         missing = sorted({m for f in backend.modules for m in backend.missing_modules(f)})
-        found[backend.name] = {
+        listed[backend.name] = {
             "models": [framework.value for framework in backend.modules],
             "missing_packages": missing,
             "install": backend.absence(missing).commands if missing else None,
@@ -37,7 +37,7 @@ def list_backends() -> dict[str, dict[str, Any]]:
                 for compiler in backend.compilers
             },
         }
-    return found
+    return listed
 
 
 def list_recipes() -> dict[str, dict[str, Any]]:
@@ -84,7 +84,7 @@ def list_cases(
         framework=request.framework,
         suites=request.suites,
     )
-    return [as_row(*found) for found in matching(cases, workload)]
+    return [as_row(*match) for match in matching(cases, workload)]
 
 
 def matching(

@@ -224,9 +224,9 @@ def _others(ranked: Sequence[Case], family: Family) -> list[str]:
     best, *rest = ranked
     behind, open_ones, fewest = [], [], MIN_PROCESSES
     for case in rest:
-        found = family.comparison(best, case)
-        text = f"{_name(case)}{_speedup_text(found)}"
-        if found.verdict is Verdict.SLOWER:
+        comparison = family.comparison(best, case)
+        text = f"{_name(case)}{_speedup_text(comparison)}"
+        if comparison.verdict is Verdict.SLOWER:
             behind.append(text)
         else:
             open_ones.append(text)
@@ -282,9 +282,9 @@ def _memory_text(case: Case) -> str:
     return "" if peak is None else f"uses at most {peak * 1e6 / 2**20:.0f} MiB"
 
 
-def _speedup_text(found: Comparison) -> str:
+def _speedup_text(comparison: Comparison) -> str:
     """Returns the speed-up of the baseline, from the ratio of candidate to baseline."""
-    return f" ({ratio_text(found.ratio)} times as fast)" if found.ratio else ""
+    return f" ({ratio_text(comparison.ratio)} times as fast)" if comparison.ratio else ""
 
 
 def _name(case: Case) -> str:

@@ -171,7 +171,7 @@ def compile_table(
     """
     metrics = [case.metrics for case in cases]
     compiled = [item.compile or Compile(cold_ms=(), warm_ms=()) for item in metrics]
-    cold = [[item for item in found.processes if item.cold] for found in compiled]
+    cold = [[item for item in one.processes if item.cold] for one in compiled]
 
     def column(heading: str, cells: Iterable[str], rank: int) -> Column:
         return Column(heading=heading, cells=list(cells), rank=rank, right=True)
@@ -179,8 +179,8 @@ def compile_table(
     columns = [
         Column(heading="backend", cells=[case.competitor for case in cases]),
         Column(heading="from", cells=[case.framework for case in cases], rank=9),
-        column("cold s (95 %)", (_seconds_with_interval(found.cold_ms) for found in compiled), 0),
-        column("warm s", (_median_s(found.warm_ms) for found in compiled), 0),
+        column("cold s (95 %)", (_seconds_with_interval(one.cold_ms) for one in compiled), 0),
+        column("warm s", (_median_s(one.warm_ms) for one in compiled), 0),
         column("trace", (_median_s([i.trace_ms for i in items]) for items in cold), 3),
         column("lower", (_median_s([i.lower_ms for i in items]) for items in cold), 3),
         column("compile", (_median_s([i.compile_ms for i in items]) for items in cold), 3),
@@ -202,22 +202,22 @@ def _hits(compiled: Compile) -> str:
 
 def package_differences(results: Iterable[Result]) -> list[str]:
     """Returns lines on the package differences between the environments of a run."""
-    found: dict[str, dict[str, str]] = {}
+    by_name: dict[str, dict[str, str]] = {}
     for result in results:
         if environment := result.definition.environment:
-            found.setdefault(environment.name, {}).update(result.versions)
-    if len(found) < 2:
+            by_name.setdefault(environment.name, {}).update(result.versions)
+    if len(by_name) < 2:
         return []
-    every = {package for versions in found.values() for package in versions}
+    every = {package for versions in by_name.values() for package in versions}
     names = [
-        name for name in sorted(every) if len({other.get(name) for other in found.values()}) > 1
+        name for name in sorted(every) if len({other.get(name) for other in by_name.values()}) > 1
     ]
     if not names:
-        return [f"{', '.join(found)}: same versions of all imported packages"]
+        return [f"{', '.join(by_name)}: same versions of all imported packages"]
     return [
         f"{environment}: "
         + ", ".join(f"{name} {versions.get(name, 'not imported')}" for name in names)
-        for environment, versions in found.items()
+        for environment, versions in by_name.items()
     ]
 
 
@@ -251,12 +251,12 @@ def many_unsupported(
     cases: Sequence[Case], expected: Mapping[ResultKey, str] = MappingProxyType({})
 ) -> list[Case]:
     """Returns the unsupported cases if they are too many for rows; else nothing."""
-    found = [
+    unsupported = [
         case
         for case in cases
         if case.status is Status.UNSUPPORTED and case.result.key not in expected
     ]
-    return found if _MOST_UNSUPPORTED_ROWS < len(found) < len(cases) else []
+    return unsupported if _MOST_UNSUPPORTED_ROWS < len(unsupported) < len(cases) else []
 
 
 def unsupported_lines(cases: Sequence[Case]) -> list[Text]:
@@ -364,10 +364,10 @@ def _error(metrics: Metrics) -> str:
 
 def accuracy_cell(metrics: Metrics) -> str:
     """Returns a program's score at its model's task, and the float64 model's."""
-    found = metrics.accuracy
-    if not found:
+    accuracy = metrics.accuracy
+    if not accuracy:
         return "-"
-    return f"{found} ({attrs.evolve(found, value=found.reference)})"
+    return f"{accuracy} ({attrs.evolve(accuracy, value=accuracy.reference)})"
 
 
 def _mebibytes(megabytes: float | None) -> str:
@@ -398,7 +398,7 @@ def ratio_cells(cases: Sequence[Case], baseline: str) -> list[tuple[str, Text]]:
 
     If the baseline has no correct result, the fastest correct competitor replaces it.
     """
-    found = {
+    comparisons = {
         (item.workload, item.competitor, item.framework, item.device): item
         for item in compare_to_baseline(cases, baseline)
     }
@@ -407,11 +407,11 @@ def ratio_cells(cases: Sequence[Case], baseline: str) -> list[tuple[str, Text]]:
         group = [other for other in cases if _race(other) == _race(case)]
         for other, item in zip(group, against_baseline(group, case.competitor), strict=True):
             if item is not None:
-                found[other.workload, *other.runner] = item
+                comparisons[other.workload, *other.runner] = item
     return [
         _verdict(
             case,
-            found.get((case.workload, *case.runner)),
+            comparisons.get((case.workload, *case.runner)),
             replaced[_race(case)].competitor if _race(case) in replaced else baseline,
         )
         for case in cases
@@ -423,13 +423,13 @@ def replacements(cases: Sequence[Case], baseline: str) -> dict[Hashable, Case]:
     groups: defaultdict[Hashable, list[Case]] = defaultdict(list)
     for case in cases:
         groups[_race(case)].append(case)
-    found = {}
+    fastest = {}
     for race, group in groups.items():
         good = [case for case in group if case.status is Status.OK and case.result.ranked]
         good = [case for case in good if case.metrics.median_ms is not None]
         if len(good) > 1 and all(case.competitor != baseline for case in good):
-            found[race] = min(good, key=lambda case: case.metrics.median_ms or math.inf)
-    return found
+            fastest[race] = min(good, key=lambda case: case.metrics.median_ms or math.inf)
+    return fastest
 
 
 def _race(case: Case) -> Hashable:

@@ -245,9 +245,9 @@ def cgroup_directories(root: Path = ROOT) -> Iterator[Path]:
     mount = root / "sys/fs/cgroup"
     rows = [line.split(":", 2) for line in _read(root / "proc/self/cgroup").splitlines()]
     paths = {controllers: path for _, controllers, path in (row for row in rows if len(row) == 3)}
-    found = next((names for names in paths if "cpu" in names.split(",")), "")
-    top = mount / found if (mount / found).is_dir() else mount / "cpu"
-    inside = Path(paths.get(found, "/").lstrip("/"))
+    hierarchy = next((names for names in paths if "cpu" in names.split(",")), "")
+    top = mount / hierarchy if (mount / hierarchy).is_dir() else mount / "cpu"
+    inside = Path(paths.get(hierarchy, "/").lstrip("/"))
     for relative in (inside, *inside.parents):
         if (top / relative / "cpu.stat").is_file():
             yield top / relative
@@ -301,7 +301,7 @@ def _over(
 
 def _ticks(text: str, mask: frozenset[int]) -> dict[int, Ticks]:
     """Returns the ticks of the CPUs of the mask from the text of /proc/stat."""
-    found = {}
+    ticks = {}
     for line in text.splitlines():
         name, *values = line.split()
         if not name.startswith("cpu"):
@@ -309,8 +309,8 @@ def _ticks(text: str, mask: frozenset[int]) -> dict[int, Ticks]:
         cpu = int(name[3:] or -1)
         if cpu in mask and len(values) >= 8:
             user, nice, system, idle, iowait, irq, softirq, steal = map(int, values[:8])
-            found[cpu] = Ticks(user + nice + system + irq + softirq, steal, idle + iowait)
-    return found
+            ticks[cpu] = Ticks(user + nice + system + irq + softirq, steal, idle + iowait)
+    return ticks
 
 
 def _cgroup_throttling(root: Path) -> tuple[int | None, float | None]:

@@ -35,8 +35,8 @@ def foreign(pids: Sequence[int] | None, proc: Path = PROC) -> tuple[int, ...] | 
     if pids is None or os.getpid() not in pids:
         return None
     ours = {pid: _is_ours(pid, proc) for pid in pids}
-    found = tuple(pid for pid, answer in ours.items() if answer is False)
-    return None if not found and None in ours.values() else found
+    others = tuple(pid for pid, answer in ours.items() if answer is False)
+    return None if not others and None in ours.values() else others
 
 
 def _is_ours(pid: int, proc: Path) -> bool | None:
@@ -181,17 +181,17 @@ def _read(source: Any, gpu: _Gpu) -> GpuClocks:
     if gpu.handle is None:
         return attrs.evolve(UNKNOWN, index=gpu.index, used=gpu.used)
     reasons = nvml.clock_reasons(source, gpu.handle)
-    found = GpuClocks(
+    clocks = GpuClocks(
         index=gpu.index,
         sm_mhz=nvml.sm_mhz(source, gpu.handle),
         held_back_by=None if reasons is None else slowdowns(reasons),
         used=gpu.used,
     )
     if gpu.part is None:
-        return found
+        return clocks
     memory = nvml.memory(source, gpu.part)
     return attrs.evolve(
-        found,
+        clocks,
         mig=gpu.mig,
         memory_used_bytes=memory[0] if memory else None,
         memory_total_bytes=memory[1] if memory else None,
@@ -288,7 +288,7 @@ def of_blocks(blocks: Iterable[Ends]) -> list[Finding]:
             "other processes use the GPU: the driver does not report them",
         ),
         _often(
-            [None if found is None else bool(found) for found in map(_held_back, every)],
+            [None if causes is None else bool(causes) for causes in map(_held_back, every)],
             lambda often: f"the GPU's clocks were held back in {often}: {', '.join(reasons)}",
             "the GPU's clocks are held back: the driver does not report it",
         ),
@@ -359,9 +359,9 @@ def reports_users(ends: Ends) -> bool:
 
 def _foreign(ends: Ends) -> tuple[tuple[int, ...], bool]:
     """Returns foreign processes at either end, and whether they are known at both ends."""
-    told = [gpu.foreign_pids if gpu else None for gpu in map(used, (ends.start, ends.end))]
-    pids = sorted({pid for found in told for pid in found or ()})
-    return tuple(pids), None not in told
+    reported = [gpu.foreign_pids if gpu else None for gpu in map(used, (ends.start, ends.end))]
+    pids = sorted({pid for seen in reported for pid in seen or ()})
+    return tuple(pids), None not in reported
 
 
 def _held_back(ends: Ends) -> tuple[str, ...] | None:
@@ -412,7 +412,7 @@ class GpuMemory:
         return max(taken, default=0) * margin < free
 
     def _free_now(self) -> int | None:
-        found = used(self._read())
-        if found is None or found.memory_total_bytes is None or found.memory_used_bytes is None:
+        gpu = used(self._read())
+        if gpu is None or gpu.memory_total_bytes is None or gpu.memory_used_bytes is None:
             return None
-        return found.memory_total_bytes - found.memory_used_bytes
+        return gpu.memory_total_bytes - gpu.memory_used_bytes

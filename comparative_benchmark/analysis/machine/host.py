@@ -70,8 +70,8 @@ def describe(
 def python_environment() -> list[dict[str, str]]:
     """Returns the installed packages, as `pip list --format json` does."""
     # If two have the same name, the first on the path is imported.
-    found = {dist.metadata["Name"]: dist.version for dist in reversed(list(distributions()))}
-    return [{"name": name, "version": found[name]} for name in sorted(found, key=str.lower)]
+    versions = {dist.metadata["Name"]: dist.version for dist in reversed(list(distributions()))}
+    return [{"name": name, "version": versions[name]} for name in sorted(versions, key=str.lower)]
 
 
 def git_revision() -> str | None:

@@ -55,10 +55,10 @@ _PROCESSES: tuple[tuple[str, type[ctypes.Structure]], ...] = (
 def library() -> Any:
     """Returns the library, loaded and initialised once per process; None without it."""
     try:
-        found = ctypes.CDLL("libnvidia-ml.so.1")
+        driver = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return None
-    return found if found.nvmlInit_v2() == _SUCCESS else None
+    return driver if driver.nvmlInit_v2() == _SUCCESS else None
 
 
 def why_no_gpu() -> str | None:
@@ -137,17 +137,17 @@ def clock_reasons(nvml: Any, handle: Any) -> int | None:
 
 def memory(nvml: Any, handle: Any) -> tuple[int, int] | None:
     """Returns the bytes used by anyone, and the total."""
-    found = _Memory()
-    if not _ask(nvml, "nvmlDeviceGetMemoryInfo", handle, ctypes.byref(found)):
+    usage = _Memory()
+    if not _ask(nvml, "nvmlDeviceGetMemoryInfo", handle, ctypes.byref(usage)):
         return None
-    return int(found.used), int(found.total)
+    return int(usage.used), int(usage.total)
 
 
 def busy_percent(nvml: Any, handle: Any) -> int | None:
     """Returns the percentage of the last second or less in which a kernel was running."""
-    found = _Utilization()
-    asked = _ask(nvml, "nvmlDeviceGetUtilizationRates", handle, ctypes.byref(found))
-    return int(found.gpu) if asked else None
+    usage = _Utilization()
+    asked = _ask(nvml, "nvmlDeviceGetUtilizationRates", handle, ctypes.byref(usage))
+    return int(usage.gpu) if asked else None
 
 
 def processes(nvml: Any, handle: Any) -> tuple[int, ...] | None:
@@ -160,23 +160,23 @@ def processes(nvml: Any, handle: Any) -> tuple[int, ...] | None:
         ask, room, code = getattr(nvml, question, None), _ROOM_FOR_PROCESSES, _TOO_SMALL
         while ask is not None and code == _TOO_SMALL:
             # Twice the size passed to NVML: early drivers of 535 write longer entries.
-            found, number = (kind * (2 * room))(), ctypes.c_uint(room)
-            code = ask(handle, ctypes.byref(number), found)
+            entries, number = (kind * (2 * room))(), ctypes.c_uint(room)
+            code = ask(handle, ctypes.byref(number), entries)
             room = max(2 * room, number.value)
         if code == _SUCCESS:
-            return tuple(sorted({found[index].pid for index in range(number.value)}))
+            return tuple(sorted({entries[index].pid for index in range(number.value)}))
     return None
 
 
 def _handle(nvml: Any, question: str, *arguments: Any) -> Any:
-    found = ctypes.c_void_p()
-    return found if _ask(nvml, question, *arguments, ctypes.byref(found)) else None
+    handle = ctypes.c_void_p()
+    return handle if _ask(nvml, question, *arguments, ctypes.byref(handle)) else None
 
 
 def _text(nvml: Any, question: str, handle: Any) -> str | None:
-    found = ctypes.create_string_buffer(_NAME_BYTES)
-    asked = _ask(nvml, question, handle, found, ctypes.c_uint(_NAME_BYTES))
-    return found.value.decode(errors="replace") if asked else None
+    buffer = ctypes.create_string_buffer(_NAME_BYTES)
+    asked = _ask(nvml, question, handle, buffer, ctypes.c_uint(_NAME_BYTES))
+    return buffer.value.decode(errors="replace") if asked else None
 
 
 def _ask(nvml: Any, question: str, *arguments: Any) -> bool:

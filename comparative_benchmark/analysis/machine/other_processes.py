@@ -70,12 +70,12 @@ def observe(root: Path = conditions.ROOT, seconds: float = OBSERVED_S) -> Observ
 
 def _cpu_times() -> dict[int, tuple[str, float]]:
     """Returns name and CPU seconds of each visible process."""
-    found = {}
+    by_pid = {}
     for process in psutil.process_iter(["name", "cpu_times"]):
         times = process.info["cpu_times"]
         if times is not None:
-            found[process.pid] = (process.info["name"] or "?", times.user + times.system)
-    return found
+            by_pid[process.pid] = (process.info["name"] or "?", times.user + times.system)
+    return by_pid
 
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -221,12 +221,12 @@ def worker_ended(pid: int) -> None:
 
 
 def _children() -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     with contextlib.suppress(OSError):
         for task in Path("/proc/self/task").iterdir():
             with contextlib.suppress(OSError, ValueError):
-                found += map(int, (task / "children").read_text(encoding="ascii").split())
-    return found
+                pids += map(int, (task / "children").read_text(encoding="ascii").split())
+    return pids
 
 
 def _is_orphan(pid: int) -> bool:

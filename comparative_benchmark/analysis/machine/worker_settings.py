@@ -88,12 +88,12 @@ def for_worker(environment: Mapping[str, str]) -> dict[str, str]:
 
 def telling(environment: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that can change speed or numbers, by name."""
-    found = {
+    settings = {
         name: value
         for name, value in environment.items()
         if _TELLING.fullmatch(name) and not _is_secret(name)
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(settings.items()))
 
 
 def _is_secret(name: str) -> bool:

@@ -386,13 +386,13 @@ def holm(p_values: Sequence[float | None], error: float) -> list[bool]:
       p_values: one per test; None is not in the family, and never rejects.
       error: maximum chance that any true hypothesis of the family is rejected.
     """
-    found = [False] * len(p_values)
+    rejected = [False] * len(p_values)
     ranked = sorted((value, index) for index, value in enumerate(p_values) if value is not None)
     for rank, (value, index) in enumerate(ranked):
         if value > error / (len(ranked) - rank):
             break
-        found[index] = True
-    return found
+        rejected[index] = True
+    return rejected
 
 
 def checked(processes: Processes) -> list[Array]:

@@ -320,12 +320,12 @@ class Outlook:
 
     def __str__(self) -> str:
         least = _percent(self.decidable)
-        found = f"a race of {self.processes} processes finds differences of {least} or more"
+        text = f"a race of {self.processes} processes finds differences of {least} or more"
         wanted = _percent(self.effect)
         if self.can_decide:
-            return f"on this machine {found}"
+            return f"on this machine {text}"
         return (
-            f"on this machine {found}; {wanted} would take "
+            f"on this machine {text}; {wanted} would take "
             f"{self.needed} processes of each competitor"
         )
 
@@ -437,10 +437,10 @@ def _has_power(
     replicates = ratios.shape[-1]
     sd, distance = ratio_sd(ratios, variances), np.abs(np.median(ratios, axis=-1))
     least = math.log1p(rule.effect)
-    found = reach(replicates) * sd <= np.maximum(least, _SHARE_OF_DISTANCE * distance)
+    enough = reach(replicates) * sd <= np.maximum(least, _SHARE_OF_DISTANCE * distance)
     if competitors > 2:
         level = 1 - (1 - VERDICT_LEVEL) / math.comb(competitors, 2)
-        found &= reach(replicates, level=level) * sd <= np.maximum(least, distance)
+        enough &= reach(replicates, level=level) * sd <= np.maximum(least, distance)
     if replicates >= min(CLOSE_PROCESSES, rule.max_processes):
-        return np.asarray(found)
-    return np.asarray(found & (distance > math.log(CLOSE)))
+        return np.asarray(enough)
+    return np.asarray(enough & (distance > math.log(CLOSE)))

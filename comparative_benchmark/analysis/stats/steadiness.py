@@ -113,8 +113,8 @@ def why_not_steady(
     """
     alone = [_in_order(rounds) for rounds in processes]
     beside = [_relative(*pair) for pair in zip(processes, rivals, strict=True)] if rivals else []
-    found = [_found(alone, beside, split) for split in _SPLITS]
-    own, relative = max(filter(None, found), key=_certainty, default=(None, None))
+    changes = [_found(alone, beside, split) for split in _SPLITS]
+    own, relative = max(filter(None, changes), key=_certainty, default=(None, None))
     if own is None:
         return None
     last, off = f"the last {1 - own.split:.0%} of the rounds", math.expm1(own.log_ratio)
@@ -139,8 +139,8 @@ def _found(
     return own, relative
 
 
-def _certainty(found: tuple[Change, Change | None]) -> float:
-    return abs(found[0].standard_errors)
+def _certainty(pair: tuple[Change, Change | None]) -> float:
+    return abs(pair[0].standard_errors)
 
 
 def _in_order(rounds: Rounds) -> list[float]:
@@ -154,12 +154,12 @@ def _relative(own: Rounds, rivals: Sequence[Rounds]) -> list[float]:
         for rounds in rivals
         if rounds
     ]
-    found = []
+    differences = []
     for index in sorted(own):
         beside = [rounds[index] for rounds in centred if index in rounds]
         if beside:
-            found.append(own[index] - float(np.median(beside)))
-    return found
+            differences.append(own[index] - float(np.median(beside)))
+    return differences
 
 
 # Among fewer values in a row, no order is unlikely enough.
@@ -299,8 +299,8 @@ def relative_precision(samples_ms: Sequence[float]) -> float:
     Raises:
       SampleError: fewer than two samples, or one that is not a positive finite number.
     """
-    found = latency_interval([samples_ms])
-    return found.relative_half_width if len(samples_ms) >= FEWEST_SAMPLES else math.inf
+    interval = latency_interval([samples_ms])
+    return interval.relative_half_width if len(samples_ms) >= FEWEST_SAMPLES else math.inf
 
 
 def noise_converged(history: Sequence[float], *, window: int = 16, tolerance: float = 0.05) -> bool:
@@ -349,25 +349,25 @@ def _half(values: NDArray[np.float64]) -> Half:
 
 
 def _differences(first: Half, second: Half) -> list[str]:
-    found = []
+    reasons = []
     error = _SD_PER_MAD * math.hypot(first.mad_ms, second.mad_ms) / math.sqrt(first.samples)
     change = first.mean_ms / second.mean_ms - 1
     chance = math.hypot(first.stddev_ms, second.stddev_ms) / math.sqrt(first.samples)
     chance *= _STANDARD_ERRORS / second.mean_ms
     if not -max(_FASTER_FIRST_MEAN, chance) <= change <= max(_SLOWER_FIRST_MEAN, chance):
-        found.append(f"the first half's mean differs by {change:+.0%} from the second's")
+        reasons.append(f"the first half's mean differs by {change:+.0%} from the second's")
     for name in ("lower_quartile", "upper_quartile"):
         before, after = getattr(first, f"{name}_ms"), getattr(second, f"{name}_ms")
         allowed = max(_QUARTILES * after, _STANDARD_ERRORS * _QUARTILE_ERROR * error)
         if abs(before - after) > allowed:
             quartile = name.replace("_", " ")
-            found.append(f"the first half's {quartile} differs by {before / after - 1:+.0%}")
+            reasons.append(f"the first half's {quartile} differs by {before / after - 1:+.0%}")
     spreads = sorted((first.mad_ms, second.mad_ms))
     chance = math.exp(_STANDARD_ERRORS * _MAD_ERROR * math.sqrt(2 / first.samples))
     # Spreads below 1 % of the latency may differ by any factor.
     if spreads[1] > max(_MAD_FACTOR, chance) * max(spreads[0], 0.01 * second.mean_ms):
-        found.append(f"the spread changed from {first.mad_ms:.2g} to {second.mad_ms:.2g} ms")
-    return found
+        reasons.append(f"the spread changed from {first.mad_ms:.2g} to {second.mad_ms:.2g} ms")
+    return reasons
 
 
 def _unsteady(reason: str) -> Steadiness:

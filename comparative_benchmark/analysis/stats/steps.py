@@ -47,11 +47,11 @@ def boundaries(values: Array, known: Mask, penalty: Array) -> list[list[int]]:
       For each series the positions in `values`, ascending, at which a piece begins, except for the
       first piece.
     """
-    found: list[list[int]] = []
+    rows: list[list[int]] = []
     for start in range(0, len(values), _TOGETHER):
         some = slice(start, start + _TOGETHER)
-        found += _boundaries(values[some], known[some], penalty[some])
-    return found
+        rows += _boundaries(values[some], known[some], penalty[some])
+    return rows
 
 
 def _boundaries(values: Array, known: Mask, penalty: Array) -> list[list[int]]:
@@ -85,7 +85,7 @@ def _boundaries(values: Array, known: Mask, penalty: Array) -> list[list[int]]:
         for row in np.flatnonzero(turned):
             starts[row].append(night)
         level = np.where(turned, origins[night], level)
-    return [_within(found[::-1], known[row]) for row, found in enumerate(starts)]
+    return [_within(segments[::-1], known[row]) for row, segments in enumerate(starts)]
 
 
 def _within(starts: list[int], known: Mask) -> list[int]:
@@ -126,8 +126,8 @@ def penalties(scale: Array, nights: Array, least: float) -> Array:
       nights: [series], number of known nights.
       least: minimum scale; without it, any change in an exactly constant series would be a step.
     """
-    found: Array = _MEAN_ABSOLUTE * np.maximum(scale, least) * (1 + np.log(np.maximum(nights, 2)))
-    return found
+    penalty: Array = _MEAN_ABSOLUTE * np.maximum(scale, least) * (1 + np.log(np.maximum(nights, 2)))
+    return penalty
 
 
 # With slower drift, the level itself drifts.
@@ -164,8 +164,8 @@ def correlation(values: Array, known: Mask) -> float:
     if not neighbours:
         return 0.0
     medians = [float(np.median(np.concatenate(some))) for some in (neighbours, apart)]
-    found = (medians[1] / medians[0]) ** 2 - 1 if medians[0] else 0.0
-    return min(max(found, 0.0), _MOST_CORRELATION)
+    estimate = (medians[1] / medians[0]) ** 2 - 1 if medians[0] else 0.0
+    return min(max(estimate, 0.0), _MOST_CORRELATION)
 
 
 def tail(residuals: Sequence[Array]) -> float:
@@ -400,34 +400,34 @@ def fit(
         if start - (left[-1] if left else 0) > 1:
             left.append(start)
     while True:
-        found = _fit(values, own, left, least, correlation)
+        fitted = _fit(values, own, left, least, correlation)
         if not left:
-            return found
-        p = [found.p(before, after) for before, after in pairwise(found.pieces)]
+            return fitted
+        p = [fitted.p(before, after) for before, after in pairwise(fitted.pieces)]
         worst = int(np.argmax(p))
         if p[worst] <= _PRUNED_ABOVE:
-            return found
+            return fitted
         del left[worst]
 
 
-def rises(found: Fit, *, threshold: float, tail: float = math.inf) -> list[Step]:
+def rises(series: Fit, *, threshold: float, tail: float = math.inf) -> list[Step]:
     """Returns the rises that later nights have not undone, oldest first.
 
     Seen from the end: a level is a rise over an earlier one if no level since has been as low. A
     peak that has ended is not a rise; a rise that was partly undone counts with the remaining part.
 
     Args:
-      found: the series.
+      series: the series.
       threshold: smaller rises, as a fraction, are left out.
       tail: see `Fit.p`.
     """
     steps: list[Step] = []
-    lowest = found.pieces[-1]
-    for before, after in reversed(list(pairwise(found.pieces))):
+    lowest = series.pieces[-1]
+    for before, after in reversed(list(pairwise(series.pieces))):
         difference = lowest.level - before.level
         if after.level > before.level and difference > math.log1p(threshold):
-            width = student_quantile(0.5 + _INTERVAL_LEVEL / 2, max(found.degrees, 1.0))
-            width *= found.error(before, lowest)
+            width = student_quantile(0.5 + _INTERVAL_LEVEL / 2, max(series.degrees, 1.0))
+            width *= series.error(before, lowest)
             steps.append(
                 Step(
                     night=after.start,
@@ -435,7 +435,7 @@ def rises(found: Fit, *, threshold: float, tail: float = math.inf) -> list[Step]
                     ratio=math.exp(difference),
                     low=math.exp(difference - width),
                     high=math.exp(difference + width),
-                    p=found.p(before, lowest, tail),
+                    p=series.p(before, lowest, tail),
                 )
             )
         lowest = min(lowest, before, key=lambda piece: piece.level)

@@ -95,21 +95,21 @@ def judge(task: Task, outputs: Sequence[npt.NDArray[Any]]) -> Accuracy:
       outputs: for each batch the first output: logits [batch, classes] or [batch, seq, vocabulary],
         or hidden states [batch, seq, hidden] if the task has a head.
     """
-    found = np.concatenate([value.astype(np.float64) for value in outputs])
+    values = np.concatenate([value.astype(np.float64) for value in outputs])
     if task.metric == "perplexity":
-        return _perplexity(task, found)
-    return _top_1(task, found)
+        return _perplexity(task, values)
+    return _top_1(task, values)
 
 
-def _top_1(task: Task, found: npt.NDArray[np.float64]) -> Accuracy:
-    examples, count = task.examples, len(found)
+def _top_1(task: Task, scores: npt.NDArray[np.float64]) -> Accuracy:
+    examples, count = task.examples, len(scores)
     if "head" in examples:
         # Classify the mean of a row's hidden states, without padding.
-        places = np.arange(found.shape[1]) < examples["lengths"][:count, None]
-        means = (found * places[..., None]).sum(1) / places.sum(1)[:, None]
-        found = means @ examples["head"].T + examples["bias"]
+        places = np.arange(scores.shape[1]) < examples["lengths"][:count, None]
+        means = (scores * places[..., None]).sum(1) / places.sum(1)[:, None]
+        scores = means @ examples["head"].T + examples["bias"]
     labels = examples["labels"][:count]
-    right = (found.argmax(1) == labels) & np.isfinite(found).all(1)
+    right = (scores.argmax(1) == labels) & np.isfinite(scores).all(1)
     predicted = examples["predicted"][:count]
     due = predicted == labels
     low, high = _wilson(int(right.sum()), count)
@@ -123,7 +123,7 @@ def _top_1(task: Task, found: npt.NDArray[np.float64]) -> Accuracy:
         examples=count,
         lost=int((due & ~right).sum()),
         gained=int((right & ~due).sum()),
-        changed=int(((found.argmax(1) != predicted) | ~np.isfinite(found).all(1)).sum()),
+        changed=int(((scores.argmax(1) != predicted) | ~np.isfinite(scores).all(1)).sum()),
         most_lost=task.most_lost,
     )
 
@@ -138,7 +138,7 @@ def _perplexity(task: Task, logits: npt.NDArray[np.float64]) -> Accuracy:
         losses = sums - np.take_along_axis(before, tokens[..., None], -1)[..., 0]
         value = float(np.exp(losses.mean()))
     due, rows = examples["losses"][:count], losses.mean(1)
-    found = Accuracy(
+    accuracy = Accuracy(
         task=task.name,
         metric="perplexity",
         value=value if np.isfinite(value) else None,
@@ -146,12 +146,12 @@ def _perplexity(task: Task, logits: npt.NDArray[np.float64]) -> Accuracy:
         examples=losses.size,
         most_lost=task.most_lost,
     )
-    if found.value is None or count == 1:
-        return found
+    if accuracy.value is None or count == 1:
+        return accuracy
     # Rows have the same length, so the mean of their means is the mean of all losses.
     low, _, high = _exponential_mean(rows)
     least, ratio, most = _exponential_mean(rows - due)
-    return attrs.evolve(found, low=low, high=high, ratio=ratio, ratio_low=least, ratio_high=most)
+    return attrs.evolve(accuracy, low=low, high=high, ratio=ratio, ratio_low=least, ratio_high=most)
 
 
 def _wilson(right: int, count: int) -> tuple[float, float]:

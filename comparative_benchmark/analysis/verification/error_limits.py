@@ -386,18 +386,18 @@ def groups_of(
         floor=more * max(floor_of(element_type, parameters), long_sum),
         unit=min(_UNIT, float(np.sqrt(magnitudes.square.sum() / truth.size))),
     )
-    found = []
+    groups = []
     counted = magnitudes.count >= _FEWEST
     for index, group in rule.groups(magnitudes, _regime_scales(magnitudes), counted):
         least = 2.0 ** (index * _OCTAVES + _LEAST_EXPONENT - 1)
         about = float(np.sqrt(magnitudes.square[index] / group.size))
         name = f"{group.size} elements of about {about:.1g}"
-        found.append(attrs.evolve(group, name=name, least=least, below=least * 2**_OCTAVES))
+        groups.append(attrs.evolve(group, name=name, least=least, below=least * 2**_OCTAVES))
     for axis, sums in slices.items():
         for index, group in rule.groups(sums, sums.means(sums.square), sums.are_dense()):
             name = f"elements at index {index} of the axis of size {shape[axis]}"
-            found.append(attrs.evolve(group, name=name, axis=axis, index=index))
-    return found
+            groups.append(attrs.evolve(group, name=name, axis=axis, index=index))
+    return groups
 
 
 @attrs.frozen

@@ -144,15 +144,15 @@ def verify_same_run(
       parameters: see `verify_free_run`.
       data_type: see `verify_free_run`.
     """
-    found = limits_of(
+    limits = limits_of(
         open_array(truth[LOGITS]), open_array(reference[LOGITS]), parameters, data_type
     )
-    if isinstance(found, str):
-        return undecided(found)
+    if isinstance(limits, str):
+        return undecided(limits)
     own, due = [[open_array(path) for path in paths] for paths in (outputs, repeated)]
     if problem := _form_problem(own, due, due):
         return problem
-    verdict = _judge(own, due, found.doubled(), is_fed=True, whose="a run fed with its tokens")
+    verdict = _judge(own, due, limits.doubled(), is_fed=True, whose="a run fed with its tokens")
     return attrs.evolve(verdict, tokens_fed="own")
 
 
@@ -184,8 +184,8 @@ def _form_problem(
     for name, place in (("tokens", TOKENS), ("logits", LOGITS)):
         if problem := form_problem(name, own[place], due[place], same_type[place]):
             return failed(problem)
-        if found := finite_problem(name, own[place], due[place], same_type[place]):
-            return found
+        if infinities := finite_problem(name, own[place], due[place], same_type[place]):
+            return infinities
     tokens, vocabulary = own[TOKENS], own[LOGITS].shape[-1]
     outside = (tokens < 0) | (tokens >= vocabulary)
     if outside.any():
@@ -278,7 +278,7 @@ def _judge(
             problem = judged.add(own[LOGITS][place].astype(np.float64), expected, place)
             token, due_token = int(own[TOKENS][place]), int(due[TOKENS][place])
             if token != due_token:
-                found = Divergence(
+                divergence = Divergence(
                     sequence=sequence,
                     step=step,
                     token=token,
@@ -286,10 +286,10 @@ def _judge(
                     margin=float(expected[due_token] - expected[token]),
                     tolerance=2 * float(limits.step_rmse[place]),
                 )
-                judged.divergences.append(found)
+                judged.divergences.append(divergence)
                 if not is_fed:
                     on_the_way.remove(sequence)
-                problem = _token_problem(found, whose, problem)
+                problem = _token_problem(divergence, whose, problem)
             if problem:
                 return judged.verdict(f"{_place(*place)}: {problem}")
     if judged.count == due[LOGITS].size and judged.rmse > limits.rmse:
@@ -369,13 +369,13 @@ class _Judged:
         )
 
 
-def _token_problem(found: Divergence, whose: str, problem: str | None) -> str | None:
+def _token_problem(divergence: Divergence, whose: str, problem: str | None) -> str | None:
     """Returns the problem of a step with another token; None at a near-tie with right logits."""
-    if found.margin <= found.tolerance:
+    if divergence.margin <= divergence.tolerance:
         return problem
     text = (
-        f"token {found.token}, but {whose} has {found.due_token} by a margin of "
-        f"{found.margin:.2g}; only margins up to {found.tolerance:.2g} are near-ties"
+        f"token {divergence.token}, but {whose} has {divergence.due_token} by a margin of "
+        f"{divergence.margin:.2g}; only margins up to {divergence.tolerance:.2g} are near-ties"
     )
     return f"{text}; {problem}" if problem else text
 

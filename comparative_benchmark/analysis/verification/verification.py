@@ -157,8 +157,8 @@ def verify(
         )
         verdicts.append(judged.verdict())
     for kind in (_is_wrong, _is_undecided):
-        if found := list(filter(kind, verdicts)):
-            return found[0]
+        if selected := list(filter(kind, verdicts)):
+            return selected[0]
     numbers = [verdict for verdict in verdicts if verdict.relative_rmse is not None]
     if not numbers:
         return undecided("no output contains a finite number to judge")
@@ -190,10 +190,10 @@ def relative_rmse(values: Path, truth: Path) -> float | None:
 
     None if it holds no floating-point numbers, or the truth holds only zeros.
     """
-    due, found = open_array(truth), open_array(values)
-    if due.dtype.kind not in "fV" or found.shape != due.shape or not due.size:
+    due, actual = open_array(truth), open_array(values)
+    if due.dtype.kind not in "fV" or actual.shape != due.shape or not due.size:
         return None
-    errors = _errors(found, due)
+    errors = _errors(actual, due)
     return errors.rmse / errors.scale if errors.scale else None
 
 
@@ -261,8 +261,8 @@ class _Output:
             )
         self._separate_parts()
         arrays = (self.output, self.truth, self.reference)
-        if not all(map(_all_finite, arrays)) and (found := self._without_infinities()):
-            return found
+        if not all(map(_all_finite, arrays)) and (verdict := self._without_infinities()):
+            return verdict
         return self._judge() if self.output.size else Verification(passed=True)
 
     def _separate_parts(self) -> None:

@@ -107,22 +107,22 @@ def assemble(argv: Any) -> list[str]:
         return [_text("argv", item) for item in argv]
     if not isinstance(argv, Mapping):
         raise ArgumentsError("argv must be a mapping or a list")
-    found: list[str] = []
+    words: list[str] = []
     last: list[str] = []
     for name, value in argv.items():
         if name == "--":
             last = [_text(name, item) for item in (value if isinstance(value, list) else [value])]
         elif value is True:
-            found.append(name)
+            words.append(name)
         elif value is False:
             raise ArgumentsError(
                 f"{name} is false; use `null` to drop an option, or `true` to make it a flag"
             )
         elif isinstance(value, list):
-            found += [name, ",".join(_text(name, item) for item in value)]
+            words += [name, ",".join(_text(name, item) for item in value)]
         elif value is not None:
-            found += [name, _text(name, value)]
-    return found + last
+            words += [name, _text(name, value)]
+    return words + last
 
 
 def filled(value: Any, names: Mapping[str, str]) -> Any:
@@ -148,8 +148,8 @@ def filled(value: Any, names: Mapping[str, str]) -> Any:
 
 def _computed(text: str, batch_factor: int) -> str:
     if automatic := _AUTO.fullmatch(text):
-        found = automatic[2]
-        return str(int(found) * batch_factor) if automatic[1] and found.isdecimal() else found
+        amount = automatic[2]
+        return str(int(amount) * batch_factor) if automatic[1] and amount.isdecimal() else amount
     expression = _EXPRESSION.fullmatch(text)
     return str(value_of(expression[1])) if expression else text
 
@@ -225,17 +225,17 @@ def read(path: Path, overrides: Sequence[Override] = ()) -> list[Bench]:
     Raises:
       UsageError: the file is unreadable or invalid; the message gives file, line and column.
     """
-    found = {
+    values = {
         name: _bench(name, entry, fields)
         for name, entry, fields in entries_of(path, overrides)
         # Files that only enable or disable benchmarks may name some that no longer exist.
         if "definition" in fields or fields.get("enabled") is not False
     }
-    if not found:
+    if not values:
         raise UsageError(
             f"{path} defines no benchmark; entries whose names begin with _ are only inherited from"
         )
-    return list(found.values())
+    return list(values.values())
 
 
 def _bench(name: str, entry: Entry, merged: dict[str, Any]) -> Bench:
@@ -342,11 +342,11 @@ def select(
     def chosen(bench: Bench, names: Sequence[str]) -> bool:
         return "*" in names or not _names(bench).isdisjoint(names)
 
-    found = [b for b in benches if b.enabled and (not selected or chosen(b, selected))]
-    found = [bench for bench in found if not chosen(bench, excluded)]
-    if not found:
+    chosen_benches = [b for b in benches if b.enabled and (not selected or chosen(b, selected))]
+    chosen_benches = [bench for bench in chosen_benches if not chosen(bench, excluded)]
+    if not chosen_benches:
         raise UsageError("no benchmark selected: all are excluded or disabled")
-    return found
+    return chosen_benches
 
 
 def _names(bench: Bench) -> set[str]:

@@ -50,7 +50,7 @@ def of_command_line(texts: Sequence[str]) -> list[Override]:
     Raises:
       UsageError: a string does not have that form.
     """
-    found = []
+    overrides = []
     for text in texts:
         match = _TEXT.fullmatch(text)
         if match is None or match[3][:1] in ("[", "{", "!", "&"):
@@ -61,8 +61,8 @@ def of_command_line(texts: Sequence[str]) -> list[Override]:
         fields: Any = scalar(match[3])
         for key in reversed(match[2].split(".")):
             fields = {key: fields}
-        found.append(Override(name=match[1], fields=fields, place=f"--override {text!r}"))
-    return found
+        overrides.append(Override(name=match[1], fields=fields, place=f"--override {text!r}"))
+    return overrides
 
 
 def of_system(path: Path) -> Override:
@@ -207,8 +207,8 @@ def _load(
 
 
 def _known(key: str) -> str:
-    found = key.replace("-", "_")
-    return found if found in _KEYS else key
+    name = key.replace("-", "_")
+    return name if name in _KEYS else key
 
 
 def _texts(file: YamlFile, node: yaml.Node) -> list[str]:
@@ -221,11 +221,11 @@ def _texts(file: YamlFile, node: yaml.Node) -> list[str]:
 
 def _expanded(entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """Replaces each entry with a `matrix` by one entry per combination."""
-    found: dict[str, Entry] = {}
+    expanded: dict[str, Entry] = {}
     for name, entry in entries.items():
         matrix = entry.fields.get("matrix")
         if matrix is None:
-            found[name] = entry
+            expanded[name] = entry
             continue
         if not isinstance(matrix, dict) or not all(isinstance(v, list) for v in matrix.values()):
             entry.fail("matrix", "matrix must be a mapping of lists")
@@ -242,10 +242,10 @@ def _expanded(entries: Mapping[str, Entry]) -> dict[str, Entry]:
                 **_substituted(job, texts),
             }
             title = str(fields.pop("name"))
-            if title in found:
+            if title in expanded:
                 entry.fail("matrix", f"two combinations have the name {title!r}")
-            found[title] = attrs.evolve(entry, fields=fields)
-    return found
+            expanded[title] = attrs.evolve(entry, fields=fields)
+    return expanded
 
 
 def _substituted(value: Any, texts: Mapping[str, str]) -> Any:

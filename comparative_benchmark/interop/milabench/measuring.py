@@ -77,13 +77,13 @@ def without_warmup(rates: Sequence[float]) -> Steady:
         return Steady(rates=tuple(rates), warmup=0, steadiness=None)
     step = max(1, most // _MOST_TRIES)
     first = steadiness(times_ms)
-    found, dropped = first, 0
-    while not found.steady and dropped + step <= most:
+    rest, dropped = first, 0
+    while not rest.steady and dropped + step <= most:
         dropped += step
-        found = steadiness(times_ms[dropped:])
-    if not found.steady:
+        rest = steadiness(times_ms[dropped:])
+    if not rest.steady:
         return Steady(rates=tuple(rates), warmup=0, steadiness=first)
-    return Steady(rates=tuple(rates[dropped:]), warmup=dropped, steadiness=found)
+    return Steady(rates=tuple(rates[dropped:]), warmup=dropped, steadiness=rest)
 
 
 def together(processes: Sequence[Sequence[float]]) -> list[float]:
@@ -119,10 +119,10 @@ def best_factor(rate: Callable[[int], float | None]) -> int:
     if best is None:
         return 1
     while 2 * factor <= _LARGEST_FACTOR:
-        found = rate(2 * factor)
-        if found is None or found < best * _LEAST_GAIN:
+        faster = rate(2 * factor)
+        if faster is None or faster < best * _LEAST_GAIN:
             break
-        factor, best = 2 * factor, found
+        factor, best = 2 * factor, faster
     return factor
 
 
@@ -162,11 +162,11 @@ def to_result(
     sums: list[list[float]] = []
     warmups: list[list[float]] = []
     for number, replicate in enumerate(replicates):
-        found = [_process(number, ended, replicate) for ended in replicate.outcome.ended]
-        processes += [process for process, _ in found]
-        sums.append(together([steady.rates for _, steady in found]))
-        early = [steady.warmup for _, steady in found]
-        warmups.append(list(found[0][0].rates[: early[0]]) if len(found) == 1 else [])
+        measured = [_process(number, ended, replicate) for ended in replicate.outcome.ended]
+        processes += [process for process, _ in measured]
+        sums.append(together([steady.rates for _, steady in measured]))
+        early = [steady.warmup for _, steady in measured]
+        warmups.append(list(measured[0][0].rates[: early[0]]) if len(measured) == 1 else [])
     status, reason, traceback = _status(replicates, processes)
     units = _units(replicates)
     metrics: dict[str, Any] = {}
@@ -230,7 +230,7 @@ def _process(number: int, ended: Ended, replicate: Replicate) -> tuple[Throughpu
         notes.append("the network could not be disabled; only proxy variables blocked it")
     if ended.left:
         notes.append(f"processes that it left running, now killed: {ended.left}")
-    found = ThroughputProcess(
+    process = ThroughputProcess(
         replicate=number,
         tag=ended.tag,
         status=status,
@@ -250,7 +250,7 @@ def _process(number: int, ended: Ended, replicate: Replicate) -> tuple[Throughpu
         device_use=observed.device_use,
         notes=tuple(notes),
     )
-    return found, steady
+    return process, steady
 
 
 def _network(ended: Ended) -> str:
@@ -264,7 +264,7 @@ def _network(ended: Ended) -> str:
 
 def _how_it_ended(ended: Ended, steady: Steady) -> tuple[Status, str | None]:
     observed = ended.observed
-    network = f"; {found}" if (found := _network(ended)) else ""
+    network = f"; {tries}" if (tries := _network(ended)) else ""
     if ended.reason:
         status = Status.TIMEOUT if ended.timed_out else Status.FAILED
         return status, ended.reason + network
@@ -326,9 +326,12 @@ def _units(replicates: Sequence[Replicate]) -> str:
 def _rate_interval(samples_ms: Sequence[Sequence[float]]) -> IntervalRecord | None:
     if len(samples_ms) < 2:
         return None
-    found = latency_interval(samples_ms)
+    ms = latency_interval(samples_ms)
     return IntervalRecord(
-        low=1000 / found.high, high=1000 / found.low, level=found.level, processes=found.processes
+        low=1000 / ms.high,
+        high=1000 / ms.low,
+        level=ms.level,
+        processes=ms.processes,
     )
 
 
@@ -339,10 +342,10 @@ def _one_alone(replicates: Sequence[Replicate], sums: Sequence[Sequence[float]])
     alone, together_ms, processes = [], [], []
     for number, (replicate, sum_of_all) in enumerate(zip(replicates, sums, strict=True)):
         assert replicate.alone is not None
-        found = [_process(number, ended, replicate) for ended in replicate.alone.ended]
-        if len(found) != 1 or found[0][0].status is not Status.OK:
+        measured = [_process(number, ended, replicate) for ended in replicate.alone.ended]
+        if len(measured) != 1 or measured[0][0].status is not Status.OK:
             return None
-        [(process, steady)] = found
+        [(process, steady)] = measured
         processes.append(process)
         alone.append(list(steady.rates))
         count = len(replicate.outcome.ended)

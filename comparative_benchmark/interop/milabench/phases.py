@@ -262,7 +262,7 @@ def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Resul
         raise UsageError(f"--run-name {name!r} is not a valid folder name")
     file = ResultsFile(how.results)
     run_id = file.start_run(execution_environment=execution_environment(), command=sys.argv)
-    found = []
+    measured = []
     for bench in benches:
         before = file.path.read_bytes()
         places = _places(Placement(base=base, bench=bench, run_name=name), how)
@@ -273,10 +273,10 @@ def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Resul
             print(f"{bench.name}: restored {file.path}, which it had changed", file=sys.stderr)
         for result in results:
             file.append(result)
-            found.append(result)
+            measured.append(result)
             reason = f": {result.reason}" if result.reason else ""
             print(f"{script_name(result)}: {result.status.value}{reason}", file=sys.stderr)
-    return _exit_code(found), found
+    return _exit_code(measured), measured
 
 
 def _places(placement: Placement, how: How) -> list[Placement]:
@@ -301,10 +301,10 @@ def _with_best_batch(placement: Placement, how: How, run_id: str) -> Placement:
         tried = attrs.evolve(placement, bench=bench, run_name=run_name)
         [result] = _in_turns([tried], once, run_id)
         throughput = result.measured.throughput
-        found = throughput.rate if throughput and result.status is Status.OK else None
-        told = f"{found:.5g} {throughput.units}" if throughput and found else result.reason
+        value = throughput.rate if throughput and result.status is Status.OK else None
+        told = f"{value:.5g} {throughput.units}" if throughput and value else result.reason
         print(f"{bench.name}: batch size x {factor}: {told}", file=sys.stderr)
-        return found
+        return value
 
     best = measuring.best_factor(rate)
     return attrs.evolve(placement, bench=attrs.evolve(placement.bench, batch_factor=best))
@@ -392,8 +392,8 @@ def execution_environment() -> ExecutionEnvironment:
 
 def _versions(placement: Placement) -> dict[str, str]:
     """Returns the package versions of the benchmark's environment."""
-    found = {}
+    versions = {}
     for path in sorted(placement.dirs["venv"].glob("lib/python*/site-packages/*.dist-info")):
         name, _, version = path.name.removesuffix(".dist-info").rpartition("-")
-        found[name] = version
-    return found
+        versions[name] = version
+    return versions

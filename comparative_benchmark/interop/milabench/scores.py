@@ -64,11 +64,11 @@ def compare(old: Document, new: Document, *, threshold: float) -> Scores:
         (result.definition.workload.label, result.definition.competitor): script_name(result)
         for result in (*old.benchmarks, *new.benchmarks)
     }
-    found = []
+    scored = []
     for item in comparisons:
         name = names[item.label, item.competitor]
         known = after.get(name) or before.get(name)
-        found.append(
+        scored.append(
             Scored(
                 name=name,
                 comparison=item,
@@ -79,15 +79,15 @@ def compare(old: Document, new: Document, *, threshold: float) -> Scores:
                 speed=item.ratio and item.ratio.inverse,
             )
         )
-    return Scores(benches=tuple(found), score=_score(found))
+    return Scores(benches=tuple(scored), score=_score(scored))
 
 
-def exit_code(found: Scores) -> int:
+def exit_code(scores: Scores) -> int:
     """Returns the exit code, as for `cbs compare`."""
-    return exit_code_of(summarize_comparisons([item.comparison for item in found.benches]))
+    return exit_code_of(summarize_comparisons([item.comparison for item in scores.benches]))
 
 
-def table(found: Scores) -> Table:
+def table(scores: Scores) -> Table:
     """Returns the table for a terminal."""
     shown = ruled_table()
     shown.add_column("bench", no_wrap=True)
@@ -98,7 +98,7 @@ def table(found: Scores) -> Table:
     shown.add_column("weight", justify="right", no_wrap=True)
     shown.add_column("verdict")
     shown.add_column("why")
-    for item in found.benches:
+    for item in scores.benches:
         shown.add_row(
             item.name,
             _number(item.old_rate),
@@ -112,11 +112,11 @@ def table(found: Scores) -> Table:
     return shown
 
 
-def lines(found: Scores) -> list[str]:
+def lines(scores: Scores) -> list[str]:
     """Returns the lines below the table."""
-    compared = sum(item.speed is not None for item in found.benches)
-    text = ratio_text(found.score) if found.score else "none"
-    count = f"{compared} of {len(found.benches)} benchmarks compared"
+    compared = sum(item.speed is not None for item in scores.benches)
+    text = ratio_text(scores.score) if scores.score else "none"
+    count = f"{compared} of {len(scores.benches)} benchmarks compared"
     return [f"Score relative to the baseline: {text} ({count})"]
 
 
@@ -125,17 +125,17 @@ def race_lines(results: Sequence[Result]) -> list[str]:
     sides: defaultdict[str, list[Result]] = defaultdict(list)
     for result in results:
         sides[result.definition.model].append(result)
-    found = []
+    lines = []
     for first, *others in sides.values():
         for other in others:
             item = compared(Case(result=first), Case(result=other), threshold=NOISE_THRESHOLD)
             speed = f"{speedup_text(item.ratio)} x the speed of {script_name(first)}"
-            told = f"{speed}: {item.word}" if item.ratio else item.reason
-            found.append(f"{script_name(other)}: {told}")
-    return found
+            verdict = f"{speed}: {item.word}" if item.ratio else item.reason
+            lines.append(f"{script_name(other)}: {verdict}")
+    return lines
 
 
-def as_document(found: Scores) -> dict[str, Any]:
+def as_document(scores: Scores) -> dict[str, Any]:
     """Returns all scores as JSON values."""
 
     def interval(value: Interval | None) -> dict[str, Any] | None:
@@ -152,9 +152,9 @@ def as_document(found: Scores) -> dict[str, Any]:
                 "verdict": item.comparison.verdict.value,
                 "reason": item.comparison.reason,
             }
-            for item in found.benches
+            for item in scores.benches
         },
-        "score": interval(found.score),
+        "score": interval(scores.score),
     }
 
 
@@ -175,7 +175,7 @@ def _rate(throughput: Throughput | None) -> float | None:
     return throughput.rate if throughput else None
 
 
-def _score(found: Sequence[Scored]) -> Interval | None:
+def _score(scored: Sequence[Scored]) -> Interval | None:
     """Returns the weighted geometric mean of speeds.
 
     Each logarithm and its errors are scaled by weight over mean weight, so that their plain mean is
@@ -183,7 +183,7 @@ def _score(found: Sequence[Scored]) -> Interval | None:
     """
     ratios = [
         (item.comparison.log_ratio, item.weight)
-        for item in found
+        for item in scored
         if item.comparison.log_ratio is not None and item.weight > 0
     ]
     total = math.fsum(weight for _, weight in ratios)

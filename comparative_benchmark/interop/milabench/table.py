@@ -157,11 +157,11 @@ class Totals:
 def rows(benches: Sequence[Bench], results: Sequence[Result]) -> list[Row]:
     """Returns rows for each benchmark, from its last results; those without results have failed."""
     last = _last_by_name(results)
-    found = []
+    rows = []
     for bench in benches:
         own = [result for result in last.values() if result.definition.model == bench.name]
-        found += [_row(result, bench.weight) for result in own] or [_missing(bench)]
-    return found
+        rows += [_row(result, bench.weight) for result in own] or [_missing(bench)]
+    return rows
 
 
 def rows_of(results: Sequence[Result]) -> list[Row]:
@@ -173,18 +173,18 @@ def _last_by_name(results: Sequence[Result]) -> dict[str, Result]:
     return {script_name(result): result for result in results if result.measured.throughput}
 
 
-def totals(found: Sequence[Row]) -> Totals:
+def totals(rows: Sequence[Row]) -> Totals:
     """Returns the failure rate and score of all benchmarks."""
-    processes = sum(row.n for row in found)
-    weight = math.fsum(row.weight for row in found)
-    logs = math.fsum(row.weight * math.log1p(row.score) for row in found)
+    processes = sum(row.n for row in rows)
+    weight = math.fsum(row.weight for row in rows)
+    logs = math.fsum(row.weight * math.log1p(row.score) for row in rows)
     return Totals(
-        failure_rate=sum(row.fail for row in found) / processes if processes else 1.0,
+        failure_rate=sum(row.fail for row in rows) / processes if processes else 1.0,
         score=math.exp(logs / weight) if weight else 0.0,
     )
 
 
-def table(found: Sequence[Row], *, narrow: bool = False) -> Table:
+def table(rows: Sequence[Row], *, narrow: bool = False) -> Table:
     """Returns the table for a terminal; a narrow one omits spread and weight."""
     shown = Table(box=None, padding=(0, 1)) if narrow else ruled_table()
     shown.add_column("bench", no_wrap=True)
@@ -194,7 +194,7 @@ def table(found: Sequence[Row], *, narrow: bool = False) -> Table:
             shown.add_column(
                 heading, justify="left" if heading == "units" else "right", no_wrap=True
             )
-    for row in found:
+    for row in rows:
         cells = {
             "fail": str(row.fail),
             "n": str(row.n),
@@ -211,9 +211,9 @@ def table(found: Sequence[Row], *, narrow: bool = False) -> Table:
     return shown
 
 
-def reasons(found: Sequence[Row]) -> list[str]:
+def reasons(rows: Sequence[Row]) -> list[str]:
     """Returns a line for each benchmark without a speed."""
-    return [f"{row.name}: {row.status}: {row.reason}" for row in found if row.reason]
+    return [f"{row.name}: {row.status}: {row.reason}" for row in rows if row.reason]
 
 
 def lines(total: Totals) -> list[str]:
@@ -229,23 +229,23 @@ def lines(total: Totals) -> list[str]:
 
 def remarks(results: Sequence[Result]) -> list[str]:
     """Returns notes on processes, and on CPU time used by other programs."""
-    found = []
+    remarks = []
     for result in results:
         throughput = result.measured.throughput
         for process in throughput.processes if throughput else ():
-            found += [f"{process.tag}: {note}" for note in process.notes]
+            remarks += [f"{process.tag}: {note}" for note in process.notes]
             if (process.foreign_cpu_share or 0.0) > FOREIGN_CPU_LIMIT:
-                found.append(
+                remarks.append(
                     f"{process.tag}: other programs used {process.foreign_cpu_share:.0%} of the "
                     "CPUs"
                 )
-        found += _shared_cpus(throughput.processes if throughput else ())
+        remarks += _shared_cpus(throughput.processes if throughput else ())
         if throughput and throughput.alone:
-            found.append(
+            remarks.append(
                 f"{result.definition.model}: each of {_at_once(throughput)} concurrent processes "
                 f"reaches {share_text(throughput)} of the rate of one alone"
             )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(remarks))
 
 
 def _at_once(throughput: Throughput) -> int:
@@ -262,11 +262,11 @@ def _shared_cpus(processes: Sequence[ThroughputProcess]) -> list[str]:
     return [f"{at_once[0].tag}: {count} processes shared the CPUs, preempted {switches} times"]
 
 
-def as_document(found: Sequence[Row]) -> dict[str, Any]:
+def as_document(rows: Sequence[Row]) -> dict[str, Any]:
     """Returns the rows by name, and the totals, as JSON values."""
-    total = totals(found)
+    total = totals(rows)
     return {
-        "benchmarks": {row.name: attrs.asdict(row) for row in found},
+        "benchmarks": {row.name: attrs.asdict(row) for row in rows},
         "failure_rate": total.failure_rate,
         "passed": total.passed,
         "score": total.score,
@@ -339,7 +339,7 @@ def _score(processes: Sequence[ThroughputProcess]) -> float:
     for process in processes:
         good = process.status is Status.OK
         replicates[process.replicate] += [_counted(process)] if good else []
-    sums = [statistics.median(together(found) or [0.0]) for found in replicates.values()]
+    sums = [statistics.median(together(rates) or [0.0]) for rates in replicates.values()]
     return statistics.fmean(sums) if sums else 0.0
 
 

@@ -219,8 +219,8 @@ class Talk:
         elif first == "pip-compile":
             argv = workspace.compile_command(placement.base, rest)
             env = workspace.installer_environment()
-        elif found := shutil.which(first, path=env["PATH"]):
-            argv[0] = found
+        elif path := shutil.which(first, path=env["PATH"]):
+            argv[0] = path
         elif first.endswith(".py") and Path(first).is_file():
             # Not executable, e.g. unpacked from an archive.
             argv = [str(placement.dirs["venv"] / "bin" / "python"), *argv]

@@ -57,8 +57,8 @@ def unmet(bench: Bench) -> str | None:
     """Returns a requirement that this machine does not meet; None if the benchmark may run."""
     if bench.needs:
         return f"it needs {bench.needs}"
-    if bench.least_gpus > (found := len(gpus())):
-        return f"it needs {bench.least_gpus} GPUs, but this machine has {found or 'none'}"
+    if bench.least_gpus > (count := len(gpus())):
+        return f"it needs {bench.least_gpus} GPUs, but this machine has {count or 'none'}"
     return None
 
 
@@ -120,7 +120,7 @@ class Placement:
     def config(self, variant: str | None = None) -> dict[str, Any]:
         """Returns a pack's configuration: the YAML fields, paths, tag, machine and variant."""
         bench = self.bench
-        found = {
+        fields = {
             **bench.config,
             "definition": str(bench.folder),
             "tag": [bench.name],
@@ -146,7 +146,7 @@ class Placement:
                 **bench.config.get("system", {}),
             },
         }
-        return dict(filled(found, {**scalars(bench.config), **self._names()}))
+        return dict(filled(fields, {**scalars(bench.config), **self._names()}))
 
     @property
     def arch(self) -> str:
@@ -179,12 +179,12 @@ class Placement:
         benchmarks import from milabench's own distribution are on the path.
         """
         venv = self.dirs["venv"]
-        found = clean_environment()
-        found["PATH"] = os.pathsep.join([str(venv / "bin"), found.get("PATH", os.defpath)])
-        found["VIRTUAL_ENV"] = str(venv)
+        variables = clean_environment()
+        variables["PATH"] = os.pathsep.join([str(venv / "bin"), variables.get("PATH", os.defpath)])
+        variables["VIRTUAL_ENV"] = str(venv)
         if scripts:
-            found["PYTHONPATH"] = os.pathsep.join([str(SCRIPT_PATH), str(HOST_PATH)])
-        return found | {name: str(value) for name, value in more.items()}
+            variables["PYTHONPATH"] = os.pathsep.join([str(SCRIPT_PATH), str(HOST_PATH)])
+        return variables | {name: str(value) for name, value in more.items()}
 
     def shell_environment(self) -> dict[str, str]:
         """Returns the variables for a shell in the benchmark's environment."""
@@ -205,9 +205,9 @@ def clean_environment() -> dict[str, str]:
         *("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "VIRTUAL_ENV"),
         *(CONFIG_VARIABLE, SYSTEM_VARIABLE),
     )
-    found = {n: v for n, v in worker_settings.for_worker(os.environ).items() if n not in dropped}
+    kept = {n: v for n, v in worker_settings.for_worker(os.environ).items() if n not in dropped}
     # Write no bytecode into the folders of benchmarks.
-    return {**found, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**kept, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def host_environment() -> dict[str, str]:

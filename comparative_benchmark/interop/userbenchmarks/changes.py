@@ -298,7 +298,7 @@ def compare_runs(
         *(Compared(metric=n, old=v, new=None, result="missing") for n, v in gone.items()),
         *(Compared(metric=n, old=None, new=v, result="new") for n, v in added.items()),
     ]
-    found = Signals(
+    signals = Signals(
         name=control[0]["name"],
         control_env=control[-1]["environ"],
         treatment_env=treatment[-1]["environ"],
@@ -307,7 +307,7 @@ def compare_runs(
         treatment_only=added,
         compared=len(shared),
     )
-    return found, rows
+    return signals, rows
 
 
 def as_markdown(headline: str, rows: Sequence[Compared], runs: int) -> str:
@@ -341,12 +341,12 @@ def _cells(item: Compared) -> list[str]:
 
 def _values(documents: Sequence[Document]) -> dict[str, list[Value]]:
     """Returns the values of each metric, one for each run that has it."""
-    found: dict[str, list[Value]] = {}
+    values: dict[str, list[Value]] = {}
     for document in documents:
         metrics: Mapping[str, Value] = document["metrics"]
         for name, value in metrics.items():
-            found.setdefault(name, []).append(value)
-    return found
+            values.setdefault(name, []).append(value)
+    return values
 
 
 def _middle(values: Sequence[Value]) -> Value:
@@ -380,34 +380,34 @@ def _by_ratio(
     means = [
         statistics.geometric_mean(v for v in side if not isinstance(v, str)) for side in (old, new)
     ]
-    found = Compared(metric=name, old=means[0], new=means[1], interval=interval)
+    item = Compared(metric=name, old=means[0], new=means[1], interval=interval)
     if outcome is Verdict.SAME:
-        return attrs.evolve(found, result="same")
+        return attrs.evolve(item, result="same")
     if (name, outcome) not in beyond_chance:
-        return found
-    return _changed(found, interval.estimate - 1)
+        return item
+    return _changed(item, interval.estimate - 1)
 
 
 def _by_values(name: str, old: Sequence[Value], new: Sequence[Value]) -> Compared:
     """Compares statuses, and numbers without a ratio, whose ranges must not overlap."""
     before, after = _middle(old), _middle(new)
-    found = Compared(metric=name, old=before, new=after)
+    item = Compared(metric=name, old=before, new=after)
     if isinstance(before, str) or isinstance(after, str):
         if before == after:
-            return attrs.evolve(found, result="same")
-        return _changed(found, f"{before} -> {after}")
+            return attrs.evolve(item, result="same")
+        return _changed(item, f"{before} -> {after}")
     ours = [float(value) for value in old]
     theirs = [float(value) for value in new]
     if {*ours, *theirs} == {ours[0]}:
-        return attrs.evolve(found, result="same")
+        return attrs.evolve(item, result="same")
     enough = min(len(ours), len(theirs)) >= DECISIVE_PROCESSES
     if enough and (max(ours) < min(theirs) or max(theirs) < min(ours)):
-        return _changed(found, f"{before:.4g} -> {after:.4g}")
-    return found
+        return _changed(item, f"{before:.4g} -> {after:.4g}")
+    return item
 
 
-def _changed(found: Compared, delta: Value) -> Compared:
-    assert found.old is not None
-    assert found.new is not None
-    signal = Signal(metric=found.metric, control=found.old, treatment=found.new, delta=delta)
-    return attrs.evolve(found, signal=signal, result="worse" if signal.is_worse else "better")
+def _changed(item: Compared, delta: Value) -> Compared:
+    assert item.old is not None
+    assert item.new is not None
+    signal = Signal(metric=item.metric, control=item.old, treatment=item.new, delta=delta)
+    return attrs.evolve(item, signal=signal, result="worse" if signal.is_worse else "better")

@@ -55,12 +55,12 @@ def _run(name: str, arguments: list[str]) -> int:
 def _run_function(name: str) -> Callable[[list[str]], Any] | None:
     """Returns `run` from `__init__.py`, or else from `run.py`, as TorchBench does."""
     module = importlib.import_module(f"{PACKAGE}.{name}")
-    found = getattr(module, "run", None)
-    if isinstance(found, ModuleType):
-        found = getattr(found, "run", None)
-    if found is None and importlib.util.find_spec(f"{PACKAGE}.{name}.run"):
-        found = getattr(importlib.import_module(f"{PACKAGE}.{name}.run"), "run", None)
-    return found if callable(found) else None
+    function = getattr(module, "run", None)
+    if isinstance(function, ModuleType):
+        function = getattr(function, "run", None)
+    if function is None and importlib.util.find_spec(f"{PACKAGE}.{name}.run"):
+        function = getattr(importlib.import_module(f"{PACKAGE}.{name}.run"), "run", None)
+    return function if callable(function) else None
 
 
 def _detect(name: str, question: Path, answer: Path) -> int:
@@ -71,10 +71,10 @@ def _detect(name: str, question: Path, answer: Path) -> int:
     if not callable(run):
         return NO_DETECTOR
     asked = json.loads(question.read_text(encoding="utf-8"))
-    found = run(asked["control"], asked["treatment"])
-    if dataclasses.is_dataclass(found) and not isinstance(found, type):
-        found = dataclasses.asdict(found)
-    answer.write_text(json.dumps(found, default=str), encoding="utf-8")
+    signals = run(asked["control"], asked["treatment"])
+    if dataclasses.is_dataclass(signals) and not isinstance(signals, type):
+        signals = dataclasses.asdict(signals)
+    answer.write_text(json.dumps(signals, default=str), encoding="utf-8")
     return 0
 
 

@@ -69,17 +69,17 @@ def _by_points(metric: str, before: float, after: float) -> float | str | None:
 
 def _samples_by_key(document: Mapping[str, Any]) -> dict[str, Samples]:
     """Returns the samples behind each metric, by process; keys are metric keys."""
-    found: dict[str, Samples] = {}
+    samples: dict[str, Samples] = {}
     for result in _carried(document):
         if result.samples_ms:
-            found[metric_key(result, LATENCY)] = result.samples_ms
+            samples[metric_key(result, LATENCY)] = result.samples_ms
         for name, times in (
             ("compile_time_ms", result.compile_ms),
             ("warm_compile_time_ms", result.warm_compile_ms),
         ):
             if times:
-                found[metric_key(result, name)] = [[time] for time in times]
-    return found
+                samples[metric_key(result, name)] = [[time] for time in times]
+    return samples
 
 
 def _carried(document: Mapping[str, Any]) -> list[PortableResult]:

@@ -182,12 +182,12 @@ def find(name: str, folder: Path) -> Userbenchmark:
     Raises:
       UserbenchmarkError: it does not exist.
     """
-    found = {item.name: item for item in find_all(folder)}
-    if name in found:
-        return found[name]
+    known = {item.name: item for item in find_all(folder)}
+    if name in known:
+        return known[name]
     if _NAME.fullmatch(name) and (folder / name).is_dir():
         raise UserbenchmarkError(f"{folder / name} has no __init__.py with run(args)")
-    meant = did_you_mean(name, found)
+    meant = did_you_mean(name, known)
     raise UserbenchmarkError(
         f"no userbenchmark {name!r} in {folder}{meant} (see cbs userbenchmark list)"
     )

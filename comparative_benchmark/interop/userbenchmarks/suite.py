@@ -80,10 +80,10 @@ def _measured(
         code = EXIT_MISSING
     if code in (EXIT_FAILED, EXIT_INTERRUPTED) or code < 0 or not results.exists():
         return EXIT_FAILED
-    found = results_files.read(results)
-    for sentence in found.refused:
+    stored = results_files.read(results)
+    for sentence in stored.refused:
         print(f"skipped: {sentence}", file=sys.stderr)
-    document = document_of(found.results, name)
+    document = document_of(stored.results, name)
     version, git_version = pytorch_versions()
     # `cbs run` may have used another environment, and so another PyTorch.
     if document["environ"]["pytorch_version"] == version:

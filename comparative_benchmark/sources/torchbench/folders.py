@@ -79,7 +79,7 @@ def find(paths: Sequence[Path]) -> list[Folder]:
     Raises:
       FolderError: a path does not exist, or contains no model folder.
     """
-    found: dict[Path, Folder] = {}
+    folders: dict[Path, Folder] = {}
     for path in paths:
         if not path.is_dir():
             close = near(path.name, _names_beside(path))
@@ -93,8 +93,8 @@ def find(paths: Sequence[Path]) -> list[Folder]:
                 "one with `cbs new-model --torchbench NAME`"
             )
         for place in places:
-            found.setdefault(place, read(place))
-    return sorted(found.values(), key=lambda folder: (folder.name, str(folder.path)))
+            folders.setdefault(place, read(place))
+    return sorted(folders.values(), key=lambda folder: (folder.name, str(folder.path)))
 
 
 def read(path: Path) -> Folder:
@@ -108,17 +108,17 @@ def read(path: Path) -> Folder:
     except OSError as error:
         return Folder(path=path, sha256=_digest_of([str(path)]), problem=f"cannot read it: {error}")
     problem = None if path.name.isidentifier() else "its name is not a valid Python module name"
-    found = Folder(
+    folder = Folder(
         path=path, sha256=sha256, installs=(path / "install.py").is_file(), problem=problem
     )
     try:
         tree = ast.parse((path / _INIT).read_bytes())
     except (SyntaxError, ValueError):
-        return found  # its worker reports the error with its line
+        return folder  # its worker reports the error with its line
     model = _class_model(tree)
     metadata = _metadata(path / "metadata.yaml")
     return attrs.evolve(
-        found,
+        folder,
         protocol=_protocol(model),
         batch_sizes={**_defaults(model), **({} if _has_one_size(model) else _of_cpu(metadata))},
         not_implemented=_not_implemented(metadata),
@@ -229,7 +229,7 @@ def _has_one_size(model: ast.ClassDef | None) -> bool:
 
 def _constants(model: ast.ClassDef | None) -> dict[str, Any]:
     """Returns the literal values that a class assigns to names."""
-    found = {}
+    constants = {}
     for node in model.body if model else ():
         targets, value = [], None
         if isinstance(node, ast.Assign):
@@ -238,8 +238,8 @@ def _constants(model: ast.ClassDef | None) -> dict[str, Any]:
             targets, value = [node.target], node.value
         for target in targets:
             if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
-                found[target.id] = value.value
-    return found
+                constants[target.id] = value.value
+    return constants
 
 
 def _metadata(path: Path) -> Any:
@@ -288,15 +288,15 @@ _MODULE = f"{__package__}.model"
 def named(folders: Sequence[Folder]) -> dict[str, Folder]:
     """Returns folders by unique names: folders of the same name get a prefix from their parents."""
     counts = Counter(folder.name for folder in folders)
-    found: dict[str, Folder] = {}
+    by_name: dict[str, Folder] = {}
     for folder in folders:
         name = folder.name
         if counts[name] > 1:
             name = f"{folder.path.parent.name}.{name}"
-        if name in found:
+        if name in by_name:
             name = f"{name}.{folder.sha256[:8]}"
-        found[re.sub(r"[^A-Za-z0-9_.+-]", "_", name).lstrip("_.+-") or "folder"] = folder
-    return found
+        by_name[re.sub(r"[^A-Za-z0-9_.+-]", "_", name).lstrip("_.+-") or "folder"] = folder
+    return by_name
 
 
 def cases(
@@ -338,15 +338,15 @@ def cases(
         )
         for short, folder in folders.items()
     }
-    found = [
+    cases = [
         case
         for short, case in every.items()
         if wanted is None or wanted.fullmatch(short) or wanted.fullmatch(case.name)
     ]
-    if not found:
+    if not cases:
         shown = ", ".join(list(every)[:8]) + (", ..." if len(every) > 8 else "")
         raise FolderError(f"no folder matches -name {name!r}; choices are {shown}")
-    return found
+    return cases
 
 
 def _case(

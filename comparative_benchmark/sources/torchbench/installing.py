@@ -65,7 +65,7 @@ def packages_of(folders: Sequence[Folder], *, install: bool) -> Installed:
       folders: the folders to run.
       install: whether to create missing environments; otherwise only existing ones are used.
     """
-    found = Installed()
+    installed = Installed()
     waiting = []
     for folder in folders:
         if not folder.installs or folder.problem:
@@ -73,17 +73,17 @@ def packages_of(folders: Sequence[Folder], *, install: bool) -> Installed:
         place = environment_of(folder)
         if install and not (place / _DONE).is_file():
             if reason := run_install(folder, place):
-                found.failures[folder.path] = reason
+                installed.failures[folder.path] = reason
                 continue
-            found.said.append(f"{folder.name}: ran install.py in {place}")
+            installed.said.append(f"{folder.name}: ran install.py in {place}")
         if (place / _DONE).is_file():
-            found.packages[folder.path] = site_packages(place)
+            installed.packages[folder.path] = site_packages(place)
         else:
             waiting.append(folder.name)
     if waiting:
         names = ", ".join(waiting[:5]) + (", ..." if len(waiting) > 5 else "")
-        found.said.append(f"install.py has not run for {names}; pass --install to run it")
-    return found
+        installed.said.append(f"install.py has not run for {names}; pass --install to run it")
+    return installed
 
 
 def environment_of(folder: Folder) -> Path:

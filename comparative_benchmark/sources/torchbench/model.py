@@ -172,12 +172,12 @@ class FolderModel(ForeignModel):
     def notes(self) -> dict[str, Any]:
         """Returns how the folder was run."""
         test = self._folder.request.test
-        found = {
+        notes = {
             "protocol": self._folder.protocol,
             "timed": f"the folder's {test}",
             "verified": "steps from the first state" if self._running.replayed else "its output",
         }
-        return {**found, **({"loss": self._loss} if self._loss is not None else {})}
+        return {**notes, **({"loss": self._loss} if self._loss is not None else {})}
 
     def _run_on(self, inputs: Sequence[Array]) -> list[Array]:
         return _outputs(self._running, inputs)
@@ -223,21 +223,21 @@ class FolderModel(ForeignModel):
         where the folder computes in float64 itself, no other run would show any rounding.
         """
         off = [_relative_error(value, due) for value, due in zip(own, truth, strict=True)]
-        found = list(own)
+        furthest = list(own)
         for seed in range(_ROUGH_RUNS):
             alike = True
             for place, value in enumerate(self._rough(inputs, seed)):
                 error = _relative_error(value, truth[place])
                 alike = alike and off[place] / _ALIKE <= error <= off[place] * _ALIKE
                 if off[place] < error <= _FURTHEST:
-                    off[place], found[place] = error, value
+                    off[place], furthest[place] = error, value
             if alike:
                 break
         if any(error == 0.0 and _are_float64([v]) for error, v in zip(off, own, strict=True)):
             for place, value in enumerate(self._rough(state.roughened(inputs))):
                 if off[place] < _relative_error(value, truth[place]) <= _FURTHEST:
-                    found[place] = value
-        return found
+                    furthest[place] = value
+        return furthest
 
 
 def create_model(
@@ -290,8 +290,8 @@ def _is_finite(value: Array) -> bool:
 
 
 def _are_float64(values: Sequence[Array]) -> bool:
-    found = [value.dtype for value in values if value.dtype.kind == "f"]
-    return bool(found) and all(dtype == np.float64 for dtype in found)
+    dtypes = [value.dtype for value in values if value.dtype.kind == "f"]
+    return bool(dtypes) and all(dtype == np.float64 for dtype in dtypes)
 
 
 def _equal(some: Sequence[Array], others: Sequence[Array]) -> bool:

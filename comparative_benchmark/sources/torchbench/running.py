@@ -176,23 +176,23 @@ class Running:
           UnsupportedError: the run has no outputs.
         """
         if self._test == "train":
-            found = self._gradients_and_weights()
+            outputs = self._gradients_and_weights()
         else:
             if self._state is not None:
                 self._state.restore()
                 handle = self.run()
-            found = self._telling(state.leaves(handle[1] if self.one_call else handle[0]))
-        if not found:
+            outputs = self._telling(state.leaves(handle[1] if self.one_call else handle[0]))
+        if not outputs:
             raise UnsupportedError(
                 f"{self._test} returns no tensor and is not a single call of the module from "
                 "get_module(), so nothing can be verified"
             )
-        return tuple(value.detach() for value in found)
+        return tuple(value.detach() for value in outputs)
 
     def loss_of(self, handle: tuple[Any, Any]) -> float | None:
         """Returns the loss of a training step that returns it."""
-        found = state.leaves(handle[0]) if handle else ()
-        return float(found[0].detach()) if len(found) == 1 and found[0].numel() == 1 else None
+        leaves = state.leaves(handle[0]) if handle else ()
+        return float(leaves[0].detach()) if len(leaves) == 1 and leaves[0].numel() == 1 else None
 
     def write(self, values: Sequence[Array]) -> None:
         """Writes arrays into the inputs, in the inputs' types."""
@@ -280,21 +280,21 @@ class Running:
 
     def _choose(self, seen: list[tuple[torch.nn.Module, Calls]]) -> Calls:
         """Returns the module's calls; switches to another module if only that is called, once."""
-        called = [(module, found) for module, found in seen if found.count]
-        for module, found in called:
+        called = [(module, calls) for module, calls in seen if calls.count]
+        for module, calls in called:
             if module is self.module:
-                return found
+                return calls
         if len(called) != 1:
             return Calls()
-        module, found = called[0]
+        module, calls = called[0]
         if self._test == "train":
             self.module = module
-        elif found.count == 1 and found.example is not None:
-            self.module, self._example = module, found.example
+        elif calls.count == 1 and calls.example is not None:
+            self.module, self._example = module, calls.example
             self.inputs = state.leaves(self._example)
             if self._state is not None:
                 self._state.leave_out(self.inputs)
-        return found
+        return calls
 
     def _try_out(self) -> None:
         """Finds out what an iteration calls, and whether two iterations return the same.
@@ -306,21 +306,21 @@ class Running:
         kept = [value.clone() for value in buffers]
         with watching(self._candidates()) as seen:
             returned = self._step()
-            self._seen = found = self._choose(seen)
-            last, given_back = found.last, state.leaves(returned)
-            self.one_call = found.count == 1 and bool(state.leaves(last))
+            self._seen = calls = self._choose(seen)
+            last, given_back = calls.last, state.leaves(returned)
+            self.one_call = calls.count == 1 and bool(state.leaves(last))
             # Tensors of `torch.func` transforms are valid only inside the transform.
             is_whole = not any(map(is_functorch_wrapped_tensor, state.leaves(last)))
             if self.one_call and not (is_whole and _are_among(given_back, state.leaves(last))):
                 self.one_call, self._returns_more = False, True
-            self.why_not_function = self._why_not_function(found, same(kept, buffers))
+            self.why_not_function = self._why_not_function(calls, same(kept, buffers))
             first = [value.clone() for value in state.leaves(last if self.one_call else returned)]
             self._constant = [state.is_constant(value) for value in state.judged(tuple(first))]
             self.constant = bool(first) and all(self._constant)
             called = sum(item.count for _, item in seen)
             returned = self._step()
             is_called_again = sum(item.count for _, item in seen) > called
-            second = state.leaves(found.last if self.one_call else returned)
+            second = state.leaves(calls.last if self.one_call else returned)
         again = state.leaves(returned)
         if called and not is_called_again and _are_the_same_memory(given_back, again):
             raise UnsupportedError(
@@ -336,7 +336,7 @@ class Running:
     def _buffers(self) -> list[torch.Tensor]:
         return [value for module in self.modules for value in module.buffers()]
 
-    def _why_not_function(self, found: Calls, keeps_buffers: bool) -> str | None:
+    def _why_not_function(self, calls: Calls, keeps_buffers: bool) -> str | None:
         if self.module is None:
             return "get_module() is not implemented"
         if not keeps_buffers:
@@ -344,10 +344,10 @@ class Running:
         if self._returns_more:
             return "eval() and the module from get_module() return different tensors"
         if not self.one_call:
-            return f"eval() calls the module from get_module() {found.count} times"
-        if not same(state.leaves((found.arguments, found.named)), self.inputs):
+            return f"eval() calls the module from get_module() {calls.count} times"
+        if not same(state.leaves((calls.arguments, calls.named)), self.inputs):
             return "eval() passes the module inputs that get_module() does not return"
-        called = (found.arguments, found.named)
+        called = (calls.arguments, calls.named)
         shown = pytree.tree_leaves(self._example)
         for item in pytree.tree_leaves(called):
             # Each call may change its other arguments, as it would a cache.

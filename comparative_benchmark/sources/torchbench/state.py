@@ -35,12 +35,12 @@ def plain(value: Any) -> Any:
 
 def held(made: Any, kind: type) -> list[Any]:
     """Returns the objects of a type among an object's attributes, each once."""
-    found: dict[int, Any] = {}
+    items: dict[int, Any] = {}
     for value in vars(made).values():
         for item in within(value):
             if isinstance(item, kind):
-                found.setdefault(id(item), item)
-    return list(found.values())
+                items.setdefault(id(item), item)
+    return list(items.values())
 
 
 def within(value: Any) -> Iterator[Any]:
@@ -50,10 +50,10 @@ def within(value: Any) -> Iterator[Any]:
 
 def owners(made: Any) -> list[Any]:
     """Returns an object and the objects of the folder's own classes in it, e.g. with counters."""
-    found = {id(made): made}
+    owners = {id(made): made}
     for value in vars(made).values():
-        found |= {id(item): item for item in within(value) if _is_of_a_folder(item)}
-    return list(found.values())
+        owners |= {id(item): item for item in within(value) if _is_of_a_folder(item)}
+    return list(owners.values())
 
 
 def _within(value: Any, depth: int) -> Iterator[Any]:
@@ -262,10 +262,10 @@ class State:
 
 def modules_of(made: Any, module: Any) -> list[torch.nn.Module]:
     """Returns the modules of an object, each once, starting with `module`."""
-    found = [module] if isinstance(module, torch.nn.Module) else []
-    found += [item for item in held(made, torch.nn.Module) if item is not module]
-    inside = {id(part) for one in found for part in one.modules() if part is not one}
-    return [one for one in found if id(one) not in inside]
+    modules = [module] if isinstance(module, torch.nn.Module) else []
+    modules += [item for item in held(made, torch.nn.Module) if item is not module]
+    inside = {id(part) for one in modules for part in one.modules() if part is not one}
+    return [one for one in modules if id(one) not in inside]
 
 
 def widen(made: Any, modules: list[torch.nn.Module], inputs: Any) -> None:
@@ -329,7 +329,7 @@ def _take_away(module: torch.nn.Module, name: str) -> None:
 
 def _copies_of_plain(owner: Any) -> dict[str, Any]:
     """Returns copies of attributes without PyTorch objects: counters, buffers, games."""
-    found = {}
+    copies = {}
     kept = (*_KEPT_IN_PLACE, *_WITH_STATE)
     for name, value in vars(owner).items():
         if any(
@@ -338,8 +338,8 @@ def _copies_of_plain(owner: Any) -> dict[str, Any]:
         ):
             continue
         with contextlib.suppress(Exception):  # what cannot be copied is not restored
-            found[name] = copy.deepcopy(value)
-    return found
+            copies[name] = copy.deepcopy(value)
+    return copies
 
 
 def _is_its_own_attributes(item: Any) -> bool:

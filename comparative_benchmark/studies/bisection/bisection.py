@@ -137,21 +137,21 @@ class Journal:
     def _read(self) -> None:
         other = "move it, or choose another folder with -o"
         try:
-            found = msgspec.json.decode(self.path.read_bytes(), type=_Document)
+            stored = msgspec.json.decode(self.path.read_bytes(), type=_Document)
         except (OSError, ValueError, RecursionError) as error:
             raise BisectError(
                 f"{self.path} is not a bisection state file ({error}); {other}"
             ) from error
         # Convert through JSON, which turns tuples into lists.
         ours = json.loads(json.dumps(self._question))
-        both = {**found.question, **ours}
-        if differ := [name for name in both if found.question.get(name) != ours.get(name)]:
+        both = {**stored.question, **ours}
+        if differ := [name for name in both if stored.question.get(name) != ours.get(name)]:
             told = "; ".join(
-                f"{name} was {found.question.get(name)!r}, now {ours.get(name)!r}"
+                f"{name} was {stored.question.get(name)!r}, now {ours.get(name)!r}"
                 for name in differ
             )
             raise BisectError(f"{self.path} belongs to another bisection ({told}); {other}")
-        self.candidates, self.comparisons = found.candidates, found.comparisons
+        self.candidates, self.comparisons = stored.candidates, stored.comparisons
 
 
 @attrs.frozen(kw_only=True)
@@ -245,18 +245,18 @@ class Bisection:
         """Returns the comparison of a pair from the journal, or else from the oracle."""
         candidates = self._journal.candidates
         first, second = candidates[good], candidates[index]
-        found = self._journal.find(first.name, second.name)
+        result = self._journal.find(first.name, second.name)
         # Retry an end that failed to install, and unclear answers if more attempts are allowed.
-        retried = found is not None and (
-            (found.answer is Answer.SKIPPED and (good, index) == (0, len(candidates) - 1))
-            or (found.answer is Answer.UNCLEAR and found.attempts < self._attempts)
+        retried = result is not None and (
+            (result.answer is Answer.SKIPPED and (good, index) == (0, len(candidates) - 1))
+            or (result.answer is Answer.UNCLEAR and result.attempts < self._attempts)
         )
-        if found is None or retried:
-            tried = found.attempts if found and found.answer is Answer.UNCLEAR else 0
-            found = self._ask(first, second, focus, tried)
-            self._journal.add(found)
-        self._say(f"{second} against {first.short}: {found.answer.value}{_in_words(found)}")
-        return found
+        if result is None or retried:
+            tried = result.attempts if result and result.answer is Answer.UNCLEAR else 0
+            result = self._ask(first, second, focus, tried)
+            self._journal.add(result)
+        self._say(f"{second} against {first.short}: {result.answer.value}{_in_words(result)}")
+        return result
 
     def _ask(self, good: Candidate, candidate: Candidate, focus: Focus, attempt: int) -> Comparison:
         while True:

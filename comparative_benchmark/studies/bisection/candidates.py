@@ -98,28 +98,28 @@ def releases_between(
         raise BisectError(
             f"--good {good} is not older than --bad {bad}; swap them, or choose other ends"
         )
-    found: dict[Version, str] = {}
+    releases: dict[Version, str] = {}
     for text in offered:
         try:
             version = Version(text)
         except InvalidVersion:
             continue
         # `1.2+cpu` is a build of 1.2; the index chooses the build to install.
-        found.setdefault(Version(version.public), version.public)
+        releases.setdefault(Version(version.public), version.public)
     for option, text, end in (("--good", good, first), ("--bad", bad, last)):
-        if Version(end.public) not in found:
-            near = ", ".join(found[v] for v in sorted(found)[-8:]) or "none"
+        if Version(end.public) not in releases:
+            near = ", ".join(releases[v] for v in sorted(releases)[-8:]) or "none"
             raise BisectError(
                 f"{option} {text}: the package index has no {package} {text} for this Python; "
                 f"newest versions: {near}"
             )
     between = [
         version
-        for version in sorted(found)
+        for version in sorted(releases)
         if Version(first.public) < version < Version(last.public)
         and (prereleases or not version.is_prerelease)
     ]
-    return [Candidate(name=name) for name in (good, *(found[v] for v in between), bad)]
+    return [Candidate(name=name) for name in (good, *(releases[v] for v in between), bad)]
 
 
 def requirements_for(
@@ -193,8 +193,8 @@ def _parse_versions(text: str) -> list[str]:
         return [str(version) for version in json.loads(text)["versions"]]
     except (ValueError, KeyError, TypeError):
         pass
-    if found := re.search(r"^Available versions: (.*)$", text, re.MULTILINE):
-        return [version.strip() for version in found[1].split(",")]
+    if match := re.search(r"^Available versions: (.*)$", text, re.MULTILINE):
+        return [version.strip() for version in match[1].split(",")]
     raise BisectError("cannot parse the output of `pip index versions`")
 
 

@@ -268,7 +268,7 @@ def lock_of(requirements: Path | None, competitors: Sequence[Competitor]) -> str
 def _beside(implementation: str) -> Path | None:
     """Returns the requirements file in the package of a backend, without importing it."""
     package = implementation.partition(":")[0].rpartition(".")[0]
-    found = importlib.util.find_spec(package) if package else None
-    folders = (found.submodule_search_locations or []) if found else []
+    spec = importlib.util.find_spec(package) if package else None
+    folders = (spec.submodule_search_locations or []) if spec else []
     files = (Path(folder) / "requirements.txt" for folder in folders)
     return next((file for file in files if file.is_file()), None)

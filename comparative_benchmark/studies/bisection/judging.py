@@ -139,10 +139,10 @@ def _by_memory(name: str, good: Result, candidate: Result, threshold: float) -> 
 
 def _numbers(peaks: Sequence[Sequence[float | None]]) -> list[list[float]]:
     """Returns the peaks; raises `SampleError` if a process did not report any."""
-    found = [[peak for peak in process if peak is not None] for process in peaks]
-    if not all(found):
+    known = [[peak for peak in process if peak is not None] for process in peaks]
+    if not all(known):
         raise SampleError("not reported by every process")
-    return found
+    return known
 
 
 def by_ratio(

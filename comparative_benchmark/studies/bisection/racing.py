@@ -88,14 +88,14 @@ class RaceOracle:
             trials = self.selection.admitted(planned, settings)
             if not trials:
                 continue
-            found = runner.execute(
+            measured = runner.execute(
                 trials,
                 attrs.evolve(settings, baseline=str(sides[0])),
                 results,
                 self.observer,
                 command=sys.argv,
             )
-            answers += self._judged(found, environments, focus)
+            answers += self._judged(measured, environments, focus)
         return Finding(
             cases=tuple(answers),
             results=str(results.path),
@@ -156,14 +156,14 @@ def other_packages(
         {package["name"].lower().replace("_", "-"): package["version"] for package in side.packages}
         for side in (good, candidate)
     )
-    found = [
+    packages = [
         f"{name} {before.get(name, 'absent')} -> {after.get(name, 'absent')}"
         for name in sorted(before.keys() | after.keys())
         if name not in bisected and before.get(name) != after.get(name)
     ]
     if good.python_version != candidate.python_version:
-        found.append(f"python {good.python_version} -> {candidate.python_version}")
-    return found
+        packages.append(f"python {good.python_version} -> {candidate.python_version}")
+    return packages
 
 
 def _wanted(case: BenchmarkCase, competitor: Competitor, focus: Focus) -> bool:

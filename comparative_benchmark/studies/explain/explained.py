@@ -41,19 +41,19 @@ def choose(
     if len(asked) > 2:
         raise UsageError(f"expected at most two competitors, got {len(asked)}")
     cases = _of_workload(document, case, device)
-    measured = [found for found in cases if found.metrics.median_ms is not None]
+    measured = [item for item in cases if item.metrics.median_ms is not None]
     chosen = [_named(name, cases) for name in asked]
-    measured.sort(key=lambda found: found.metrics.median_ms or 0.0)
+    measured.sort(key=lambda item: item.metrics.median_ms or 0.0)
     # Add the fastest, then the slowest, until there are two.
     for extreme in (measured[:1] + measured[:0:-1]) if len(chosen) < 2 else ():
         if extreme not in chosen and len(chosen) < 2:
             chosen.append(extreme)
     if len(chosen) < 2 or chosen[0] is chosen[1]:
-        told = ", ".join(_label(found) for found in cases)
+        told = ", ".join(_label(item) for item in cases)
         raise UsageError(
             f"{cases[0].label}: two competitors with a latency are required; the file has {told}"
         )
-    first, second = sorted(chosen, key=lambda found: -(found.metrics.median_ms or 0.0))
+    first, second = sorted(chosen, key=lambda item: -(item.metrics.median_ms or 0.0))
     if first.machine != second.machine:
         raise UsageError(
             f"{_label(first)} was measured on {first.machine}, {_label(second)} on "
@@ -64,7 +64,7 @@ def choose(
 
 def _of_workload(document: Document, case: str | None, device: str | None) -> list[Case]:
     """Returns the latest results for the selected workload and device."""
-    latest = list({found.result.key: found for found in cases_of(document)}.values())
+    latest = list({item.result.key: item for item in cases_of(document)}.values())
     if not latest:
         raise UsageError("the results file contains no results")
     if case is not None:
@@ -72,16 +72,16 @@ def _of_workload(document: Document, case: str | None, device: str | None) -> li
             pattern = re.compile(case)
         except re.error as error:
             raise UsageError(f"--case {case!r} is not a regular expression: {error}") from error
-        latest = [found for found in latest if any(map(pattern.search, _names(found)))]
+        latest = [item for item in latest if any(map(pattern.search, _names(item)))]
         if not latest:
-            names = [name for found in cases_of(document) for name in _names(found)]
+            names = [name for item in cases_of(document) for name in _names(item)]
             raise UsageError(f"no case in the file matches {case!r}{did_you_mean(case, names)}")
     for what, option, choices in (
-        ("device", "-device", list(dict.fromkeys(found.device for found in latest))),
-        ("workload", "--case", list(dict.fromkeys(found.label for found in latest))),
+        ("device", "-device", list(dict.fromkeys(item.device for item in latest))),
+        ("workload", "--case", list(dict.fromkeys(item.label for item in latest))),
     ):
         if what == "device" and device is not None:
-            latest = [found for found in latest if found.device == device]
+            latest = [item for item in latest if item.device == device]
             if not latest:
                 raise UsageError(
                     f"no results for device {device}; choices are {', '.join(choices)}"
@@ -94,9 +94,9 @@ def _of_workload(document: Document, case: str | None, device: str | None) -> li
     return latest
 
 
-def _names(found: Case) -> tuple[str, str, str]:
-    definition = found.result.definition
-    return (definition.benchmark_name, definition.model, found.label)
+def _names(case: Case) -> tuple[str, str, str]:
+    definition = case.result.definition
+    return (definition.benchmark_name, definition.model, case.label)
 
 
 def _named(asked: str, cases: Sequence[Case]) -> Case:
@@ -105,9 +105,9 @@ def _named(asked: str, cases: Sequence[Case]) -> Case:
     Competitors are `backend` or `backend:compiler`, with or without `/framework`.
     """
     name, _, framework = asked.partition("/")
-    found = [case for case in cases if not framework or case.framework == framework]
-    exact = [case for case in found if case.competitor == name]
-    chosen = exact or [case for case in found if case.competitor.partition(":")[0] == name]
+    candidates = [case for case in cases if not framework or case.framework == framework]
+    exact = [case for case in candidates if case.competitor == name]
+    chosen = exact or [case for case in candidates if case.competitor.partition(":")[0] == name]
     if len(chosen) != 1:
         what = "more than one competitor" if chosen else "no competitor"
         told = ", ".join(map(_label, chosen or cases))
@@ -119,8 +119,8 @@ def _named(asked: str, cases: Sequence[Case]) -> Case:
     return one
 
 
-def _label(found: Case) -> str:
-    return f"{found.competitor}/{found.framework}"
+def _label(case: Case) -> str:
+    return f"{case.competitor}/{case.framework}"
 
 
 _WIDTH = 200
@@ -223,13 +223,13 @@ def explain_results(
       UsageError: the results do not exist, or they cannot be profiled.
       ResultsFileError: the file is not a valid results file.
     """
-    found = results if isinstance(results, Results) else load(results)
-    if found.path is None:
+    loaded = results if isinstance(results, Results) else load(results)
+    if loaded.path is None:
         raise UsageError("the results are not in a file; save them: results.save(path)")
-    wanted = Profiling(results=found.path, again=again, suites=suite, timeout_s=timeout)
+    wanted = Profiling(results=loaded.path, again=again, suites=suite, timeout_s=timeout)
     try:
         return explained(
-            found.document,
+            loaded.document,
             wanted,
             Reporter(progress),
             competitors=competitors,

@@ -114,7 +114,7 @@ def _take(
     )
     for path in (plan.work_dir, plan.cache_dir):
         path.mkdir()
-    found, seen = [], []
+    profiles, seen = [], []
     with Participant(trial, artifacts, settings, plan) as participant:
         participant.start()
         record = participant.record
@@ -131,8 +131,8 @@ def _take(
                     taken.error if taken and taken.error else "its backend reports no operators"
                 )
                 raise NoProfileError(f"{trial}: {reason}")
-            found.append(published.read(folder / FILE))
-    profile = combined(found, _disturbance(seen))
+            profiles.append(published.read(folder / FILE))
+    profile = combined(profiles, _disturbance(seen))
     write(profile, directory)
     return profile
 
@@ -160,7 +160,7 @@ class _Watch:
 
 def _disturbance(seen: Sequence[conditions.Conditions | None]) -> str:
     """Describes disturbances while profiles were taken; empty without disturbances."""
-    contended = [found for found in seen if found and found.contended]
+    contended = [item for item in seen if item and item.contended]
     if not contended:
         return ""
     reason = contended[0].reasons[0]

@@ -78,10 +78,10 @@ def lines_of(explanation: Explanation) -> Iterator[Text]:
 
 def as_json(explanation: Explanation) -> str:
     """Returns the whole explanation as JSON."""
-    found = attrs.asdict(explanation)
+    fields = attrs.asdict(explanation)
     for name, side in (("slow", explanation.slow), ("fast", explanation.fast)):
-        found[name]["cover"] = side.cover
-    return json.dumps({"lost_ms": explanation.lost_ms, **found}, indent=1, allow_nan=False)
+        fields[name]["cover"] = side.cover
+    return json.dumps({"lost_ms": explanation.lost_ms, **fields}, indent=1, allow_nan=False)
 
 
 def _worth_showing(explanation: Explanation) -> Iterator[Row]:

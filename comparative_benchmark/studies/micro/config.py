@@ -168,16 +168,16 @@ class _Reader:
     def _mapping(self, node: yaml.Node, known: Sequence[str], what: str) -> dict[str, yaml.Node]:
         if not isinstance(node, yaml.MappingNode):
             self._fail(node, f"{what} must be a mapping with the keys {', '.join(known)}")
-        found: dict[str, yaml.Node] = {}
+        items: dict[str, yaml.Node] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self._fail(key, "a key must be a string")
             if key.value not in known:
                 self._fail(key, f"unknown key {key.value!r}; {choices(key.value, known)}")
-            if key.value in found:
+            if key.value in items:
                 self._fail(key, f"duplicate key {key.value!r}")
-            found[key.value] = value
-        return found
+            items[key.value] = value
+        return items
 
     def _items(self, node: yaml.Node) -> list[yaml.Node]:
         # The guide's first files have one mapping where later ones have a list.
@@ -196,7 +196,7 @@ class _Reader:
             self._fail(node, "'matrix_shapes' is missing")
         compiles = self._flag(fields.get("use_torch_compile"), default=True)
         mode = self._choice(fields.get("torch_compile_mode"), COMPILE_MODES, "default")
-        found = ModelEntry(
+        model = ModelEntry(
             name=self._text(fields.get("name"), kind),
             shapes=(("", None),)
             if case
@@ -215,14 +215,14 @@ class _Reader:
             case=case,
             own=is_own,
         )
-        if not found.shapes:
+        if not model.shapes:
             self._fail(fields["matrix_shapes"], "no shape to measure")
         if is_own:
-            shape = min((s for _, s in found.shapes if s), key=lambda s: s.m * s.k * s.n)
+            shape = min((s for _, s in model.shapes if s), key=lambda s: s.m * s.k * s.n)
             sizes = (shape.m, shape.k, shape.n)
-            if refusal := guide_functions.why_no_model(kind, sizes, found.data_type):
+            if refusal := guide_functions.why_no_model(kind, sizes, model.data_type):
                 self._unknown_model(fields["model_type"], kind, layers, refusal)
-        return found, "use_torch_compile" in fields
+        return model, "use_torch_compile" in fields
 
     def _unknown_model(
         self,
@@ -270,23 +270,23 @@ class _Reader:
             if case.model.model_impl.framework_type is ModelFrameworkType.PYTORCH
         ]
         try:
-            found = catalog.select(pytorch, name=name)
+            cases = catalog.select(pytorch, name=name)
         except (catalog.NoMatchError, re.error) as error:
             self._fail(fields["model_type"], str(error))
-        if len(found) > 1:
-            names = ", ".join(case.name for case in found[:3])
+        if len(cases) > 1:
+            names = ", ".join(case.name for case in cases[:3])
             self._fail(
                 fields["model_type"],
-                f"{name!r} matches {len(found)} cases, expected one: {names} ...",
+                f"{name!r} matches {len(cases)} cases, expected one: {names} ...",
             )
-        return found[0]
+        return cases[0]
 
     def _data_type(self, fields: dict[str, yaml.Node], case: BenchmarkCase | None) -> str:
         given = fields.get("high_precision_dtype")
-        found = _TYPES[self._choice(given, _TYPES, "bfloat16")]
+        data_type = _TYPES[self._choice(given, _TYPES, "bfloat16")]
         if case is None:
-            return found
-        if given is not None and found != case.data_type:
+            return data_type
+        if given is not None and data_type != case.data_type:
             self._fail(given, f"the data type of the model is {case.data_type}")
         return str(case.data_type)
 
@@ -322,7 +322,7 @@ class _Reader:
     def _recipes(self, node: yaml.Node) -> list[str]:
         if not isinstance(node, yaml.SequenceNode):
             self._fail(node, "expected a list of recipes")
-        found = []
+        names = []
         for item in node.value:
             name = self._text(item, BASELINE)
             name = _SHORT.get(name, name)
@@ -333,8 +333,8 @@ class _Reader:
                     if refusal := accept_from_guide(name):
                         hint = f"{refusal.clause}{guide_functions.RECIPE_HINT}"
                         self._fail(item, f"{error}; {hint}")
-            found.append(name if name not in ("None", "null", "") else BASELINE)
-        return found
+            names.append(name if name not in ("None", "null", "") else BASELINE)
+        return names
 
     def _text(self, node: yaml.Node | None, default: str) -> str:
         if node is None:

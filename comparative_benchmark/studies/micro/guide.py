@@ -78,12 +78,12 @@ class Row:
 
 def rows(config: Config, model: ModelEntry) -> list[Row]:
     """Returns the rows for a model of a file: recipes in order, each over all shapes."""
-    found = []
+    rows = []
     for sparsity in config.sparsities:
         for quantization in config.quantizations:
             alone = sparsity is None or quantization == BASELINE
             named = quantization if sparsity is None else sparsity
-            found += [
+            rows += [
                 Row(
                     model=model,
                     quantization=quantization,
@@ -95,7 +95,7 @@ def rows(config: Config, model: ModelEntry) -> list[Row]:
                 )
                 for shape_set, shape in model.shapes
             ]
-    return found
+    return rows
 
 
 def _refusal(quantization: str, sparsity: str) -> str:
@@ -147,12 +147,12 @@ class Table:
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yields each row with the columns of both generations."""
         for row in self.rows:
-            found = [self._result(row, *of) for of in self._places(row)]
-            times = [_median(result) for result in found]
-            ended = next((result for result in found if result and not _is_ok(result)), None)
+            results = [self._result(row, *of) for of in self._places(row)]
+            times = [_median(result) for result in results]
+            ended = next((result for result in results if result and not _is_ok(result)), None)
             sqnr = [
                 result.measured.verification.sqnr_db
-                for result in found[1::2]
+                for result in results[1::2]
                 if result and result.measured.verification
             ]
             yield {
@@ -166,12 +166,12 @@ class Table:
                 "baseline_inference_time_in_ms": times[2] if row.model.compiler else times[0],
                 "model_inference_time_in_ms": times[3] if row.model.compiler else times[1],
                 "speedup": _ratio(*(times[2:] if row.model.compiler else times[:2])),
-                **_ending(row, found, ended),
-                "disturbed": _disturbed(found),
+                **_ending(row, results, ended),
+                "disturbed": _disturbed(results),
                 "sqnr_db": next((value for value in sqnr if value is not None), None),
-                "memory_stats": _peak_mb(found[3] or found[1]),
-                "weights_mb": _held_mb(found[1] or found[3]),
-                **_profiles(found[3] or found[1], row.model),
+                "memory_stats": _peak_mb(results[3] or results[1]),
+                "weights_mb": _held_mb(results[1] or results[3]),
+                **_profiles(results[3] or results[1], row.model),
             }
 
     def _places(self, row: Row) -> list[tuple[str, str | None]]:
@@ -211,14 +211,14 @@ def json_text(lines: Sequence[Mapping[str, Any]], *, arch: str) -> str:
 
 
 def _ending(
-    row: Row, found: Sequence[Result | None], ended: Result | None
+    row: Row, results: Sequence[Result | None], ended: Result | None
 ) -> dict[str, str | None]:
     """Returns the status of a row, with a reason if it has no numbers."""
     if row.refused:
         return {"status": "unsupported", "reason": row.refused}
     if ended:
         return {"status": ended.status.value, "reason": ended.reason or ""}
-    wanted = found if row.model.compiler else found[:2]
+    wanted = results if row.model.compiler else results[:2]
     measured = [result for result in wanted if result]
     if len(measured) < len(wanted):
         return {"status": "left_out", "reason": "the budget was too short; continue with --resume"}
@@ -226,9 +226,9 @@ def _ending(
     return {"status": next((word for word in words if word != Status.OK.value), "ok"), "reason": ""}
 
 
-def _disturbed(found: Sequence[Result | None]) -> str:
+def _disturbed(results: Sequence[Result | None]) -> str:
     """Returns the disturbances of the trials behind a row's numbers, or an empty string."""
-    contentions = (result.measured.contention for result in found if result and _is_ok(result))
+    contentions = (result.measured.contention for result in results if result and _is_ok(result))
     reasons = [c.reasons[0] for c in contentions if c and c.contended and c.reasons]
     return "; ".join(dict.fromkeys(reasons))
 

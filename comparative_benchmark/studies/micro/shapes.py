@@ -72,8 +72,8 @@ class PowersOfTwo:
         if self.square:
             return [Shape(size, size, size) for size in sizes]
         if self.ascending:
-            return [Shape(*found) for found in itertools.combinations_with_replacement(sizes, 3)]
-        return [Shape(*found) for found in itertools.product(sizes, repeat=3)]
+            return [Shape(*sides) for sides in itertools.combinations_with_replacement(sizes, 3)]
+        return [Shape(*sides) for sides in itertools.product(sizes, repeat=3)]
 
 
 POWERS: Mapping[str, PowersOfTwo] = {
@@ -225,7 +225,7 @@ def _counted(case: BenchmarkCase) -> list[list[int]]:
         ) from ended
 
 
-def shares_of_latency(found: Products, operator: str, results: Sequence[Result]) -> Iterator[str]:
+def shares_of_latency(calls: Products, operator: str, results: Sequence[Result]) -> Iterator[str]:
     """Yields for each competitor the share of the model's latency spent in its products.
 
     Each product is measured alone, with operands still in the caches. In the model, other operators
@@ -237,20 +237,20 @@ def shares_of_latency(found: Products, operator: str, results: Sequence[Result])
         if result.status is Status.OK
     }
     medians = {place: statistics.median(samples) for place, samples in times.items() if samples}
-    for case in found.cases:
+    for case in calls.cases:
         framework = case.model.model_impl.framework_type
         names = {
-            shape: model_name(operator, found.data_type, framework, shape) for shape in found.counts
+            shape: model_name(operator, calls.data_type, framework, shape) for shape in calls.counts
         }
         for competitor, model in list(medians):
             parts = [medians.get((competitor, name)) for name in names.values()]
             if model != case.model.name or None in parts:
                 continue
             total = sum(
-                count * medians[competitor, names[shape]] for shape, count in found.counts.items()
+                count * medians[competitor, names[shape]] for shape, count in calls.counts.items()
             )
             yield (
-                f"{competitor} ({framework.value}): {sum(found.counts.values())} products take "
+                f"{competitor} ({framework.value}): {sum(calls.counts.values())} products take "
                 f"{total:.3g} ms alone, {total / medians[competitor, model]:.0%} of the "
                 f"{medians[competitor, model]:.3g} ms of {model}"
             )

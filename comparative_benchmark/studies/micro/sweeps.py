@@ -189,12 +189,12 @@ def by_competitor(results: Sequence[Result], baseline: str | None) -> Iterator[s
     if baseline is None:
         return
     groups: defaultdict[tuple[str, str], list[Comparison]] = defaultdict(list)
-    for found in compare_to_baseline([Case(result=result) for result in results], baseline):
-        if found.ratio is not None:
-            groups[found.competitor, found.framework].append(found)
+    for item in compare_to_baseline([Case(result=result) for result in results], baseline):
+        if item.ratio is not None:
+            groups[item.competitor, item.framework].append(item)
     for (competitor, framework), comparisons in groups.items():
         won, lost = (
-            [found for found in comparisons if found.verdict is verdict]
+            [item for item in comparisons if item.verdict is verdict]
             for verdict in (Verdict.FASTER, Verdict.SLOWER)
         )
         text = (
@@ -208,15 +208,15 @@ def by_competitor(results: Sequence[Result], baseline: str | None) -> Iterator[s
         yield "; ".join(filter(None, (text, *extremes)))
 
 
-def _estimate(found: Comparison) -> float:
-    assert found.ratio is not None
-    return found.ratio.estimate
+def _estimate(item: Comparison) -> float:
+    assert item.ratio is not None
+    return item.ratio.estimate
 
 
-def _told(found: Comparison) -> str:
-    ratio = found.ratio
+def _told(item: Comparison) -> str:
+    ratio = item.ratio
     assert ratio is not None
-    return f"{ratio.estimate:.2f} x ({ratio.low:.2f}-{ratio.high:.2f}) at {found.label}"
+    return f"{ratio.estimate:.2f} x ({ratio.low:.2f}-{ratio.high:.2f}) at {item.label}"
 
 
 PLOT_SUFFIXES = (".svg", ".png", ".pdf")
@@ -241,11 +241,11 @@ def panels(
 ) -> tuple[list[plot_data.ShapePanel], list[plot_data.RecipePanel]]:
     """Returns the panels for a sweep: speed-ups over a baseline by shape, and recipes."""
     cases = latest(Case(result=result) for result in results)
-    found = {
+    items = {
         (item.workload, item.competitor, item.framework, item.device, item.quantity): item
         for item in compare_to_baseline(cases, baseline)
     }
-    judged = [(case, found.get((case.workload, *case.runner, case.quantity))) for case in cases]
+    judged = [(case, items.get((case.workload, *case.runner, case.quantity))) for case in cases]
     by_shape = [panel for panel in plot_data.shape_panels(judged) if panel.series]
     return by_shape, [panel for panel in plot_data.recipe_panels(cases) if _drawn(panel)]
 
@@ -282,11 +282,11 @@ def draw_plot(results: Sequence[Result], baseline: str, path: Path) -> str:
 
 
 def _over_shape(axes: Any, panel: plot_data.ShapePanel) -> None:
-    for name, found in panel.series.items():
-        [line] = axes.plot(*zip(*plot_data.line(found), strict=True), label=name)
-        points = [(p.at, p.speedup, p.comparison.verdict in _DECIDED) for p in found]
+    for name, series in panel.series.items():
+        [line] = axes.plot(*zip(*plot_data.line(series), strict=True), label=name)
+        points = [(p.at, p.speedup, p.comparison.verdict in _DECIDED) for p in series]
         _points(axes, points, line.get_color())
-    _scaled(axes, [p.speedup.estimate for found in panel.series.values() for p in found])
+    _scaled(axes, [p.speedup.estimate for series in panel.series.values() for p in series])
     axes.set_xscale("log", base=2)
 
 
@@ -312,8 +312,8 @@ def _place(item: Trade | Mean) -> tuple[float, float]:
 
 
 def _is_decided(item: Trade | Mean) -> bool:
-    found = item if isinstance(item, Mean) else item.comparison
-    return found is not None and found.verdict in _DECIDED
+    comparison = item if isinstance(item, Mean) else item.comparison
+    return comparison is not None and comparison.verdict in _DECIDED
 
 
 def _drawn(panel: plot_data.RecipePanel) -> list[Trade]:
@@ -323,14 +323,14 @@ def _drawn(panel: plot_data.RecipePanel) -> list[Trade]:
 def _points(axes: Any, points: Sequence[tuple[float, Speedup, bool]], colour: str) -> None:
     """Draws points with their intervals; inconclusive ones are hollow."""
     for wanted, fill in ((True, colour), (False, "white")):
-        found = [(at, value) for at, value, decided in points if decided is wanted]
-        if found:
-            highs = [v.high if math.isfinite(v.high) else v.estimate for _, v in found]
+        chosen = [(at, value) for at, value, decided in points if decided is wanted]
+        if chosen:
+            highs = [v.high if math.isfinite(v.high) else v.estimate for _, v in chosen]
             errors = [
-                [value.estimate - value.low for _, value in found],
-                [high - value.estimate for high, (_, value) in zip(highs, found, strict=True)],
+                [value.estimate - value.low for _, value in chosen],
+                [high - value.estimate for high, (_, value) in zip(highs, chosen, strict=True)],
             ]
-            places = zip(*((at, value.estimate) for at, value in found), strict=True)
+            places = zip(*((at, value.estimate) for at, value in chosen), strict=True)
             axes.errorbar(*places, yerr=errors, fmt="o", capsize=2, color=colour, mfc=fill)
 
 

@@ -213,12 +213,12 @@ class Tracer:
         cases = sorted(digests, key=lambda case: case.model.model_impl.framework_type.value)
         traces: dict[BenchmarkCase, Trace | str] = {}
         for number, case in enumerate(cases):
-            found = artifacts.get(digests[case])
-            if found is None:
+            stored = artifacts.get(digests[case])
+            if stored is None:
                 traces[case] = "no truth, and therefore no input, is available"
                 continue
             self._say(f"recording the layers of {case.model.name}")
-            traces[case] = self._trace(case, found, folder / str(number))
+            traces[case] = self._trace(case, stored, folder / str(number))
         return traces
 
     def _trace(
@@ -275,8 +275,8 @@ class _Pair:
         """Pairs a suspect with the producer of the truth, or else with another implementation."""
         cases = {**row.others, **row.cases}
         others = [case for framework, case in cases.items() if framework is not suspect]
-        found = artifacts.get(row.workload.digest)
-        producer = found.manifest.producer.module_path if found else None
+        stored = artifacts.get(row.workload.digest)
+        producer = stored.manifest.producer.module_path if stored else None
         made = [case for case in others if case.model.model_impl.module_path == producer]
         seen = [case for case in others if _framework(case) in RECORDERS]
         return cls(

@@ -119,15 +119,15 @@ def rows(selected: Sequence[BenchmarkCase], every: Iterable[BenchmarkCase]) -> l
             _add(siblings.setdefault(digest, {}), case)
     # Two workloads may have the same label.
     labels = [workload.label for workload in workloads.values()]
-    found = []
+    rows = []
     for digest, workload in workloads.items():
         label = workload.label if labels.count(workload.label) == 1 else workload.id
         first = {
             framework: cases[0]
             for framework, cases in (*chosen[digest].items(), *siblings.get(digest, {}).items())
         }
-        found.append(Row(workload=workload, label=label, cases=first))
-        found += [
+        rows.append(Row(workload=workload, label=label, cases=first))
+        rows += [
             Row(
                 workload=workload,
                 label=f"{label} {case.model.name}",
@@ -138,7 +138,7 @@ def rows(selected: Sequence[BenchmarkCase], every: Iterable[BenchmarkCase]) -> l
             for framework, cases in chosen[digest].items()
             for case in cases[1:]
         ]
-    return found
+    return rows
 
 
 def columns(

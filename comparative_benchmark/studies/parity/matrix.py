@@ -98,11 +98,11 @@ def layout(results: Sequence[CellResult], *, expected: Mapping[CellKey, str], wi
 
 def counts(results: Iterable[CellResult], expected: Mapping[CellKey, str]) -> dict[str, int]:
     """Returns the number of cells by status; `ok` first, then by frequency."""
-    found: dict[str, int] = {"ok": 0}
+    counts: dict[str, int] = {"ok": 0}
     for result in results:
         status = shown_status(result, expected)
-        found[status] = found.get(status, 0) + 1
-    return dict(sorted(found.items(), key=lambda item: (item[0] != "ok", -item[1], item[0])))
+        counts[status] = counts.get(status, 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: (item[0] != "ok", -item[1], item[0])))
 
 
 def _cell(result: CellResult, expected: Mapping[CellKey, str], footnotes: Footnotes) -> Text:
@@ -214,11 +214,11 @@ class Screen:
         suites: Sequence[str],
     ) -> None:
         """Prints the matrix, its footnotes, and commands to reproduce failures."""
-        found = layout(results, expected=expected, width=self._out.width)
-        for table in found.tables:
+        panels = layout(results, expected=expected, width=self._out.width)
+        for table in panels.tables:
             self._out.print(table)
             self._out.print()
-        for line in found.lines:
+        for line in panels.lines:
             self._out.print(Text(line), soft_wrap=True)
         for result in results:
             if result.status not in (Status.OK, Status.UNSUPPORTED) and result.key not in expected:

@@ -313,8 +313,8 @@ def _children(pid: int) -> list[int]:
 
 def _instrument_error(log: Path) -> str:
     """Returns the error in a voirfile, which voir only prints before it runs the script."""
-    found = _VOIRS_ERROR.search(log.read_bytes())
-    return found[1].decode(errors="replace").strip()[:300] if found else ""
+    match = _VOIRS_ERROR.search(log.read_bytes())
+    return match[1].decode(errors="replace").strip()[:300] if match else ""
 
 
 def _last_words(tail: bytes) -> str:

@@ -46,10 +46,10 @@ def _pack(asked: dict[str, Any]) -> Any:
     benchfile = Path(asked["config"]["definition"]) / "benchfile.py"
     if not benchfile.is_file():
         raise FileNotFoundError(f"{benchfile} does not exist")
-    found = runpy.run_path(str(benchfile), run_name="<benchfile>").get("__pack__")
-    if found is None:
+    pack = runpy.run_path(str(benchfile), run_name="<benchfile>").get("__pack__")
+    if pack is None:
         raise TypeError(f"{benchfile} does not set __pack__")
-    return found({**asked["config"], "phase": asked["phase"]})
+    return pack({**asked["config"], "phase": asked["phase"]})
 
 
 async def _phase(pack: Any, asked: dict[str, Any]) -> None:

@@ -51,7 +51,7 @@ def main() -> int:
     status, usage, ended_by_us = _wait(child, life)
     wall_s = time.monotonic() - started
     left = _end_all()
-    found = {
+    ended = {
         "code": os.waitstatus_to_exitcode(status),
         "wall_s": wall_s,
         "cpu_s": usage.ru_utime + usage.ru_stime,
@@ -63,7 +63,7 @@ def main() -> int:
         "network_tries": _network_tries() if isolated else None,
     }
     with contextlib.suppress(OSError):
-        os.write(report, json.dumps(found).encode())
+        os.write(report, json.dumps(ended).encode())
     return 0
 
 
@@ -135,7 +135,7 @@ def _end_all() -> int:
 
 
 def _descendants(pid: int) -> "list[int]":
-    found: list[int] = []
+    pids: list[int] = []
     waiting = [pid]
     while waiting:
         current = waiting.pop()
@@ -143,9 +143,9 @@ def _descendants(pid: int) -> "list[int]":
             for task in os.listdir(f"/proc/{current}/task"):  # noqa: PTH208
                 with open(f"/proc/{current}/task/{task}/children", encoding="ascii") as file:  # noqa: PTH123
                     children = [int(text) for text in file.read().split()]
-                found += children
+                pids += children
                 waiting += children
-    return found
+    return pids
 
 
 def _leave_network(libc: ctypes.CDLL) -> bool:

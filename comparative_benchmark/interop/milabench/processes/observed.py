@@ -54,11 +54,11 @@ class EventLines:
 
     def _event(self, line: bytes) -> dict[str, Any] | None:
         try:
-            found = json.loads(line)
+            event = json.loads(line)
         except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict):
-            return found
+            event = None
+        if isinstance(event, dict):
+            return event
         self.garbage += 1
         return None
 

@@ -50,7 +50,7 @@ def list_models(model_match: str | None = None) -> list[Any]:
     places = [Path(place) for place in package.__path__]
     names = [path.parent.name for place in places for path in sorted(place.glob("*/__init__.py"))]
     wanted = [name for name in names if model_match is None or model_match in name]
-    return [found for name in wanted if (found := load_model_by_name(name)) is not None]
+    return [loaded for name in wanted if (loaded := load_model_by_name(name)) is not None]
 
 
 def _loaded(kind: str, name: str) -> Any:
@@ -58,7 +58,7 @@ def _loaded(kind: str, name: str) -> Any:
         module = importlib.import_module(f"{__name__}.{kind}.{name}")
     except ModuleNotFoundError:
         return None
-    found = getattr(module, "Model", None)
-    if found is not None and not hasattr(found, "name"):
-        found.name = name
-    return found
+    model_class = getattr(module, "Model", None)
+    if model_class is not None and not hasattr(model_class, "name"):
+        model_class.name = name
+    return model_class

@@ -10,22 +10,22 @@ def assemble_options(options: Any) -> "list[str]":
     """Returns the command line of an `argv`, which the suite has checked."""
     if not isinstance(options, Mapping):
         return [str(item) for item in options or ()]
-    found: list[str] = []
+    words: list[str] = []
     last: list[str] = []
     for name, value in options.items():
         if name == "--":
             last = [str(item) for item in (value if isinstance(value, list) else [value])]
         elif value is True:
-            found.append(name)
+            words.append(name)
         elif value is False:
             raise ValueError(
                 f"{name} is false; use `null` to drop an option, or `true` to make it a flag"
             )
         elif isinstance(value, list):
-            found += [name, ",".join(map(str, value))]
+            words += [name, ",".join(map(str, value))]
         elif value is not None:
-            found += [name, str(value)]
-    return found + last
+            words += [name, str(value)]
+    return words + last
 
 
 def select_nodes(nodes: Sequence[Mapping[str, Any]], n: int) -> "list[Mapping[str, Any]]":

@@ -110,12 +110,12 @@ def smuggle_monitor(
     if not enabled:
         yield None
         return
-    log, found = _smuggling(monogpu, poll_interval)
-    found.start()
+    log, monitor = _smuggling(monogpu, poll_interval)
+    monitor.start()
     try:
         yield log
     finally:
-        found.stop()
+        monitor.stop()
 
 
 def monogpu_monitor(*args: Any, **kwargs: Any) -> Any:
@@ -137,10 +137,10 @@ def bench_monitor(*args: Any, **kwargs: Any) -> Any:
 
 def setupvoir(monogpu: bool = True, enabled: bool = True, interval: float = 3) -> Any:
     """Returns a function that reports, and the monitor of the devices, which the caller stops."""
-    log, found = _smuggling(monogpu, interval)
+    log, monitor = _smuggling(monogpu, interval)
     if enabled:
-        found.start()
-    return log, found
+        monitor.start()
+    return log, monitor
 
 
 def milabench_sys_monitor(monogpu: bool = False) -> Any:
@@ -160,15 +160,15 @@ def voirfile_monitor(ov: Any, options: Any) -> None:
     rank = get_rank()
     if getattr(options, "dash", False):
         ov.require(dash)
-    found = [log(*_PATTERNS, context="task")]
+    needed = [log(*_PATTERNS, context="task")]
     if rank <= 0:
-        found.append(early_stop(n=options.stop, key="rate", task="train", signal="stop"))
+        needed.append(early_stop(n=options.stop, key="rate", task="train", signal="stop"))
     poll = getattr(options, "gpu_poll", 3)
     if rank == -1:
-        found += [
+        needed += [
             monitor_monogpu(poll_interval=poll),
             monitor_process_monogpu(poll_interval=poll),
         ]
     elif rank == 0:
-        found.append(monitor_node(poll_interval=poll))
-    ov.require(*found)
+        needed.append(monitor_node(poll_interval=poll))
+    ov.require(*needed)

@@ -105,9 +105,9 @@ class BenchObserver:
             original = optimizer.step
 
             def step(*args: Any, **kwargs: Any) -> Any:
-                found = original(*args, **kwargs)
+                result = original(*args, **kwargs)
                 callback()
-                return found
+                return result
 
             # Schedulers of torch look for the method behind it.
             step.__self__ = original.__self__  # type: ignore[attr-defined]

@@ -134,12 +134,12 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         """
         own = self.DEFAULT_TRAIN_BSIZE if self.test == "train" else self.DEFAULT_EVAL_BSIZE
         of_device = self._batch_size_of_device() if self.ALLOW_CUSTOMIZE_BSIZE else None
-        found = batch_size or of_device or own
-        if not found:
+        size = batch_size or of_device or own
+        if not size:
             raise NotImplementedError(f"no default batch size: {self.test} is not implemented")
-        if not self.ALLOW_CUSTOMIZE_BSIZE and found != own:
-            raise NotImplementedError(f"the batch size must be {own}, got {found}")
-        return found
+        if not self.ALLOW_CUSTOMIZE_BSIZE and size != own:
+            raise NotImplementedError(f"the batch size must be {own}, got {size}")
+        return size
 
     def _refuse_by_metadata(self) -> None:
         """Raises for a GPU by whose name metadata.yaml lists the test as not implemented.
@@ -169,10 +169,10 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         test: str | None, batch_size: int | None, train_bs: int | None, eval_bs: int | None
     ) -> dict[str, Any]:
         """Returns test and batch size, where a folder of 2022 names a size for each test."""
-        found = test or os.environ.get("CBS_TORCHBENCH_TEST", "eval")
+        chosen = test or os.environ.get("CBS_TORCHBENCH_TEST", "eval")
         return {
-            "test": found,
-            "batch_size": batch_size or (train_bs if found == "train" else eval_bs),
+            "test": chosen,
+            "batch_size": batch_size or (train_bs if chosen == "train" else eval_bs),
         }
 
     def add_context(self, context_fn: Context, stage: TEST_STAGE = TEST_STAGE.ALL) -> None:
@@ -197,8 +197,8 @@ class BenchmarkModel(metaclass=PostInitProcessor):
 
     def get_optimizer(self) -> Any:
         """Returns `optimizer` or `opt`; None if it is not an optimizer but settings."""
-        found = getattr(self, "optimizer", None) or self.opt
-        return found if hasattr(found, "zero_grad") else None
+        optimizer = getattr(self, "optimizer", None) or self.opt
+        return optimizer if hasattr(optimizer, "zero_grad") else None
 
     def set_optimizer(self, optimizer: Any) -> None:
         """Puts another optimizer in its place."""

@@ -38,11 +38,11 @@ class Command:
 
     def copy(self, pack: Any) -> Any:
         """Returns the same for another pack."""
-        found = copy.copy(self)
-        found.exec = None if self.exec is None else self.exec.copy(pack)
-        found._kwargs = dict(self._kwargs)
-        found._set_pack(pack)
-        return found
+        clone = copy.copy(self)
+        clone.exec = None if self.exec is None else self.exec.copy(pack)
+        clone._kwargs = dict(self._kwargs)
+        clone._set_pack(pack)
+        return clone
 
     def cloned(self, name: str, devices: "list[Any]", fields: "dict[str, Any]") -> Any:
         """Returns the same for one of several jobs, whose name comes behind the tag."""
@@ -147,15 +147,15 @@ class ListCommand(Command):
 
     def cloned(self, name: str, devices: "list[Any]", fields: "dict[str, Any]") -> Any:
         """Returns the same for one of several jobs; each command keeps its own pack's tag."""
-        found = copy.copy(self)
-        found.executors = tuple(e.cloned(name, devices, fields) for e in self.executors)
-        return found
+        clone = copy.copy(self)
+        clone.executors = tuple(e.cloned(name, devices, fields) for e in self.executors)
+        return clone
 
     def copy(self, pack: Any) -> Any:
         """Returns the same for another pack."""
-        found = copy.copy(self)
-        found.executors = tuple(executor.copy(pack) for executor in self.executors)
-        return found
+        clone = copy.copy(self)
+        clone.executors = tuple(executor.copy(pack) for executor in self.executors)
+        return clone
 
     def commands(self) -> "Iterator[Line]":
         """Yields the command lines of all executors."""
@@ -165,13 +165,13 @@ class ListCommand(Command):
 
     def steps(self) -> "list[list[Line]]":
         """Returns the first steps of all together, then the second ones."""
-        found: list[list[Line]] = []
+        steps: list[list[Line]] = []
         for executor in self.members():
             for number, step in enumerate(executor.steps()):
-                if number == len(found):
-                    found.append([])
-                found[number] += [(p, args, {**k, **self._kwargs}) for p, args, k in step]
-        return found
+                if number == len(steps):
+                    steps.append([])
+                steps[number] += [(p, args, {**k, **self._kwargs}) for p, args, k in step]
+        return steps
 
 
 class SequenceCommand(ListCommand):
@@ -234,8 +234,8 @@ class PackCommand(CmdCommand):
         path = script if script.is_absolute() else self.pack.dirs.code / script
         if not path.exists():
             raise FileNotFoundError(f"no script {script} in {self.pack.dirs.code}")
-        found = ["-m", str(script)] if path.is_dir() else [str(path)]
-        return found + self.command_arguments()
+        argv = ["-m", str(script)] if path.is_dir() else [str(path)]
+        return argv + self.command_arguments()
 
 
 class WrapperCommand(Command):

@@ -56,14 +56,14 @@ class TorchrunAllGPU(WrapperCommand):
         first = self.get_cmd()
         if not self.should_wrap():
             return [] if first in ("voir", "python") else ["python"]
-        found = [self.executable, *self.wrapper_argv]
+        argv = [self.executable, *self.wrapper_argv]
         if (self.pack.config.get("plan") or {}).get("method") != "per_gpu":
-            found.append(f"--nproc-per-node={max(1, self.device_count())}")
+            argv.append(f"--nproc-per-node={max(1, self.device_count())}")
         if first in ("voir", "python"):
-            found.append("--no-python")
+            argv.append("--no-python")
         elif self.module or (first and "/" not in str(first) and not XPath(first).exists()):
-            found.append("-m")
-        return [*found, "--"]
+            argv.append("-m")
+        return [*argv, "--"]
 
 
 TorchRunCommand = TorchrunAllGPU
@@ -139,7 +139,7 @@ class AccelerateLaunchCommand(Command):
         )
         if not config.get("devices"):
             many = ["--cpu"]
-        found = [
+        argv = [
             *("accelerate", "launch", "--dynamo_backend=no"),
             f"--mixed_precision={'bf16' if config.get('devices') else 'no'}",
             *(f"--machine_rank={self.rank}", "--num_machines=1", *many),
@@ -147,9 +147,9 @@ class AccelerateLaunchCommand(Command):
             *(f"--num_processes={count}", *self.accelerate_argv),
         ]
         if self.exec is not None:
-            return [*found, "--no_python"] if self.exec.argv()[:1] == ["voir"] else found
+            return [*argv, "--no_python"] if self.exec.argv()[:1] == ["voir"] else argv
         script = str(self.pack.dirs.code / "main.py")
-        return [*found, script, *self.pack.argv, "--cache", str(self.pack.dirs.cache)]
+        return [*argv, script, *self.pack.argv, "--cache", str(self.pack.dirs.cache)]
 
 
 class ClientServer(ListCommand):

@@ -22,7 +22,7 @@ class PerGPU(ListCommand):
     """A command once for each GPU; once on the CPU if no GPU is present."""
 
     def __init__(self, executor: Command, gpus: "list[Any] | None" = None, **kwargs: Any) -> None:
-        found = [
+        clones = [
             executor.cloned(
                 f"D{gpu['device']}",
                 [gpu["device"]],
@@ -33,4 +33,4 @@ class PerGPU(ListCommand):
             )
             for gpu in gpus or []
         ]
-        super().__init__(*(found or [executor.cloned("D0", [], {"device": 0})]), **kwargs)
+        super().__init__(*(clones or [executor.cloned("D0", [], {"device": 0})]), **kwargs)
