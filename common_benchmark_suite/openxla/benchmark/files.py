@@ -70,9 +70,9 @@ def _is_left(folder: Path) -> bool:
     except OSError:
         return False
     try:
-        found = os.fstat(descriptor)
-        is_young = abs(time.time() - found.st_mtime) < _YOUNG_S
-        if found.st_uid != os.getuid() or (is_young and folder.name.startswith(_UNLOCKED)):
+        held = os.fstat(descriptor)
+        is_young = abs(time.time() - held.st_mtime) < _YOUNG_S
+        if held.st_uid != os.getuid() or (is_young and folder.name.startswith(_UNLOCKED)):
             return False
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

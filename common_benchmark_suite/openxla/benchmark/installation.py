@@ -20,9 +20,9 @@ LOCKS_DIR_VARIABLE = "CBS_LOCKS_DIR"
 
 def checkout() -> Path | None:
     """Returns the checkout that contains the suite; None if it is an installed package."""
-    found = Path(__file__).resolve().parents[3]
-    is_one = (found / "pyproject.toml").is_file() and (found / "common_benchmark_suite").is_dir()
-    return found if is_one else None
+    root = Path(__file__).resolve().parents[3]
+    is_one = (root / "pyproject.toml").is_file() and (root / "common_benchmark_suite").is_dir()
+    return root if is_one else None
 
 
 def root_dir() -> Path:
@@ -109,13 +109,13 @@ def _recorded() -> str | None:
     """Returns the origin in `direct_url.json`, as a requirement."""
     try:
         text = importlib.metadata.distribution(PACKAGE).read_text("direct_url.json")
-        found: dict[str, Any] = json.loads(text or "{}")
+        origin: dict[str, Any] = json.loads(text or "{}")
     except (importlib.metadata.PackageNotFoundError, json.JSONDecodeError):
         return None
-    url = found.get("url")
+    url = origin.get("url")
     if not isinstance(url, str):
         return None
-    source = found.get("vcs_info")
+    source = origin.get("vcs_info")
     if isinstance(source, dict):
         return f"{source.get('vcs', 'git')}+{url}@{source.get('commit_id', 'HEAD')}"
     return url

@@ -27,10 +27,10 @@ class OldNames(MetaPathFinder, Loader):
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         """Returns a spec that loads the module of the present name; None for other modules."""
-        found = self.present_name(fullname)
-        if found is None:
+        present = self.present_name(fullname)
+        if present is None:
             return None
-        spec = importlib.util.find_spec(found)
+        spec = importlib.util.find_spec(present)
         is_package = spec is not None and spec.submodule_search_locations is not None
         origin = spec.origin if spec else None
         return ModuleSpec(fullname, self, origin=origin, is_package=is_package)
@@ -39,8 +39,8 @@ class OldNames(MetaPathFinder, Loader):
         """Returns the present name of a module; None if it has never been renamed."""
         parts = name.split(".")
         for count in range(len(parts), 0, -1):
-            if (found := self._table.get(".".join(parts[:count]))) is not None:
-                return ".".join([found, *parts[count:]])
+            if (present := self._table.get(".".join(parts[:count]))) is not None:
+                return ".".join([present, *parts[count:]])
         return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:

@@ -107,7 +107,7 @@ def plugins(group: str, kind: type | None = None, *, built_in: bool = True) -> t
     """
     points = entry_points(group=group)
     ours = filter(is_built_in, points) if built_in else ()
-    found = [_plugin(point, point.load()) for point in ours]
+    loaded = [_plugin(point, point.load()) for point in ours]
     others = [point for point in points if not is_built_in(point)]
     for point, reason in zip(others, reasons_against(others), strict=True):
         if reason is not None:
@@ -119,10 +119,10 @@ def plugins(group: str, kind: type | None = None, *, built_in: bool = True) -> t
             leave_out(point, f"{type(error).__name__}: {error}")
             continue
         if kind is None or isinstance(value, kind):
-            found.append(_plugin(point, value))
+            loaded.append(_plugin(point, value))
         else:
             leave_out(point, f"{point.value} is a {type(value).__name__}, not a {kind.__name__}")
-    return tuple(found)
+    return tuple(loaded)
 
 
 def leave_out(point: EntryPoint, reason: str) -> None:
@@ -135,8 +135,8 @@ def leave_out(point: EntryPoint, reason: str) -> None:
 
 def why_left_out(group: str, name: str) -> str | None:
     """Returns why a plug-in was excluded; None if it was not."""
-    found = _left_out.get((group, name))
-    return None if found is None else str(found)
+    reason = _left_out.get((group, name))
+    return None if reason is None else str(reason)
 
 
 def is_built_in(point: EntryPoint) -> bool:

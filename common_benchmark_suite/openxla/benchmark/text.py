@@ -16,8 +16,8 @@ def near(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     # Imported late, because it is only needed for mistakes and would slow down every command.
     import difflib
 
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
-    return found[0] if found else None
+    matches = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
+    return matches[0] if matches else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

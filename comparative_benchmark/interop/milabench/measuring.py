@@ -328,10 +328,7 @@ def _rate_interval(samples_ms: Sequence[Sequence[float]]) -> IntervalRecord | No
         return None
     ms = latency_interval(samples_ms)
     return IntervalRecord(
-        low=1000 / ms.high,
-        high=1000 / ms.low,
-        level=ms.level,
-        processes=ms.processes,
+        low=1000 / ms.high, high=1000 / ms.low, level=ms.level, processes=ms.processes
     )
 
 

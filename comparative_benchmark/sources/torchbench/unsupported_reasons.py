@@ -124,8 +124,8 @@ def reason(error: BaseException, folder: Path, packages: Path | None) -> str | N
     for one in chain(error, implicit=False):
         if (lack := lack_of(one)) is not None:
             return _lacking(lack, one, folder, packages)
-        if isinstance(one, FileNotFoundError) and (found := _file(one, folder)):
-            return found
+        if isinstance(one, FileNotFoundError) and (file := _file(one, folder)):
+            return file
         if isinstance(one, AssertionError | RuntimeError) and "install.py" in str(one):
             return f"data: {_line(one)}; pass --install to run install.py"
         if any(words in str(one) for words in _NO_GPU):

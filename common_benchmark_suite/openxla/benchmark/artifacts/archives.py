@@ -276,7 +276,7 @@ def read(
     with cache.lock(sha256):
         if not target.is_dir():
             unpack(cache.object_path(sha256), target, limits=limits)
-    found = array_files.load_all(target, stem)
-    if not found:
+    arrays = array_files.load_all(target, stem)
+    if not arrays:
         raise ArchiveError(f"{url}/{archive} contains no {stem}_0.npy")
-    return found
+    return arrays

@@ -106,10 +106,10 @@ def user_input_files(directory: Path) -> list[Path]:
     """
     if not directory.is_dir():
         raise UserInputError(f"{directory} is not a directory")
-    found = sorted(directory.glob(f"{_STEM}_*.npy"))
-    due = [directory / f"{_STEM}_{index}.npy" for index in range(max(len(found), 1))]
-    if missing := [path.name for path in due if path not in found]:
-        there = ", ".join(path.name for path in found) or "no inputs"
+    files = sorted(directory.glob(f"{_STEM}_*.npy"))
+    due = [directory / f"{_STEM}_{index}.npy" for index in range(max(len(files), 1))]
+    if missing := [path.name for path in due if path not in files]:
+        there = ", ".join(path.name for path in files) or "no inputs"
         raise UserInputError(f"{directory} has no {missing[0]}; it contains {there}")
     return due
 
@@ -143,16 +143,16 @@ def cases_with(cases: Sequence[BenchmarkCase], inputs: UserInputs) -> list[Bench
     Raises:
       UserInputError: a model takes other inputs; nothing is cast or reshaped.
     """
-    found = {}
+    by_name = {}
     for case in cases:
-        if case.model.name not in found:
+        if case.model.name not in by_name:
             _check(case, inputs)
-            found[case.model.name] = BenchmarkCase.build(
+            by_name[case.model.name] = BenchmarkCase.build(
                 model=case.model,
                 input_data=inputs.data,
                 verify_parameters=case.verify_parameters,
             )
-    return list(found.values())
+    return list(by_name.values())
 
 
 def _check(case: BenchmarkCase, inputs: UserInputs) -> None:
@@ -168,9 +168,9 @@ def _check(case: BenchmarkCase, inputs: UserInputs) -> None:
             f"{inputs.directory} has {len(inputs.specs)} inputs, but {model} takes {len(due)}: "
             f"{', '.join(map(str, due))}"
         )
-    for index, (expected, found) in enumerate(zip(due, inputs.specs, strict=True)):
-        if expected != found:
+    for index, (expected, given_spec) in enumerate(zip(due, inputs.specs, strict=True)):
+        if expected != given_spec:
             raise UserInputError(
-                f"{inputs.directory / f'{_STEM}_{index}.npy'} is {found}, but {model} takes "
+                f"{inputs.directory / f'{_STEM}_{index}.npy'} is {given_spec}, but {model} takes "
                 f"{expected}"
             )

@@ -111,13 +111,13 @@ def _manifest_of(
             continue
         text = fetched.files[entry.path].read_bytes()
         try:
-            found = strict_json.parse(text, WorkloadManifest, where=f"{where}: {entry.path}")
+            manifest = strict_json.parse(text, WorkloadManifest, where=f"{where}: {entry.path}")
         except StoreError as error:
             raise ArtifactError(f"{error}; {_REPAIR}") from error
-        if found.workload["digest"] == workload.digest:
-            return _with_what_is_there(found, fetched)
-        if found.producer.benchmark_name == case.name:
-            others.append(found.workload["digest"])
+        if manifest.workload["digest"] == workload.digest:
+            return _with_what_is_there(manifest, fetched)
+        if manifest.producer.benchmark_name == case.name:
+            others.append(manifest.workload["digest"])
     if others:
         raise ArtifactError(
             f"{where} contains workload {workload.label}-{others[0][:12]} instead of "
@@ -225,9 +225,9 @@ def _checked_digests(case: BenchmarkCase, manifest: Path, where: str) -> Mapping
     assert architecture is not None
     due = checkpoints.facts_of(architecture, architecture.complete(case.model.model_parameters))
     try:
-        found = json.loads(manifest.read_text(encoding="utf-8"))
-        differing = sorted(key for key, value in due.items() if found.get(key) != value)
-        digests = {str(name): str(facts["sha256"]) for name, facts in found["files"].items()}
+        stored = json.loads(manifest.read_text(encoding="utf-8"))
+        differing = sorted(key for key, value in due.items() if stored.get(key) != value)
+        digests = {str(name): str(facts["sha256"]) for name, facts in stored["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ArtifactError(
             f"{where}: the checkpoint's manifest is malformed: {type(error).__name__}: {error}; "
@@ -237,7 +237,7 @@ def _checked_digests(case: BenchmarkCase, manifest: Path, where: str) -> Mapping
         key = differing[0]
         raise ArtifactError(
             f"{where} contains another checkpoint: its {key} is "
-            f"{found.get(key)!r}, but {case.model.name} has {due[key]!r}; {_REPAIR}"
+            f"{stored.get(key)!r}, but {case.model.name} has {due[key]!r}; {_REPAIR}"
         )
     return digests
 
@@ -251,10 +251,10 @@ def _contents(
 ) -> Iterator[dict[str, Path]]:
     """Yields the files of some types by sha256, including those in archives."""
     entries = [file for file in fetched.manifest.files if file.artifact_type in types]
-    found = {file.sha256: fetched.files[file.path] for file in entries}
+    by_sha = {file.sha256: fetched.files[file.path] for file in entries}
     packed = [file for file in entries if file.path.endswith((".tgz", ".tar.gz"))]
     if not packed:
-        yield found
+        yield by_sha
         return
     # In the cache, not in /tmp, so that files can be linked and weights fit.
     parent = fetched.directory.parents[2] / "unpacked"
@@ -266,5 +266,5 @@ def _contents(
                 members = archives.unpack(fetched.files[file.path], target, limits=limits)
             except StoreError as error:
                 raise ArtifactError(f"{where}: {error}; {_REPAIR}") from error
-            found |= {sha256_of(path): path for path in members}
-        yield found
+            by_sha |= {sha256_of(path): path for path in members}
+        yield by_sha

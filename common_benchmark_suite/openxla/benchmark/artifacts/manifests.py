@@ -97,11 +97,11 @@ class Manifest(Record, frozen=True, kw_only=True):
     @property
     def producers(self) -> dict[str, str]:
         """Package -> version, over all files; several versions of a package are listed together."""
-        found: dict[str, set[str]] = {}
+        versions: dict[str, set[str]] = {}
         for file in self.files:
             for package, version in file.producers.items():
-                found.setdefault(package, set()).add(version)
-        return {package: ", ".join(sorted(found[package])) for package in sorted(found)}
+                versions.setdefault(package, set()).add(version)
+        return {package: ", ".join(sorted(versions[package])) for package in sorted(versions)}
 
     @property
     def date(self) -> str:
@@ -241,17 +241,17 @@ def read_lock_files(directory: Path | None = None) -> dict[str, LockedModel]:
     Raises:
       MalformedError: a file is malformed, or two files lock one model differently.
     """
-    found: dict[str, LockedModel] = {}
+    locks: dict[str, LockedModel] = {}
     origin: dict[str, Path] = {}
     for path in sorted((directory or locks_dir()).glob("*.json")):
         for model, entry in read_lock_file(path).models.items():
-            if found.setdefault(model, entry) != entry:
+            if locks.setdefault(model, entry) != entry:
                 raise MalformedError(
                     f"{path} locks {model} at {entry.url}, but {origin[model].name} at "
-                    f"{found[model].url}; remove one of them"
+                    f"{locks[model].url}; remove one of them"
                 )
             origin.setdefault(model, path)
-    return found
+    return locks
 
 
 def update_lock_file(path: Path, entries: Mapping[str, LockedModel]) -> LockFile:

@@ -193,10 +193,10 @@ def _checked(directory: Path, name: str, file: manifests.ArtifactFile) -> LocalF
     path = directory / name
     if not path.is_file() or path.is_symlink():
         raise PublishError(f"{path} is in the manifest, but is not a file")
-    found = digested(path)
-    if (found.size_bytes, found.sha256) != (file.size_bytes, file.sha256):
+    local = digested(path)
+    if (local.size_bytes, local.sha256) != (file.size_bytes, file.sha256):
         raise PublishError(f"{path} does not match the manifest; generate it again")
-    return found
+    return local
 
 
 def _claim(store: Store, name: str, document: LocalFile) -> None:

@@ -166,16 +166,16 @@ def lock_published(
     models, errors = _manifests(sources, Stores(options), cache, options)
     if errors:
         raise FetchError(errors)
-    found: dict[str, LockedModel] = {}
+    locks: dict[str, LockedModel] = {}
     for source in sources:
         text = cache.object_path(models[source.key].manifest_sha256).read_bytes()
         model, entry = locked_model(source.url, text)
-        if found.setdefault(model, entry) != entry:
+        if locks.setdefault(model, entry) != entry:
             error = StoreError(
-                f"{entry.url} and {found[model].url} both publish {model}; lock only one"
+                f"{entry.url} and {locks[model].url} both publish {model}; lock only one"
             )
             raise FetchError({source.url: error})
-    return found
+    return locks
 
 
 def _manifests(
@@ -215,15 +215,15 @@ def _wanted(
     source: Source, model: FetchedModel, stores: Stores, options: FetchOptions
 ) -> dict[str, Wanted]:
     """Returns the objects to fetch, by digest, so that each content is fetched once."""
-    found: dict[str, Wanted] = {}
+    wanted: dict[str, Wanted] = {}
     store: Store | None = None
     for file in filter(options.takes, model.manifest.files):
         if not is_unchanged(model.directory / file.path, file.sha256, file.size_bytes):
             store = store or stores.at(source.url)
-            found[file.sha256] = Wanted(
+            wanted[file.sha256] = Wanted(
                 store=store, name=file.path, sha256=file.sha256, size_bytes=file.size_bytes
             )
-    return found
+    return wanted
 
 
 def _check_space(wanted: Mapping[str, Wanted], cache: Cache, options: FetchOptions) -> None:
@@ -289,10 +289,10 @@ def locked_urls(
     asked = {model: url for model, url in urls.items() if url not in before}
     if only_local or not asked:
         return known, {}
-    found, errors = _ask(asked, cache, FetchOptions(attempts=attempts, deadline_s=_DEADLINE_S))
-    if found:
-        _keep(cache, {lock.url: lock for lock in found.values()})
-    return known | found, errors
+    locks, errors = _ask(asked, cache, FetchOptions(attempts=attempts, deadline_s=_DEADLINE_S))
+    if locks:
+        _keep(cache, {lock.url: lock for lock in locks.values()})
+    return known | locks, errors
 
 
 def forget_urls(cache: Cache, manifests: Collection[str]) -> None:
@@ -311,7 +311,7 @@ def _ask(
     urls: Mapping[str, str], cache: Cache, options: FetchOptions
 ) -> tuple[dict[str, LockedModel], dict[str, str]]:
     deadline = Deadline(options.deadline_s)
-    found: dict[str, LockedModel] = {}
+    locks: dict[str, LockedModel] = {}
     errors: dict[str, str] = {}
     down: dict[str, str] = {}
     # An unresponsive server is asked for one model only.
@@ -329,13 +329,13 @@ def _ask(
             parallel=options.parallel,
             deadline=deadline,
         )
-        found |= made
+        locks |= made
         for model, error in lost.items():
             errors[model] = " ".join(str(error).split())
             # After other errors, such as a missing object, the server is asked again.
             if hosts[model] and type(error) in (StoreError, DeadlineError):
                 down[hosts[model]] = errors[model]
-    return found, errors
+    return locks, errors
 
 
 def _lock_of(model: str, url: str, cache: Cache, options: FetchOptions) -> LockedModel:

@@ -53,10 +53,10 @@ def parse(text: bytes, kind: type[R], *, where: str) -> R:
     if not isinstance(document, dict):
         raise MalformedError(f"{where} is not a JSON object")
     for field in msgspec.structs.fields(kind):
-        found = document.get(field.name)
-        if field.name.endswith("_version") and (type(found) is not int or found != field.default):
-            raise (OtherVersionError if type(found) is int else MalformedError)(
-                f"{where} has {field.name} {found!r}; this release reads {field.default}. A newer "
+        value = document.get(field.name)
+        if field.name.endswith("_version") and (type(value) is not int or value != field.default):
+            raise (OtherVersionError if type(value) is int else MalformedError)(
+                f"{where} has {field.name} {value!r}; this release reads {field.default}. A newer "
                 "release of the suite may read it"
             )
     try:
@@ -125,8 +125,8 @@ def _without_none(value: Any) -> Any:
 
 
 def _without_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
         ((twice, _),) = collections.Counter(key for key, _ in pairs).most_common(1)
         raise ValueError(f"duplicate key {twice!r}")
-    return found
+    return unique

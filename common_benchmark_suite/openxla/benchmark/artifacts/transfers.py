@@ -187,10 +187,10 @@ class _Piece:
                     self._receive()
                 transfer.options.notify("received", wanted.name)
                 self._file.flush()
-                found = self._digest.hexdigest()
-                if wanted.sha256 in (None, found):
-                    return found
-                raise self._damaged(f"received data with sha256 {found}")
+                digest = self._digest.hexdigest()
+                if wanted.sha256 in (None, digest):
+                    return digest
+                raise self._damaged(f"received data with sha256 {digest}")
             except TransientError as error:
                 # An unreliable connection that makes progress may retry without limit.
                 moves = wanted.sha256 is not None and self._size > before
@@ -255,11 +255,11 @@ class _Piece:
         self._digest = hashlib.sha256()
         self._size = 0
 
-    def _damaged(self, found: str) -> DamagedError:
+    def _damaged(self, got: str) -> DamagedError:
         self._transfer.meter.moved(-self._size)
         wanted = self._wanted
         return DamagedError(
-            f"{wanted.url}: {found}, expected {wanted.size_bytes} bytes with sha256 {wanted.sha256}"
+            f"{wanted.url}: {got}, expected {wanted.size_bytes} bytes with sha256 {wanted.sha256}"
         )
 
 

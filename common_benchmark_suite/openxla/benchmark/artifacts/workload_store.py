@@ -511,7 +511,7 @@ def other_versions(workload: Workload, versions: Mapping[str, str]) -> dict[str,
     if workload.inputs:
         return {}
     here = {package: _version(package) for package in versions}
-    return {package: found for package, found in here.items() if found != versions[package]}
+    return {package: version for package, version in here.items() if version != versions[package]}
 
 
 def _version(package: str) -> str | None:

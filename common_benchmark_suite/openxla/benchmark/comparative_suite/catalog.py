@@ -198,12 +198,12 @@ def further_benchmarks(suites: Iterable[str], *, probed: bool = False) -> list[B
     Raises:
       DefinitionError: a module cannot be imported.
     """
-    found = []
+    cases = []
     for path in dict.fromkeys(suites):
         if not probed:
             _refuse_fatal(path)
-        found += _benchmarks_of(path)
-    return found
+        cases += _benchmarks_of(path)
+    return cases
 
 
 def _refuse_fatal(path: str) -> None:

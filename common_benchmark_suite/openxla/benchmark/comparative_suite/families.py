@@ -213,12 +213,12 @@ def proved_exports(
       parameters: parameters of the model; data type and generation matter.
     """
     wanted = key_of_exports(implementation, parameters)
-    found = [
+    exports = [
         set(entry["types"])
         for entry in recorded_exports(PROVED_FILE).values()
         if (entry["module_path"], entry["data_type"], entry["generates"]) == wanted
     ]
-    common = set.intersection(*found) if found else set()
+    common = set.intersection(*exports) if exports else set()
     return tuple(kind for kind in ModelArtifactType if kind.value in common)
 
 
@@ -369,17 +369,17 @@ def definitions(framework: str, families: Mapping[str, Family]) -> dict[str, Any
     The framework's modules define them under these names, e.g. for a family `BERT_TINY` of the
     network `BERT`: `BERT_PT_IMPL`, `BERT_TINY_PT` and `BERT_TINY_PT_CASES`.
     """
-    found: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for name, family in families.items():
         network = family.network
         assert network is not None, f"family {name} has no network"
-        implementation = found.setdefault(
+        implementation = named.setdefault(
             f"{network.name}_{framework}_IMPL", network.implementation(framework)
         )
         models = family.in_framework(framework).models(implementation, framework)
-        found[f"{name}_{framework}"] = models
-        found[f"{name}_{framework}_CASES"] = utils.build_benchmark_cases(
+        named[f"{name}_{framework}"] = models
+        named[f"{name}_{framework}_CASES"] = utils.build_benchmark_cases(
             models,
             verify_parameters=PUBLISHED_TOLERANCE if family.published else family.verify_parameters,
         )
-    return found
+    return named

@@ -88,17 +88,17 @@ def model_name(
 
 def named(model: str) -> BenchmarkCase | None:
     """Returns the case of an operator by its model's name; None if the name is unknown."""
-    found = _NAME.fullmatch(model)
-    if not found or found[1].lower() not in operators.operators():
+    match = _NAME.fullmatch(model)
+    if not match or match[1].lower() not in operators.operators():
         return None
     by_short = {short: framework for framework, (short, _) in _MODULES.items()}
-    if (framework := by_short.get(found[4])) is None:
+    if (framework := by_short.get(match[4])) is None:
         return None
-    m, k, n = (int(size) for size in found.groups()[4:])
-    name, backward = found[1].lower(), found[2] is not None
+    m, k, n = (int(size) for size in match.groups()[4:])
+    name, backward = match[1].lower(), match[2] is not None
     if backward and not operators.get(name).is_differentiable:
         return None
-    return _case(name, found[3].lower(), framework, (m, k, n), backward=backward)
+    return _case(name, match[3].lower(), framework, (m, k, n), backward=backward)
 
 
 def cases(
@@ -117,7 +117,7 @@ def cases(
       DefinitionError: an operator or type is unknown, or has no gradients.
     """
     wanted = list(shapes)
-    found: dict[str, BenchmarkCase] = {}
+    by_name: dict[str, BenchmarkCase] = {}
     for name in names:
         operator = operators.get(name)
         for data_type in data_types:
@@ -125,8 +125,8 @@ def cases(
                 m, k, n = operator.shape(shape.m, shape.k, shape.n)
                 for framework in frameworks:
                     case = _case(name, data_type, framework, (m, k, n), backward=backward)
-                    found.setdefault(case.name, case)
-    return list(found.values())
+                    by_name.setdefault(case.name, case)
+    return list(by_name.values())
 
 
 def _case(

@@ -191,8 +191,8 @@ def collect(namespace: Mapping[str, Any], record: type[Record]) -> list[Record]:
     With `ALL_MODELS = collect(globals(), Model)`, no entry can be forgotten; duplicates are
     removed.
     """
-    found = _records_in(list(namespace.values()), record)
-    return list({id(item): item for item in found}.values())
+    records = _records_in(list(namespace.values()), record)
+    return list({id(item): item for item in records}.values())
 
 
 def substitute(template: str, fields: Mapping[str, object]) -> str:

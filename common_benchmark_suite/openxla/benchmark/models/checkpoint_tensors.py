@@ -195,9 +195,9 @@ def placed_variables(
         "tensors without a variable": homeless,
         "variables without a tensor": list(map(_text, unset)),
     }
-    found = [f"{fault}: {some_names(names)}" for fault, names in faults.items() if names]
-    if found:
-        raise ValueError(f"the weights do not match {architecture.name}: " + "; ".join(found))
+    problems = [f"{fault}: {some_names(names)}" for fault, names in faults.items() if names]
+    if problems:
+        raise ValueError(f"the weights do not match {architecture.name}: " + "; ".join(problems))
 
 
 def _path(name: str, shapes: Mapping[VariablePath, Sequence[int]]) -> VariablePath | None:

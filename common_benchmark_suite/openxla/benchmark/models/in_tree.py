@@ -79,11 +79,11 @@ def create_model(*, tree: str, tree_module: str, tree_sha256: str, **parameters:
     Raises:
       DefinitionError: the module has changed, or has no `create_model`.
     """
-    found = Tree(folder=Path(tree), module=tree_module)
-    found.check(tree_sha256)
-    create = getattr(_imported(found), "create_model", None)
+    source = Tree(folder=Path(tree), module=tree_module)
+    source.check(tree_sha256)
+    create = getattr(_imported(source), "create_model", None)
     if create is None:
-        raise DefinitionError(f"{found.file} has no function create_model(**parameters)")
+        raise DefinitionError(f"{source.file} has no function create_model(**parameters)")
     model = create(**parameters)
     return _OfInputsAlone(model) if isinstance(model, JaxInferenceModel) else model
 

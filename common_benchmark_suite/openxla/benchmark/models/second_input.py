@@ -69,15 +69,15 @@ def further_inputs(inputs: Sequence[Array], attempt: int) -> list[Array]:
       NoSecondInputError: the result would equal the first input.
     """
     random = np.random.Generator(np.random.Philox([_SEED, attempt]))
-    found = [FURTHER_RULES[attempt](value, random) for value in inputs]
-    if all(map(_same, inputs, found)):
+    changed = [FURTHER_RULES[attempt](value, random) for value in inputs]
+    if all(map(_same, inputs, changed)):
         raise NoSecondInputError("the further input would equal the first")
-    return found
+    return changed
 
 
 def _permuted(values: Array, random: np.random.Generator) -> Array:
-    found = random.permutation(values.reshape(-1)).reshape(values.shape)
-    return changed(values) if _same(values, found) else found
+    shuffled = random.permutation(values.reshape(-1)).reshape(values.shape)
+    return changed(values) if _same(values, shuffled) else shuffled
 
 
 def _scaled(values: Array, random: np.random.Generator) -> Array:

@@ -84,15 +84,15 @@ class Task:
 
         from openxla.benchmark.models.preprocessing import numpy_dtype
 
-        found = self.examples
+        arrays = self.examples
         inputs: list[npt.NDArray[Any]]
-        if f"{which}images" in found:
-            inputs = [pixels_of(found[f"{which}images"])]
+        if f"{which}images" in arrays:
+            inputs = [pixels_of(arrays[f"{which}images"])]
         else:
-            inputs = [found[f"{which}tokens"]]
-            if "lengths" in found:
+            inputs = [arrays[f"{which}tokens"]]
+            if "lengths" in arrays:
                 places = np.arange(inputs[0].shape[1])
-                inputs.append(places < found[f"{which}lengths"][:, None])
+                inputs.append(places < arrays[f"{which}lengths"][:, None])
         specs = architecture.input_specs(parameters)
         rows = specs[0].shape[0]
         for start in range(0, len(inputs[0]) - rows + 1, rows):

@@ -128,8 +128,8 @@ def is_floating(argument: Argument) -> bool:
 def operators() -> Mapping[str, Operator]:
     """Returns every registered operator by name."""
     # Built-in operators come first, so a plug-in cannot replace them.
-    found = {plugin.name: plugin.value for plugin in reversed(plugins(GROUP, Operator))}
-    return {name: found[name] for name in sorted(found)}
+    by_name = {plugin.name: plugin.value for plugin in reversed(plugins(GROUP, Operator))}
+    return {name: by_name[name] for name in sorted(by_name)}
 
 
 def get(name: str) -> Operator:

@@ -140,22 +140,22 @@ def config_of(name: str) -> Any:
     function = module().string_to_config
     for given in ((name, None), (None, name)):
         try:
-            found = function(*given)
+            config = function(*given)
         except LookupError as error:
             if isinstance(error, KeyError | IndexError):  # a mistake in a user's branch
                 raise
             continue  # our branch, for an unknown recipe
-        if found is not None:
-            return found
+        if config is not None:
+            return config
     return None
 
 
 def _recipe_probe(name: str) -> Refusal | None:
     try:
-        found = config_of(name)
+        config = config_of(name)
     except Exception as error:
         return Refusal(f"string_to_config() raised {type(error).__name__}: {error}")
-    return None if found is not None else Refusal()
+    return None if config is not None else Refusal()
 
 
 def _model_probe(name: str, shape: tuple[int, int, int], data_type: str) -> Refusal | None:

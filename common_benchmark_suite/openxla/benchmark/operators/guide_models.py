@@ -42,11 +42,11 @@ def made(
       TypeError: the function returns something else.
     """
     create = guide_functions.module().create_model_and_input_data
-    found = create(name, *shape, TORCH_DTYPES[data_type], "cpu")
-    is_pair = isinstance(found, tuple) and len(found) == 2
-    if not (is_pair and isinstance(found[0], torch.nn.Module)):
+    pair = create(name, *shape, TORCH_DTYPES[data_type], "cpu")
+    is_pair = isinstance(pair, tuple) and len(pair) == 2
+    if not (is_pair and isinstance(pair[0], torch.nn.Module)):
         raise TypeError("expected a torch.nn.Module and its input")
-    return found[0], tuple(found[1]) if isinstance(found[1], tuple | list) else (found[1],)
+    return pair[0], tuple(pair[1]) if isinstance(pair[1], tuple | list) else (pair[1],)
 
 
 def create_model(

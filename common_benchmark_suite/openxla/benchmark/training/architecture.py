@@ -98,15 +98,15 @@ class TrainingArchitecture(Architecture):
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """See the class."""
         batch = integer(parameters, "batch_size")
-        found = [
+        specs = [
             attrs.evolve(spec, shape=(STEPS, *spec.shape))
             for spec in network_of(parameters).input_specs(parameters)
         ]
         if task_of(parameters) == MASKED:
-            found.append(found[0])
+            specs.append(specs[0])
         elif task_of(parameters) == CLASSES:
-            found.append(TensorSpec(shape=(STEPS, batch), dtype="i32"))
-        return tuple(found)
+            specs.append(TensorSpec(shape=(STEPS, batch), dtype="i32"))
+        return tuple(specs)
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """See the class."""
@@ -291,9 +291,9 @@ def _activations(parameters: Parameters) -> int:
 def _of_convolutions(config: Mapping[str, Any]) -> int:
     """Counts the outputs of each convolution, its norm and its activation."""
     side = config["image_size"] // 2
-    found = side**2 * config["embedding_size"]
+    count = side**2 * config["embedding_size"]
     side //= 2
     for stage, (width, depth) in enumerate(zip(config["hidden_sizes"], config["depths"])):
         side = side if stage == 0 else side // 2
-        found += depth * side**2 * (2 * width // 4 + width)
-    return int(3 * found)
+        count += depth * side**2 * (2 * width // 4 + width)
+    return int(3 * count)

@@ -121,8 +121,8 @@ class TrainingModel(TrainableModel, models.TrainingModel):
             logits, labels = logits[:, :-1], inputs[0][:, 1:]
         logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
         counted = labels >= 0
-        found = jnp.where(counted, labels, 0)[..., None]
-        right = jnp.take_along_axis(jax.nn.log_softmax(logits), found, axis=-1)[..., 0]
+        safe_labels = jnp.where(counted, labels, 0)[..., None]
+        right = jnp.take_along_axis(jax.nn.log_softmax(logits), safe_labels, axis=-1)[..., 0]
         return -jnp.sum(jnp.where(counted, right, 0)) / jnp.sum(counted)
 
 

@@ -136,8 +136,8 @@ class Run(model_interfaces.TrainingRun):
     def outputs(self, told: Sequence[tuple[Any, Any]]) -> tuple[tf.Tensor, ...]:
         """Returns the outputs, given losses and norms of all steps."""
         floats = [(float(loss), float(norm)) for loss, norm in told]
-        found = self._model.outputs(floats, _on_host(self._first), self.weights())
-        return tuple(map(tf.convert_to_tensor, found))
+        outputs = self._model.outputs(floats, _on_host(self._first), self.weights())
+        return tuple(map(tf.convert_to_tensor, outputs))
 
     def _one_step(self, *batch: Any) -> tuple[Any, Any]:
         loss, gradients = self.gradients(*batch)

@@ -177,8 +177,8 @@ class Run(model_interfaces.TrainingRun):
     def outputs(self, told: Sequence[tuple[Any, Any]]) -> tuple[torch.Tensor, ...]:
         """Returns the outputs, given losses and norms of all steps."""
         floats = [(float(loss), float(norm)) for loss, norm in told]
-        found = self._model.outputs(floats, _on_host(self._first), self.weights())
-        return tuple(map(torch.from_numpy, found))
+        outputs = self._model.outputs(floats, _on_host(self._first), self.weights())
+        return tuple(map(torch.from_numpy, outputs))
 
     def _forget_gradients(self) -> None:
         self._optimizer.zero_grad()

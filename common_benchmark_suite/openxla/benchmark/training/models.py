@@ -83,12 +83,12 @@ def worst_update_error(optimizer: Optimizer, after: Mapping[str, Floats]) -> tup
       The error relative to the tolerance, above 1 for a wrong update; infinity for NaN.
     """
     worst = (0.0, "")
-    for name, found in after.items():
-        before, due = expected_update(optimizer, name, found.size)
+    for name, weights in after.items():
+        before, due = expected_update(optimizer, name, weights.size)
         change = np.abs(due - before)
         allowed = _OF_CHANGE * (change + np.sqrt(np.mean(change**2)))
         allowed += _SPACINGS * np.finfo(np.float32).eps * np.abs(due)
-        errors = np.abs(found.astype(np.float64).ravel() - due) / allowed
+        errors = np.abs(weights.astype(np.float64).ravel() - due) / allowed
         share = float(np.max(errors, initial=0.0))
         worst = max(worst, (np.inf if np.isnan(share) else share, name))
     return worst
@@ -152,8 +152,8 @@ class TrainableModel(model_interfaces.TrainingModel):
         dtype = next(iter(start.values())).dtype
         steps = xp.stack([xp.stack([xp.asarray(value) for value in pair]) for pair in told])
         pairs = [(start[n], end[n]) for n in self.judged]
-        found = digest(pairs, self.optimizer, xp, self.unchanged)
-        return tuple(value.astype(dtype) for value in (steps, *found))
+        outputs = digest(pairs, self.optimizer, xp, self.unchanged)
+        return tuple(value.astype(dtype) for value in (steps, *outputs))
 
 
 class TrainingModel(shared_model.ArchitectureModel, TrainableModel):

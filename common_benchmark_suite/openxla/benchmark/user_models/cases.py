@@ -234,8 +234,8 @@ class Recorded:
 
     def texts(self, *names: str) -> tuple[str, ...]:
         """Returns the input texts stored under the first of these parameters that exists."""
-        found = next((self.parameters[name] for name in names if name in self.parameters), "")
-        return tuple(filter(None, str(found).split("; ")))
+        value = next((self.parameters[name] for name in names if name in self.parameters), "")
+        return tuple(filter(None, str(value).split("; ")))
 
     def sizes(self, name: str, word: str) -> tuple[int, ...]:
         """Returns the size that the user gave; empty if omitted or the model's default."""
@@ -282,10 +282,10 @@ def command_words(recorded: Recorded) -> str | None:
 
     A user's own arrays are not included.
     """
-    found = recorded_model(recorded)
-    if found is None:
+    pair = recorded_model(recorded)
+    if pair is None:
         return None
-    model, wanted = found
+    model, wanted = pair
     words = [model, *(["-t", "train"] if wanted.test == "train" else [])]
     if wanted.framework or wanted.data_types != ("fp32",):
         words += ["--dtype", wanted.data_types[0]]
@@ -349,7 +349,7 @@ def _stored_bytes(path: Path) -> int:
 def find_cases_on_hub(text: str, wanted: ModelOptions, got: hub.Fetched) -> ModelCases:
     """Returns the cases of a fetched directory; see `find_cases`."""
     given = _given_inputs(wanted)
-    every = hugging_face.found(got.directory, wanted, given, hub_name=got.name)
+    every = hugging_face.cases_of(got.directory, wanted, given, hub_name=got.name)
     return _in_framework(text, every, wanted)
 
 
@@ -376,11 +376,11 @@ def find_cases(text: str, wanted: ModelOptions) -> ModelCases:
     if (named := _real_input(wanted)) and not isinstance(place, Path):
         raise UserModelError(f"{named} requires a Hugging Face directory, and {text} is not one")
     if isinstance(place, OwnModule):
-        every = own_modules.found(place, wanted, given)
+        every = own_modules.cases_of(place, wanted, given)
     elif isinstance(place, ProgramFile):
         every = ModelCases(cases=programs.cases(place, wanted, given))
     else:
-        every = hugging_face.found(place, wanted, given)
+        every = hugging_face.cases_of(place, wanted, given)
     return _in_framework(text, every, wanted)
 
 

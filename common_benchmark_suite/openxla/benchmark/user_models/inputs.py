@@ -224,8 +224,8 @@ def cross_checked(
     for index, (one, other) in enumerate(zip(truth, second, strict=True)):
         if (error := difference([one], [other])) is not None:
             node = f"output {index}"
-            found = RouteDifference(operator=where, node=node, routes=routes, error=finite(error))
-            return TruthCheck(routes=routes, in_doubt=(found,))
+            doubt = RouteDifference(operator=where, node=node, routes=routes, error=finite(error))
+            return TruthCheck(routes=routes, in_doubt=(doubt,))
     return TruthCheck(routes=routes)
 
 

@@ -98,10 +98,10 @@ _IN_NAMES = {
 
 def framework_of(text: str, where: str) -> ModelFrameworkType:
     """Returns the framework that a text names; raises UserModelError for an unknown name."""
-    found = FRAMEWORKS.get(text)
-    if found not in SHORT:
+    framework = FRAMEWORKS.get(text)
+    if framework not in SHORT:
         raise UserModelError(f"{where}: unknown framework {text!r}; choices are pt, jax, tf")
-    return found
+    return framework
 
 
 @attrs.frozen(kw_only=True)
@@ -233,15 +233,15 @@ def parse_spec(text: str) -> InputSpec:
     Raises:
       UserModelError: the text is malformed; the message gives examples.
     """
-    found = _FORM.fullmatch(text.replace(" ", ""))
-    if found is None:
+    match = _FORM.fullmatch(text.replace(" ", ""))
+    if match is None:
         raise UserModelError(f"--input {text!r} is not TYPE[SIZES], {EXAMPLES}")
-    kind, below, value = found["type"], found["below"], found["value"]
+    kind, below, value = match["type"], match["below"], match["value"]
     if kind not in _TYPES:
         raise UserModelError(
             f"--input {text!r}: unknown type {kind!r}; choices are {', '.join(_TYPES)}"
         )
-    sizes = tuple(map(_size, filter(None, found["sizes"].split(","))))
+    sizes = tuple(map(_size, filter(None, match["sizes"].split(","))))
     if unknown := [size for size in sizes if isinstance(size, str) and size not in (BATCH, SEQ)]:
         raise UserModelError(
             f"--input {text!r}: invalid size {unknown[0]!r}; use a number, {BATCH!r} or {SEQ!r}"
@@ -265,8 +265,8 @@ def parse_spec(text: str) -> InputSpec:
         sizes=sizes,
         below=None if below is None else int(below),
         value=value,
-        seed=int(found["seed"] or 0),
-        name=found["name"] or "",
+        seed=int(match["seed"] or 0),
+        name=match["name"] or "",
     )
 
 

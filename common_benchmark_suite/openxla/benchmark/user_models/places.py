@@ -134,8 +134,8 @@ def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | ProgramFolder
         return _file(folder / Path(before).expanduser(), name)
     if path.suffix == ".py":
         return _file(path, "")
-    if found := _MODULE.fullmatch(text):
-        return OwnModule(file=_module_file(found[1], folder), module=found[1], callable=found[2])
+    if match := _MODULE.fullmatch(text):
+        return OwnModule(file=_module_file(match[1], folder), module=match[1], callable=match[2])
     if path.suffix.lower() in KINDS:
         return _program(text, path)
     if path.suffix.lower() in PICKLES and path.is_file():
@@ -173,8 +173,8 @@ def folder_of_programs(path: Path) -> ProgramFolder | None:
         names = sorted(entry.name for entry in os.scandir(path) if entry.is_file())
         # An exporter writes the configuration next to the ONNX files.
         ends = (".onnx",) if has_config else tuple(KINDS)
-        found = tuple(path / name for name in names if name.lower().endswith(ends))
-        return ProgramFolder(path=path, files=found) if found else None
+        files = tuple(path / name for name in names if name.lower().endswith(ends))
+        return ProgramFolder(path=path, files=files) if files else None
     return None
 
 

@@ -76,13 +76,13 @@ def refuse_substitute(path: Path, text: str | None = None) -> None:
       text: its name in messages; None for its path.
     """
     try:
-        found = substitute_of(path)
+        substitute = substitute_of(path)
         with path.open("rb") as file:
             head = file.read(16)
     except OSError as error:
         raise UserModelError(f"{text or path} cannot be read: {error}") from error
-    if found:
-        raise UserModelError(f"{text or path} {found}")
+    if substitute:
+        raise UserModelError(f"{text or path} {substitute}")
     for place, magic, what, suffixes, way_out in _CONTENTS:
         if head[place:].startswith(magic) and path.suffix.lower() not in suffixes:
             raise UserModelError(f"{text or path} {what}{way_out}")

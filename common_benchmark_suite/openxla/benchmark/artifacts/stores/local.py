@@ -33,12 +33,12 @@ class LocalStore(Store):
 
     def sizes(self, prefix: str = "") -> dict[str, int]:
         """Returns the files whose relative paths begin with a prefix."""
-        found = {
+        sizes = {
             path.relative_to(self.directory).as_posix(): path.stat().st_size
             for path in self.directory.rglob("*")
             if path.is_file() and not path.name.startswith(UNFINISHED)
         }
-        return {name: found[name] for name in sorted(found) if name.startswith(prefix)}
+        return {name: sizes[name] for name in sorted(sizes) if name.startswith(prefix)}
 
     def open(self, name: str, *, offset: int = 0) -> Body:
         """Opens a file at an offset."""

@@ -79,11 +79,11 @@ class HttpReader:
             return self.open(url, name=name)
         start, total = 0, _length(response.headers)
         if response.status == 206:
-            found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-            if not found or int(found[1]) != offset:
+            part = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+            if not part or int(part[1]) != offset:
                 response.close()
                 raise TransientError(f"{name}: the server sent a different range than requested")
-            start, total = offset, None if found[3] == "*" else int(found[3])
+            start, total = offset, None if part[3] == "*" else int(part[3])
 
         def read(most: int) -> bytes:
             try:
@@ -297,8 +297,8 @@ class GcsStore(Store):
             blobs = self._client.library.list_blobs(
                 self._bucket, prefix=above + prefix, **self._client.patience()
             )
-            found = {blob.name.removeprefix(above): int(blob.size) for blob in blobs}
-        return dict(sorted(found.items()))
+            sizes = {blob.name.removeprefix(above): int(blob.size) for blob in blobs}
+        return dict(sorted(sizes.items()))
 
     def open(self, name: str, *, offset: int = 0) -> Body:
         """Opens an object at an offset."""
@@ -332,10 +332,10 @@ class GcsStore(Store):
             facts = self._bucket.get_blob(self._key(name), **self._client.patience())
         if facts is None:
             raise NotFoundError(f"{url}: no such object; check the URL")
-        found = base64.b64decode(facts.md5_hash or "")
-        if int(facts.size) != file.size_bytes or found != file.md5:
+        md5 = base64.b64decode(facts.md5_hash or "")
+        if int(facts.size) != file.size_bytes or md5 != file.md5:
             raise DamagedError(
-                f"{url} has {facts.size} bytes and MD5 {found.hex()}, but {file.path} has "
+                f"{url} has {facts.size} bytes and MD5 {md5.hex()}, but {file.path} has "
                 f"{file.size_bytes} bytes and MD5 {file.md5.hex()}"
             )
 
@@ -375,10 +375,10 @@ def _translated(url: str) -> Iterator[None]:
             raise TransientError(f"{url}: the connection broke{again}: {error}") from error
         response = error.response
         status, headers = (0, {}) if response is None else (response.status_code, response.headers)
-        found = error_of(status, url, headers)
-        if not isinstance(found, AlreadyExistsError | NotFoundError):
+        reason = error_of(status, url, headers)
+        if not isinstance(reason, AlreadyExistsError | NotFoundError):
             again += f" ({error})"
-        raise type(found)(f"{found}{again}") from error
+        raise type(reason)(f"{reason}{again}") from error
 
 
 class _Counted(io.FileIO):

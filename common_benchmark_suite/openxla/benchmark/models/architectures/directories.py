@@ -51,15 +51,15 @@ class Rule:
                 return f"{key} is {given[key]!r}, but the suite supports only {due!r}"
         if rope := _rope_fault(given):
             return rope
-        found: dict[str, Any] = {"model_type": given["model_type"], **self.fixed}
+        config: dict[str, Any] = {"model_type": given["model_type"], **self.fixed}
         for key, usual in self.sizes.items():
             value = given.get(key)
             if value is None and usual is _NEEDED:
                 return f"{key} is missing"
             if value is None:
                 value = usual(given) if callable(usual) else usual
-            found[key] = value
-        return found
+            config[key] = value
+        return config
 
 
 def _needed(*keys: str) -> dict[str, Any]:
@@ -274,10 +274,10 @@ def why_not_covered(given: Mapping[str, Any], wanted_class: str | None) -> str |
     if wanted_class not in rule.classes:
         return f"the suite implements {rule.classes[0]}, not {wanted_class}"
     try:
-        found = rule.config(given)
+        config = rule.config(given)
     except (TypeError, ValueError, ZeroDivisionError) as error:
         return f"its configuration cannot be read: {error}"
-    return found if isinstance(found, str) else None
+    return config if isinstance(config, str) else None
 
 
 def config_of(directory: str, architecture: str) -> Mapping[str, Any]:
@@ -296,14 +296,14 @@ def _config_of(directory: str, architecture: str, _: int) -> Mapping[str, Any]:
     given = read_config(Path(directory))
     rule = RULES.get(given["model_type"])
     known = rule is not None and rule.architecture == architecture
-    found = (
+    config = (
         rule.config(given)
         if rule and known
         else f"model_type {given['model_type']} is not {architecture}"
     )
-    if isinstance(found, str):
-        raise DefinitionError(f"{directory}: {found}")
-    return found
+    if isinstance(config, str):
+        raise DefinitionError(f"{directory}: {config}")
+    return config
 
 
 def weight_files(directory: Path) -> list[Path]:

@@ -74,7 +74,7 @@ class ResNet(ImageClassifier):
         before = [0, *itertools.accumulate(config["depths"])]
         return re.sub(
             r"^resnet\.encoder\.stages\.(\d+)\.layers\.(\d+)",
-            lambda found: f"blocks.{before[int(found[1])] + int(found[2])}",
+            lambda match: f"blocks.{before[int(match[1])] + int(match[2])}",
             super().module_name(tensor, config),
         )
 

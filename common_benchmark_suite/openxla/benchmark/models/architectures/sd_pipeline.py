@@ -171,14 +171,14 @@ def steps(config: Mapping[str, Any]) -> list[Step]:
         index * stride + scheduler["steps_offset"]
         for index in reversed(range(config["num_inference_steps"]))
     ]
-    found = []
+    steps = []
     for timestep in timesteps:
         now = left[timestep]
         before = left[timestep - stride] if timestep >= stride else left[0]
         keep = math.sqrt(before / now)
         add = math.sqrt(1 - before) - keep * math.sqrt(1 - now)
-        found.append(Step(timestep=timestep, keep=keep, add=add))
-    return found
+        steps.append(Step(timestep=timestep, keep=keep, add=add))
+    return steps
 
 
 def _betas(scheduler: Mapping[str, Any]) -> Iterator[float]:

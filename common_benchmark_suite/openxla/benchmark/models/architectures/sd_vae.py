@@ -107,9 +107,9 @@ class SdVae(diffusion.LatentArchitecture):
 def stages(config: Mapping[str, Any]) -> list[Stage]:
     """Returns the stages of the decoder, the coarsest first."""
     widths, depth = config["block_out_channels"], config["layers_per_block"]
-    found, channels = [], widths[-1]
+    stages, channels = [], widths[-1]
     for index, width in enumerate(reversed(widths)):
-        found.append(
+        stages.append(
             Stage(
                 name=f"decoder.up_blocks.{index}",
                 inputs=(channels, *[width] * depth),
@@ -118,7 +118,7 @@ def stages(config: Mapping[str, Any]) -> list[Stage]:
             )
         )
         channels = width
-    return found
+    return stages
 
 
 ARCHITECTURE = SdVae()

@@ -47,8 +47,8 @@ def clamp_saved_model(directory: Path) -> int:
         for node in itertools.chain(graph.node, *functions):
             if node.op != "Const" or node.attr["dtype"].type != types_pb2.DT_FLOAT:
                 continue
-            tame, found = _tame(tf.make_ndarray(node.attr["value"].tensor))
-            if found:
+            tame, is_clamped = _tame(tf.make_ndarray(node.attr["value"].tensor))
+            if is_clamped:
                 clamped += 1
                 node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(tame))
     path.write_bytes(saved.SerializeToString(deterministic=True))
@@ -117,9 +117,9 @@ class _JaxprTamer:
     def _value(self, value: Any) -> Any:
         if getattr(value, "dtype", np.dtype(np.float32)) != np.float32:
             return value
-        tame, found = _tame(np.asarray(value, np.float32))
-        self.count += found
-        return tame if found else value
+        tame, is_clamped = _tame(np.asarray(value, np.float32))
+        self.count += is_clamped
+        return tame if is_clamped else value
 
 
 def _holds_programs(items: Any) -> bool:
@@ -224,11 +224,11 @@ def save(model: Any, inputs: Sequence[TensorSpec], directory: Path) -> None:
 
 def versions() -> dict[str, str]:
     """Returns the versions of the packages that determine the result of a conversion."""
-    found = {}
+    versions = {}
     for name in ("tensorflow", "keras", "jax", "flax", "numpy"):
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            versions[name] = version(name)
+    return versions
 
 
 def _converted(converter: Any) -> bytes:
@@ -247,8 +247,8 @@ def _first_reason(message: str) -> str:
     """Returns the most informative line of a converter's message; hundreds may follow it."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     for mark in ("needs a", "Ops:", "error:"):
-        if found := next((line for line in lines if mark in line), None):
-            return found.rpartition("error:")[2].strip()[:300]
+        if reason := next((line for line in lines if mark in line), None):
+            return reason.rpartition("error:")[2].strip()[:300]
     return (lines[0] if lines else "no message")[:300]
 
 
@@ -349,9 +349,9 @@ def _tensorflow_call(model: Any, module: Any) -> Callable[..., Any]:
 
 def _refuse_sixteen_bits(types: Iterable[str]) -> None:
     """Raises for a 16-bit model: TFLite's CPU kernels would compute in fp32."""
-    if found := sorted(set(types) & {"f16", "bf16"}):
+    if narrow := sorted(set(types) & {"f16", "bf16"}):
         raise NotConvertibleError(
-            f"the model is in {', '.join(found)}, which TFLite computes in fp32 on the CPU; use "
+            f"the model is in {', '.join(narrow)}, which TFLite computes in fp32 on the CPU; use "
             "the fp32 model, with the compiler fp16 if you want 16-bit weights"
         )
 

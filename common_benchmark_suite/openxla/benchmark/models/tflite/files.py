@@ -216,10 +216,10 @@ def converted(
     if not (target / MANIFEST_FILE).is_file():
         _write(target, uri, recipe, make)
     manifest = json.loads((target / MANIFEST_FILE).read_text(encoding="utf-8"))
-    found = _described(target / uri.file, origin="converted", notes=manifest["notes"])
-    if found.sha256 != manifest["sha256"]:
-        raise DamagedFileError(f"{found.path} does not match its manifest; remove {target}")
-    return found
+    file = _described(target / uri.file, origin="converted", notes=manifest["notes"])
+    if file.sha256 != manifest["sha256"]:
+        raise DamagedFileError(f"{file.path} does not match its manifest; remove {target}")
+    return file
 
 
 def _write(

@@ -79,9 +79,9 @@ class Adapter:
           UserModelError: the base is not on this machine.
         """
         named = Path(self.base_name).expanduser() if self.base_name else None
-        found = given or (self.directory / named if named else None)
-        if found is not None and (found / "config.json").is_file():
-            return found.resolve()
+        base = given or (self.directory / named if named else None)
+        if base is not None and (base / "config.json").is_file():
+            return base.resolve()
         if given is not None:
             raise UserModelError(f"--base {given} is not a Hugging Face directory")
         raise UserModelError(
@@ -206,8 +206,8 @@ def check_weights(adapter: Adapter) -> None:
     file = _tensors(adapter)
     pairs: dict[str, dict[str, tuple[int, ...]]] = {}
     for name in file:
-        if found := _FACTOR.fullmatch(name):
-            pairs.setdefault(found[1], {})[found[3]] = file.shape(name)
+        if match := _FACTOR.fullmatch(name):
+            pairs.setdefault(match[1], {})[match[3]] = file.shape(name)
     if not pairs:
         raise UserModelError(f"{directory / _WEIGHTS} has no factors lora_A and lora_B")
     for layer, factors in pairs.items():
@@ -229,10 +229,10 @@ def _additions(adapter: Adapter) -> Additions:
     tables = set()
     replaced = {}
     for name in file:
-        if found := _FACTOR.fullmatch(name):
-            layer = _short(found[1])
-            factors.setdefault(layer, {})[found[3]] = file[name]
-            if found[2]:
+        if match := _FACTOR.fullmatch(name):
+            layer = _short(match[1])
+            factors.setdefault(layer, {})[match[3]] = file[name]
+            if match[2]:
                 tables.add(layer)
         else:
             replaced[re.sub(r"\.(modules_to_save|base_layer)(?=\.)", "", _short(name))] = file[name]

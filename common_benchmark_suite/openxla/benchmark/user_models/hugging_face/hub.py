@@ -73,18 +73,18 @@ def fetched(text: str, *, allow_code: bool) -> Fetched:
     if not _COMMIT.fullmatch(commit):
         raise UserModelError(f"{text}: the hub returned no commit")
     names = _needed(text, (file.rfilename for file in info.siblings or ()), allow_code)
-    found = _of(repository, commit)
-    if _is_whole(found.directory):
-        return found
+    snapshot = _of(repository, commit)
+    if _is_whole(snapshot.directory):
+        return snapshot
     marker = next(
         name for name in (*filter(_OF_MODULE.fullmatch, names), *_MARKERS) if name in names
     )
     try:
-        with new_directory(found.directory, whole_with=marker) as directory:
+        with new_directory(snapshot.directory, whole_with=marker) as directory:
             _download(huggingface_hub, repository, commit, names, directory)
     except Exception as error:
         raise _unreachable(text, error) from error
-    return found
+    return snapshot
 
 
 def _of(repository: str, commit: str) -> Fetched:
@@ -110,10 +110,10 @@ def _needed(text: str, names: Iterable[str], allow_code: bool) -> list[str]:
     for name in every if MODULES_FILE in top else ():
         if _OF_MODULE.fullmatch(name):
             folders.setdefault(name.partition("/")[0], []).append(name)
-    found = [weight for folder in folders.values() for weight in _weights(text, folder, allow_code)]
-    if not found:
+    files = [weight for folder in folders.values() for weight in _weights(text, folder, allow_code)]
+    if not files:
         raise UserModelError(f"{text} has neither safetensors nor pickled weights")
-    return found + [name for folder in folders.values() for name in folder if name.endswith(_SMALL)]
+    return files + [name for folder in folders.values() for name in folder if name.endswith(_SMALL)]
 
 
 def _weights(text: str, names: list[str], allow_code: bool) -> list[str]:

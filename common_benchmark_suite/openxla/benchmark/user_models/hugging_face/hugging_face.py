@@ -120,7 +120,7 @@ _OF_SENTENCES = "sentence_embedding"
 _TYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
-def found(
+def cases_of(
     directory: Path, wanted: ModelOptions, given: UserInputs | None, *, hub_name: str | None = None
 ) -> ModelCases:
     """Returns the cases of a directory's model.
@@ -531,14 +531,14 @@ def _class(model: _Directory, task: str | None) -> str | None:
 
 
 def _on(
-    found: list[BenchmarkCase], given: UserInputs | None, *, is_covered: bool
+    cases: list[BenchmarkCase], given: UserInputs | None, *, is_covered: bool
 ) -> list[BenchmarkCase]:
     """Returns the cases on the user's own inputs, if there are any."""
     if given is None:
-        return found
+        return cases
     if not is_covered:
-        return [BenchmarkCase.build(model=case.model, input_data=given.data) for case in found]
+        return [BenchmarkCase.build(model=case.model, input_data=given.data) for case in cases]
     try:
-        return array_files.cases_with(found, given)
+        return array_files.cases_with(cases, given)
     except array_files.UserInputError as error:
         raise UserModelError(f"--inputs: {error}") from error

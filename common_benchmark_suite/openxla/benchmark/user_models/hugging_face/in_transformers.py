@@ -63,10 +63,10 @@ class TransformersModel(TorchModel):
 
     def generate_default_inputs(self) -> Any:
         """Returns numbers in the shapes and ranges that the configuration determines."""
-        found = usual_inputs.arrays(self.values)
+        arrays = usual_inputs.arrays(self.values)
         if self._places:
-            found = self._with_places(found)
-        return [found[name] for name in self.names]
+            arrays = self._with_places(arrays)
+        return [arrays[name] for name in self.names]
 
     def forward(self, *inputs: Any) -> Any:
         """Runs the model, in float64 if its weights are float64."""
@@ -109,14 +109,14 @@ class TransformersModel(TorchModel):
                 f"{', '.join(self._others)}: describe such an input with --input NAME=TYPE[SIZES]"
             ) from error.__cause__
 
-    def _with_places(self, found: Mapping[str, Array]) -> dict[str, Array]:
+    def _with_places(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Returns inputs whose text has a placeholder token for each part of the picture.
 
         Raises:
           UserModelError: the number of placeholders cannot be computed.
         """
-        pixels = found["pixel_values"]
-        grids = {name: as_tensor(found[name]) for name in ("image_grid_thw",) if name in found}
+        pixels = arrays["pixel_values"]
+        grids = {name: as_tensor(arrays[name]) for name in ("image_grid_thw",) if name in arrays}
         # Some models take several pictures per row.
         for values in (pixels, pixels[:, None]):
             given = as_tensor(values).to(TORCH_DTYPES[str(self.model_parameters["data_type"])])
@@ -128,8 +128,8 @@ class TransformersModel(TorchModel):
                 count = sum(item.numel() // item.shape[-1] for item in each)
             except Exception:  # noqa: S112  # any model's own check of its pixels
                 continue
-            rows = len(found["input_ids"])
-            with_pixels = {**found, "pixel_values": values}
+            rows = len(arrays["input_ids"])
+            with_pixels = {**arrays, "pixel_values": values}
             return usual_inputs.with_places(with_pixels, self.module.config, count // rows)
         kind = type(self.module).__name__
         raise UserModelError(
@@ -188,17 +188,17 @@ class _Pooling(torch.nn.Module):
         """Pools [batch, seq, width] with mask [batch, seq] to [batch, modes * width]."""
         wide = mask.to(hidden.dtype)[..., None]
         places = torch.arange(1, hidden.shape[1] + 1, device=hidden.device)
-        found = []
+        pooled = []
         for mode in self.modes:
             if mode == "cls":
-                found.append(hidden[:, 0])
+                pooled.append(hidden[:, 0])
             elif mode == "max":
                 lowest = torch.finfo(hidden.dtype).min
-                found.append(hidden.masked_fill(wide == 0, lowest).amax(1))
+                pooled.append(hidden.masked_fill(wide == 0, lowest).amax(1))
             elif mode == "lasttoken":
                 last = (places[None] * (mask != 0)).amax(1).clamp(min=1) - 1
                 at = last.long()[:, None, None].expand(-1, 1, hidden.shape[2])
-                found.append((hidden * wide).gather(1, at)[:, 0])
+                pooled.append((hidden * wide).gather(1, at)[:, 0])
             else:
                 weights = wide
                 if mode == "weightedmean":
@@ -206,8 +206,8 @@ class _Pooling(torch.nn.Module):
                 count = weights.sum(1).clamp(min=1e-9)
                 if mode == "mean_sqrt_len":
                     count = count.sqrt()
-                found.append((hidden * weights).sum(1) / count)
-        return torch.cat(found, 1)
+                pooled.append((hidden * weights).sum(1) / count)
+        return torch.cat(pooled, 1)
 
 
 class _Normalize(torch.nn.Module):
@@ -309,8 +309,8 @@ def _class(directory: Path, name: str, config: Any, *, of_sentences: bool) -> An
             raise UserModelError(
                 f"{directory.name} has an encoder and a decoder, which make no sentence embedding"
             )
-    if (found := getattr(transformers, name, None)) is not None:
-        return found
+    if (kind := getattr(transformers, name, None)) is not None:
+        return kind
     content = _json(directory)
     if content.get("auto_map"):
         raise UserModelError(_needs_own_code(directory, content))
@@ -368,14 +368,14 @@ def _outputs_of(output: Any) -> Any:
         return plain(output)
     if next(iter(output), None) == _HIDDEN:
         return output[_HIDDEN]
-    found = []
+    tensors = []
     for name, value in output.items():
         each = value if type(value) is tuple else (value,)
         if not name.endswith(_INNER_OUTPUTS):
-            found += [item for item in each if isinstance(item, torch.Tensor)]
-    if not found:
+            tensors += [item for item in each if isinstance(item, torch.Tensor)]
+    if not tensors:
         return plain(tuple(output.values()))
-    return found[0] if len(found) == 1 else tuple(found)
+    return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
 
 def _stage(stage: Stage, data_type: str) -> torch.nn.Module:
@@ -415,12 +415,12 @@ def _activation(name: Any, folder: Path) -> torch.nn.Module:
     """Returns a PyTorch activation by its dotted name, without importing anything for it."""
     if name is None:
         return torch.nn.Identity()
-    found: Any = getattr(torch.nn, str(name).rpartition(".")[2], None)
-    is_module = inspect.isclass(found) and issubclass(found, torch.nn.Module)
+    kind: Any = getattr(torch.nn, str(name).rpartition(".")[2], None)
+    is_module = inspect.isclass(kind) and issubclass(kind, torch.nn.Module)
     if not str(name).startswith("torch.nn.") or not is_module:
         raise UserModelError(f"{folder}: activation_function {name!r} is not one of PyTorch's")
     try:
-        made: torch.nn.Module = found()
+        made: torch.nn.Module = kind()
     except TypeError as error:
         raise UserModelError(f"{folder}: activation_function {name!r} needs arguments") from error
     return made

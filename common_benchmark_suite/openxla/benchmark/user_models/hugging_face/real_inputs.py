@@ -30,7 +30,7 @@ def cases_on(
       made_of: what determines the arrays, other than architecture, type, batch and length.
       arrays: makes the arrays of a model.
     """
-    found = []
+    on_real = []
     for case in cases:
         parameters = case.model.model_parameters
         kind = [
@@ -42,10 +42,10 @@ def cases_on(
             _write(target, arrays(case.model))
         given = array_files.read_user_inputs(target)
         if case.model.model_impl.architecture is None:
-            found.append(BenchmarkCase.build(model=case.model, input_data=given.data))
+            on_real.append(BenchmarkCase.build(model=case.model, input_data=given.data))
         else:
-            found += array_files.cases_with([case], given)
-    return found
+            on_real += array_files.cases_with([case], given)
+    return on_real
 
 
 def _write(target: Path, arrays: Sequence[Any]) -> None:

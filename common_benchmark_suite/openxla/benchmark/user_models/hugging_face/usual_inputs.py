@@ -61,17 +61,17 @@ class Taken:
                 f"{', '.join(self.arguments)}"
             )
         names = list(dict.fromkeys([*self._names(given), *given]))
-        found: dict[str, Values] = {}
+        inputs: dict[str, Values] = {}
         missing = []
         for name in names:
             usual = str(given[name]) if name in given else self._usual(name)
             if usual is None:
                 missing.append(name)
             else:
-                found[name] = usual
+                inputs[name] = usual
         if missing:
             raise UserModelError(missing_inputs(self.kind, missing))
-        return found
+        return inputs
 
     def _names(self, given: Mapping[str, InputSpec]) -> Iterator[str]:
         """Yields the names of default inputs."""
@@ -189,29 +189,29 @@ def arrays(inputs: Mapping[str, Values]) -> dict[str, npt.NDArray[Any]]:
 
 
 def with_places(
-    found: Mapping[str, npt.NDArray[Any]], config: Any, count: int
+    arrays: Mapping[str, npt.NDArray[Any]], config: Any, count: int
 ) -> dict[str, npt.NDArray[Any]]:
     """Returns inputs whose text has picture placeholders after its first token.
 
     Args:
-      found: inputs by name.
+      arrays: inputs by name.
       config: names the placeholder token.
       count: placeholders per row.
     """
-    ids = found["input_ids"]
+    ids = arrays["input_ids"]
     token = _placeholder(config)
     rows = len(ids)
-    if "image_grid_thw" in found:  # positions are computed from both, so their types must agree
+    if "image_grid_thw" in arrays:  # positions are computed from both, so their types must agree
         ids = ids.astype(np.int64)
     block = np.full((rows, count), token, ids.dtype)
     ids = np.where(ids == token, 0 if token else 1, ids)
     ids = np.concatenate([ids[:, :1], block, ids[:, 1:]], axis=1)
     changed = {"input_ids": ids}
-    if "attention_mask" in found:
+    if "attention_mask" in arrays:
         changed["attention_mask"] = np.ones_like(ids)
-    if "mm_token_type_ids" in found:
+    if "mm_token_type_ids" in arrays:
         changed["mm_token_type_ids"] = (ids == token).astype(ids.dtype)
-    return {**found, **changed}
+    return {**arrays, **changed}
 
 
 def _placeholder(config: Any) -> int | None:
@@ -281,8 +281,8 @@ def _types(taken: Taken) -> Values | None:
 
 
 def _decoder_tokens(taken: Taken) -> Values | None:
-    found = (getattr(taken.config, "decoder", None), taken.text())
-    part = next((part for part in found if _vocabulary(part)), None)
+    parts = (getattr(taken.config, "decoder", None), taken.text())
+    part = next((part for part in parts if _vocabulary(part)), None)
     if part is None:
         return None
     return f"i32[{taken.batch},{taken.length(part)}]<{_vocabulary(part)}"

@@ -53,8 +53,8 @@ def widened_model(model: onnx.ModelProto) -> onnx.ModelProto:
       NotWidenedError: the graph rounds intentionally, or has operators that are not ONNX's own.
     """
     kinds = {node.op_type for node in nodes(model)}
-    if found := sorted(kinds & _QUANTIZED):
-        raise NotWidenedError(f"it rounds to integers deliberately ({found[0]})")
+    if quantized := sorted(kinds & _QUANTIZED):
+        raise NotWidenedError(f"it rounds to integers deliberately ({quantized[0]})")
     if foreign := sorted(
         f"{node.domain}.{node.op_type}" for node in nodes(model) if _is_foreign(node, model)
     ):
@@ -137,8 +137,8 @@ def nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
         yield from _nodes(function.node)
 
 
-def _nodes(found: Any) -> Iterator[onnx.NodeProto]:
-    for node in found:
+def _nodes(graph: Any) -> Iterator[onnx.NodeProto]:
+    for node in graph:
         yield node
         for attribute in node.attribute:
             for inner in (attribute.g, *attribute.graphs):
@@ -176,9 +176,9 @@ def _retype_graph(graph: onnx.GraphProto, kind: int) -> None:
     retype(graph.node, kind)
 
 
-def retype(found: Iterable[onnx.NodeProto], kind: int) -> None:
+def retype(nodes: Iterable[onnx.NodeProto], kind: int) -> None:
     """Converts all floating-point numbers inside nodes to a type, in place."""
-    for node in found:
+    for node in nodes:
         for attribute in node.attribute:
             if attribute.name in _TYPE_ATTRIBUTES and attribute.i in _FLOATS:
                 attribute.i = kind
@@ -288,8 +288,8 @@ class OnnxModel(ProgramModel):
         static = _static(bare, inputs, self.path)
         if not all(map(_is_fixed, static.graph.output)):
             outputs, _ = _plain_run(self._whole(), inputs)
-            for declared, found in zip(static.graph.output, outputs, strict=True):
-                _fix(declared, found.shape)
+            for declared, output in zip(static.graph.output, outputs, strict=True):
+                _fix(declared, output.shape)
         files = [directory / file.relative_to(self.path.parent) for file in self._file.data_files]
         for source, target in zip(self._file.data_files, files, strict=True):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -407,5 +407,5 @@ def _by_onnxruntime(model: onnx.ModelProto, inputs: Sequence[Array]) -> list[Arr
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
     names = [node.name for node in session.get_inputs()]
-    found: list[Array] = session.run(None, dict(zip(names, inputs, strict=True)))
-    return found
+    outputs: list[Array] = session.run(None, dict(zip(names, inputs, strict=True)))
+    return outputs

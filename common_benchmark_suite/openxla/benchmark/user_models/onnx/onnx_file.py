@@ -56,11 +56,11 @@ def numbers(value: int | memoryview) -> list[int]:
     """Returns the integers of a repeated field: a single one, or a packed sequence."""
     if isinstance(value, int):
         return [value]
-    found, at = [], 0
+    numbers, at = [], 0
     while at < len(value):
         number, at = _varint(value, at)
-        found.append(number)
-    return found
+        numbers.append(number)
+    return numbers
 
 
 def view(value: int | memoryview) -> memoryview:
@@ -285,7 +285,7 @@ def _argument(path: Path, item: memoryview, seen: _Seen) -> Argument:
             for which, tensor in fields(view(value)):
                 if which == 1:
                     kind, sizes = _tensor_type(view(tensor))
-    found = element_type_or_refuse(name, _TYPES.get(kind or 0), path.name)
+    dtype = element_type_or_refuse(name, _TYPES.get(kind or 0), path.name)
     if sizes is None:
         raise UserModelError(f"{path.name}: input {name!r} has an unknown rank")
     rows = [
@@ -293,7 +293,7 @@ def _argument(path: Path, item: memoryview, seen: _Seen) -> Argument:
         for table, index in seen.lookups
         if _origin(index, seen) == name and seen.rows.get(table)
     ]
-    return Argument(name=name, element_type=found, sizes=sizes, below=min(rows, default=None))
+    return Argument(name=name, element_type=dtype, sizes=sizes, below=min(rows, default=None))
 
 
 def _origin(name: str, seen: _Seen) -> str:

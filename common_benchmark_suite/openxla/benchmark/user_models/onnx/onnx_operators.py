@@ -80,9 +80,9 @@ def _operator(kind: str, evaluate: _Evaluate, opset: int) -> type[OpRun]:
         wide = [
             v.astype(np.float32) if v is not None and v.dtype in narrow else v for v in operands
         ]
-        found = evaluate(attributes, opset, len(node.output), *wide)
+        outputs = evaluate(attributes, opset, len(node.output), *wide)
         (dtype,) = narrow
-        return tuple(v.astype(dtype) if v.dtype.kind == "f" else v for v in found)
+        return tuple(v.astype(dtype) if v.dtype.kind == "f" else v for v in outputs)
 
     return type(kind, (OpRun,), {"op_domain": "", "_run": run, "__module__": __name__})
 
@@ -149,11 +149,11 @@ def _log_softmax(attributes: _Attributes, opset: int, _used: int, x: Array) -> t
 
 def _hardmax(attributes: _Attributes, opset: int, _used: int, x: Array) -> tuple[Array, ...]:
     rows, axis = _rows(attributes, opset, x)
-    found = np.zeros_like(rows)
+    ones = np.zeros_like(rows)
     if x.size:
         first = np.expand_dims(rows.argmax(axis=axis), axis)
-        np.put_along_axis(found, first, x.dtype.type(1), axis=axis)
-    return (found.reshape(x.shape),)
+        np.put_along_axis(ones, first, x.dtype.type(1), axis=axis)
+    return (ones.reshape(x.shape),)
 
 
 def _lrn(attributes: _Attributes, _opset: int, _used: int, x: Array) -> tuple[Array, ...]:
@@ -199,8 +199,8 @@ def _one_hot(
     count = int(np.reshape(depth, ()))
     wanted = np.where(indices < 0, indices + count, indices)
     is_hot = wanted[..., None] == np.arange(count)
-    found = np.where(is_hot, values[1], values[0])
-    return (np.moveaxis(found, -1, attributes.get("axis", -1)),)
+    output = np.where(is_hot, values[1], values[0])
+    return (np.moveaxis(output, -1, attributes.get("axis", -1)),)
 
 
 @attrs.frozen(kw_only=True)
@@ -288,13 +288,13 @@ def _max_pool(attributes: _Attributes, _opset: int, used: int, x: Array) -> tupl
     planes = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * (x.ndim - 2))
     places = window.padded(np.broadcast_to(spatial, (1, 1, *spatial.shape)), -1)
     values = window.padded(x, least)
-    found = np.full((*x.shape[:2], *window.outputs), least, x.dtype)
-    index = np.full(found.shape, -1)
+    output = np.full((*x.shape[:2], *window.outputs), least, x.dtype)
+    index = np.full(output.shape, -1)
     for _, cut in window.places():
-        value, place = values[cut], np.broadcast_to(places[cut], found.shape)
-        better = (place >= 0) & ((index < 0) | (value > found))
-        found, index = np.where(better, value, found), np.where(better, place, index)
-    return (found, index + planes * spatial.size)[:used]
+        value, place = values[cut], np.broadcast_to(places[cut], output.shape)
+        better = (place >= 0) & ((index < 0) | (value > output))
+        output, index = np.where(better, value, output), np.where(better, place, index)
+    return (output, index + planes * spatial.size)[:used]
 
 
 def _average_pool(attributes: _Attributes, _opset: int, _used: int, x: Array) -> tuple[Array, ...]:
@@ -328,7 +328,7 @@ def _conv(
     window = _Window.of(attributes, w.shape[2:], x.shape[2:])
     values = window.padded(x, 0)
     kernels = w.reshape(groups, w.shape[0] // groups, w.shape[1], -1)
-    found = np.empty((x.shape[0], w.shape[0], *window.outputs), x.dtype)
+    output = np.empty((x.shape[0], w.shape[0], *window.outputs), x.dtype)
     size = math.prod(window.outputs)
     step = max(1, _LARGEST // max(1, x.shape[1] * size))
     for sample in range(x.shape[0]):
@@ -340,8 +340,8 @@ def _conv(
             below = below.reshape(groups, w.shape[1] * len(cuts), size)
             part = kernels[..., start : start + step]
             total += part.reshape(*part.shape[:2], -1) @ below
-        found[sample] = total.reshape(found.shape[1:])
-    return (_with_bias(found, b),)
+        output[sample] = total.reshape(output.shape[1:])
+    return (_with_bias(output, b),)
 
 
 def _conv_transpose(
@@ -385,12 +385,12 @@ def _conv_transpose(
     if sizes is not None:  # which may exceed the extent of the windows
         ends = [low + size for low, size in zip(pads[:count], sizes, strict=True)]
     room = [max(end, size) for end, size in zip(ends, whole, strict=True)]
-    found = np.zeros((x.shape[0], channels, *room), x.dtype)
+    output = np.zeros((x.shape[0], channels, *room), x.dtype)
     for place, cut in window.places():
         part = np.swapaxes(kernels[place], 1, 2) @ given
-        found[cut] += part.reshape(x.shape[0], channels, *x.shape[2:])
+        output[cut] += part.reshape(x.shape[0], channels, *x.shape[2:])
     inner = map(slice, pads[:count], ends)
-    return (_with_bias(found[(slice(None), slice(None), *inner)], b),)
+    return (_with_bias(output[(slice(None), slice(None), *inner)], b),)
 
 
 def _by_place(w: Array, groups: int) -> Array:
@@ -431,7 +431,7 @@ def _resize(
         narrow = scales.astype(np.float32)
         factors = narrow.astype(np.float64).tolist()
         outputs = [int(np.float32(n) * s) for n, s in zip(lengths, narrow, strict=True)]
-    found, outside = x, np.zeros((1,) * x.ndim, bool)
+    output, outside = x, np.zeros((1,) * x.ndim, bool)
     for place, axis in enumerate(axes):
         length, size = lengths[place], outputs[place]
         ends = (0.0, 1.0)
@@ -445,11 +445,11 @@ def _resize(
             beyond = ((at < 0) | (at > length - 1)).reshape(-1, *[1] * (x.ndim - 1 - axis))
             outside = outside | beyond
         matrix = _weights(attributes, at, length, factors[place])
-        found = np.moveaxis(np.moveaxis(found, axis, -1) @ matrix.astype(x.dtype).T, -1, axis)
+        output = np.moveaxis(np.moveaxis(output, axis, -1) @ matrix.astype(x.dtype).T, -1, axis)
     if outside.any():
         value = x.dtype.type(attributes.get("extrapolation_value", 0.0))
-        found = np.where(outside, value, found)
-    return (np.ascontiguousarray(found, x.dtype),)
+        output = np.where(outside, value, output)
+    return (np.ascontiguousarray(output, x.dtype),)
 
 
 def _coordinates(

@@ -128,9 +128,9 @@ def _functions(
     names = [name.decode() if isinstance(name, bytes) else name for name in names]
     given = [iter(attributes.get(f"activation_{which}") or ()) for which in ("alpha", "beta")]
     clip = attributes.get("clip")
-    found = [_activation(name.lower(), given, clip) for name in names]
+    functions = [_activation(name.lower(), given, clip) for name in names]
     each = len(usual)
-    return [found[d * each : (d + 1) * each] for d in range(directions)]
+    return [functions[d * each : (d + 1) * each] for d in range(directions)]
 
 
 def _activation(name: str, given: Sequence[Iterator[float]], clip: float | None) -> _Function:
@@ -169,9 +169,9 @@ def _all_directions(
             np.zeros((batch, r.shape[-1]), x.dtype) if state is None else state[d]
             for state in initial
         ]
-        found = _one_direction(x, lengths, first, step_of(d), reverse=reversed_[d])
-        outputs.append(found[0])
-        states.append(found[1:])
+        tensors = _one_direction(x, lengths, first, step_of(d), reverse=reversed_[d])
+        outputs.append(tensors[0])
+        states.append(tensors[1:])
     y = np.stack(outputs, axis=1)
     last = [np.stack(parts) for parts in zip(*states, strict=True)]
     if batch_first:

@@ -105,9 +105,9 @@ class NodeRoutes:
             given=given,
             operands=_operands_of(source, given, keywords.get("context")),
         )
-        found = iter(self._agreed(node))
+        results = iter(self._agreed(node))
         # A result without a name must not be mistaken for an omitted optional operand.
-        return [next(found) if name else None for name in source.output]
+        return [next(results) if name else None for name in source.output]
 
     def _agreed(self, node: "_Node") -> _Results:
         """Returns the named results."""
@@ -166,8 +166,8 @@ class NodeRoutes:
         if newer is not None and _is_narrow(newer):
             newer = None
         wide = runtime if runtime is not None and not _is_narrow(runtime) else None
-        found = wide if newer is None else newer
-        if found is None:
+        results = wide if newer is None else newer
+        if results is None:
             raise NotWidenedError(f"{_named(source)} cannot be evaluated in float64: {why}")
         self._routes[RUNTIME if newer is None else UPGRADED] = None
         witness = wide or self._by_runtime(node, TensorProto.FLOAT)
@@ -175,7 +175,7 @@ class NodeRoutes:
             self._unchecked[source.op_type] = None
         elif (error := _off(newer, witness)) is not None:
             self._doubt(source, (UPGRADED, RUNTIME), error)
-        return found
+        return results
 
     def _doubt(self, source: onnx.NodeProto, routes: tuple[str, str], error: float) -> None:
         self.is_overruled = True
@@ -216,11 +216,11 @@ class NodeRoutes:
                 )
             if self._sessions[key] is None:
                 return None
-            found = self._sessions[key].run(None, feeds)
+            results = self._sessions[key].run(None, feeds)
         except Exception:  # its exception classes are not public
             self._sessions[key] = None
             return None
-        return found if all(map(_is_array, found)) else None
+        return results if all(map(_is_array, results)) else None
 
     def _upgraded(self, node: "_Node", *, must_be_other: bool = True) -> _Results | None:
         """Returns the evaluator's results for a newer version of the operator, if there is one.
@@ -246,8 +246,8 @@ class NodeRoutes:
             ):
                 return None
             taken = {item.name: node.operands[item.name] for item in newer.graph.input}
-            found: _Results = evaluator.run(None, taken)
-            return found
+            results: _Results = evaluator.run(None, taken)
+            return results
         return None
 
     def _inferred_shapes(self, node: "_Node") -> list[tuple[int, ...]] | None:
@@ -310,15 +310,15 @@ def _operands_of(
     source: onnx.NodeProto, given: Sequence[Any], context: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Returns the values that a node and its subgraphs use, by name; optional ones if given."""
-    found = {
+    operands = {
         name: value
         for name, value in zip(source.input, given, strict=False)
         if name and value is not None
     }
     if context:
         used = {name for graph in _subgraphs(source) for name in _names(graph)}
-        found |= {name: context[name] for name in used if context.get(name) is not None}
-    return found
+        operands |= {name: context[name] for name in used if context.get(name) is not None}
+    return operands
 
 
 def _names(graph: onnx.GraphProto) -> set[str]:
@@ -359,10 +359,10 @@ def _attempt(
     """Returns the named results of a node; if it fails, None and the reason."""
     try:
         with np.errstate(all="ignore"):
-            found = list(run(*given, **keywords))
-        if len(found) < len(source.output):
-            return None, f"the reference evaluator returned only {len(found)} results"
-        return [value for name, value in zip(source.output, found, strict=False) if name], ""
+            results = list(run(*given, **keywords))
+        if len(results) < len(source.output):
+            return None, f"the reference evaluator returned only {len(results)} results"
+        return [value for name, value in zip(source.output, results, strict=False) if name], ""
     except Exception as error:
         return None, error_line(error)
 

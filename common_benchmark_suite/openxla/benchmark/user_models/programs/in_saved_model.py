@@ -202,10 +202,10 @@ def _wrapped(graph: graph_pb2.GraphDef, takes: list[str], gives: list[str]) -> A
     imported = tf.compat.v1.wrap_function(
         lambda: tf.graph_util.import_graph_def(graph, name=""), []
     )
-    found = imported.graph
+    whole = imported.graph
     return imported.prune(
-        [found.as_graph_element(name) for name in takes],
-        [found.as_graph_element(name) for name in gives],
+        [whole.as_graph_element(name) for name in takes],
+        [whole.as_graph_element(name) for name in gives],
     )
 
 

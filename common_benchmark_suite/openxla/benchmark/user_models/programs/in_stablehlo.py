@@ -113,13 +113,13 @@ def main_of(module: Any) -> Any:
         if op.operation.attributes.get("sym_visibility") is None
         or ir.StringAttr(op.operation.attributes["sym_visibility"]).value == "public"
     ]
-    found = named or public
-    if len(found) != 1:
-        names = ", ".join(op.name.value for op in found)
+    entries = named or public
+    if len(entries) != 1:
+        names = ", ".join(op.name.value for op in entries)
         raise ValueError(
-            f"expected a function main or one public function, found {len(found)} ({names})"
+            f"expected a function main or one public function, found {len(entries)} ({names})"
         )
-    return found[0]
+    return entries[0]
 
 
 def random_operators(module: Any) -> list[str]:
@@ -436,8 +436,8 @@ def _aval(kind: Any) -> Any:
 
 def _element_type(name: str, aval: Any, where: str) -> str:
     known = ("f64", "f32", "f16", "bf16", "i8", "i32", "i64", "i1", "u8")
-    found = element_type_of(aval.dtype)
-    return element_type_or_refuse(name, found if found in known else None, where)
+    element_type = element_type_of(aval.dtype)
+    return element_type_or_refuse(name, element_type if element_type in known else None, where)
 
 
 def _widened(exported: export.Exported) -> export.Exported:
@@ -458,8 +458,8 @@ def _check(wide: export.Exported, values: Sequence[Array], truth: Sequence[Array
     if second is None:
         name = "XLA without optimisation"
         run = jax.jit(lambda *given: _call(wide, given)).lower(*values)
-        found = run.compile(compiler_options=_PLAINLY)(*values)
-        second = [np.asarray(value) for value in as_tuple(found)]
+        outputs = run.compile(compiler_options=_PLAINLY)(*values)
+        second = [np.asarray(value) for value in as_tuple(outputs)]
     return cross_checked(truth, second, routes=("XLA", name), where="the program")
 
 

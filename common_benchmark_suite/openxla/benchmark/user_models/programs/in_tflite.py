@@ -51,8 +51,8 @@ class TfLiteFile(ProgramModel):
         arguments = []
         for name, shape, dtype in self._details:
             kind = element_type_of(dtype)
-            found = element_type_or_refuse(name, kind if kind in _KNOWN else None, where)
-            arguments.append(Argument(name=name, element_type=found, sizes=shape))
+            element_type = element_type_or_refuse(name, kind if kind in _KNOWN else None, where)
+            arguments.append(Argument(name=name, element_type=element_type, sizes=shape))
         return Signature(where=where, arguments=tuple(arguments))
 
     def forward(self, *inputs: Any) -> Any:

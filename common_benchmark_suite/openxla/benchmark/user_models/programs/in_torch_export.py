@@ -259,8 +259,8 @@ class _Watch(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        found = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        if any(tensor.dtype in NARROW for tensor in found):
+        tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        if any(tensor.dtype in NARROW for tensor in tensors):
             self.narrow.append(str(func))
         return result
 

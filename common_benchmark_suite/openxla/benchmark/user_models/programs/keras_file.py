@@ -96,19 +96,19 @@ def _from_hdf5(path: Path) -> str | bytes:
 
     try:
         with h5py.File(path, "r") as file:
-            found = file.attrs.get("model_config")
+            config = file.attrs.get("model_config")
             is_of_keras = "layer_names" in file.attrs or {"layers", "vars"} <= set(file)
     except OSError as error:
         raise UserModelError(
             f"{path} is not a whole HDF5 file ({error}); save or download it again"
         ) from error
-    if found is None:
+    if config is None:
         holds = "only weights" if is_of_keras else "no Keras model"
         raise UserModelError(
             f"{path} holds {holds}: it has no model_config; pass the file that makes the model, "
             "PATH.py:CALLABLE, or save the whole model with model.save"
         )
-    return bytes(found) if isinstance(found, bytes) else str(found)
+    return bytes(config) if isinstance(config, bytes) else str(config)
 
 
 def _parsed(path: Path, text: str | bytes) -> dict[str, Any]:

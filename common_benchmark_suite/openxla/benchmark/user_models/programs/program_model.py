@@ -58,10 +58,10 @@ class ProgramModel(UserModel):
           UserModelError: none has that type, but some have another floating-point type.
         """
         names = (str(getattr(dtype, "__name__", dtype)).rpartition(".")[2] for dtype in dtypes)
-        found = {_DATA_TYPES[name] for name in names if name in _DATA_TYPES}
+        types = {_DATA_TYPES[name] for name in names if name in _DATA_TYPES}
         due = str(self.model_parameters["data_type"])
-        if found and due not in found:
-            known = min(found)
+        if types and due not in types:
+            known = min(types)
             hint = f"; pass --dtype {known}" if known != "fp64" else ""
             raise UserModelError(f"{self.path.name} computes in {known}, not {due}{hint}")
 
@@ -142,15 +142,15 @@ def rounded(
       seed: seed of the random numbers.
     """
     random = np.random.Generator(np.random.Philox(seed))
-    found = []
+    arrays = []
     for value in inputs:
         if value.dtype.kind == "f" or value.dtype.name == "bfloat16":
             size = rounding_of(value.dtype) if spacings is None else spacings * _eps(value.dtype)
             off = 1 + size * random.uniform(-1, 1, value.shape)
-            found.append((value.astype(np.float64) * off).astype(value.dtype))
+            arrays.append((value.astype(np.float64) * off).astype(value.dtype))
         else:
-            found.append(value)
-    return found
+            arrays.append(value)
+    return arrays
 
 
 def rounding_of(dtype: np.dtype[Any]) -> float:

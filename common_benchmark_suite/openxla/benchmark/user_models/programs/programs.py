@@ -121,14 +121,14 @@ def cases(
         raise UserModelError("--base requires a LoRA adapter's directory")
     if wanted.allow_code and program.kind not in _WITH_CODE:
         raise UserModelError(f"--allow-code: loading a {program.kind.name} program runs no code")
-    found = _outline(program.path, program.kind, wanted)
-    own = found.data_type or "fp32"
-    if other := [name for name in wanted.data_types if found.data_type not in (None, name)]:
+    outline = _outline(program.path, program.kind, wanted)
+    own = outline.data_type or "fp32"
+    if other := [name for name in wanted.data_types if outline.data_type not in (None, name)]:
         raise UserModelError(
             f"--dtype {other[0]}: {program.path.name} computes in {own}, and exported programs "
             "run unmodified"
         )
-    return [_case(program, found, wanted, given, item) for item in variants(wanted, own)]
+    return [_case(program, outline, wanted, given, item) for item in variants(wanted, own)]
 
 
 def _outline(path: Path, kind: Kind, wanted: ModelOptions) -> _Outline:
@@ -161,7 +161,7 @@ def _digest(path: Path) -> str:
 
 def _case(
     program: ProgramFile,
-    found: _Outline,
+    outline: _Outline,
     wanted: ModelOptions,
     given: UserInputs | None,
     variant: Variant,
@@ -170,14 +170,14 @@ def _case(
     parameters: dict[str, str | int | bool] = {
         "source": str(path),
         "program": kind.name,
-        "source_sha256": found.digest,
+        "source_sha256": outline.digest,
         "data_type": variant.data_type,
     }
     if wanted.allow_code:
         parameters["pickled"] = True
-    inputs = _inputs(found.signature, wanted, variant) if given is None else ()
-    if given is not None and found.signature is not None:
-        found.signature.check(
+    inputs = _inputs(outline.signature, wanted, variant) if given is None else ()
+    if given is not None and outline.signature is not None:
+        outline.signature.check(
             [InputSpec(element_type=spec.dtype, sizes=spec.shape) for spec in given.specs]
         )
     if inputs:

@@ -194,11 +194,11 @@ def _shape(archive: zipfile.ZipFile, names: Sequence[str]) -> tuple[int, ...] | 
     if entry is None or archive.getinfo(entry).file_size > _MOST_SOURCE_BYTES:
         return None
     try:
-        found = json.loads(archive.read(entry)).get("shape")
+        shape = json.loads(archive.read(entry)).get("shape")
     except (ValueError, AttributeError):
         return None
-    is_shape = isinstance(found, list) and all(isinstance(n, int) and n > 0 for n in found)
-    return tuple(found) if is_shape and found else None
+    is_shape = isinstance(shape, list) and all(isinstance(n, int) and n > 0 for n in shape)
+    return tuple(shape) if is_shape and shape else None
 
 
 def _takes(
@@ -241,9 +241,9 @@ def _takes(
 
 def _code_in(trees: dict[str, ast.Module], held: dict[str, list[str]]) -> str | None:
     for name, names in held.items():
-        for found in names:
-            if _CLASSES.fullmatch(found.replace(" ", ".")):
-                return f"an object of the C++ class {found.replace(' ', '.')} ({name})"
+        for token in names:
+            if _CLASSES.fullmatch(token.replace(" ", ".")):
+                return f"an object of the C++ class {token.replace(' ', '.')} ({name})"
     for name, tree in trees.items():
         for node in ast.walk(tree):
             if code := _code_at(node):
@@ -339,8 +339,8 @@ def code_in_export(path: Path) -> str | None:
             for name in names:
                 if name.rpartition("/")[2].startswith(_OBJECTS):
                     return f"a pickled object ({name})"
-                if name.endswith(".json") and (found := _code_in_json(archive.read(name))):
-                    return f"{found} ({name})"
+                if name.endswith(".json") and (code := _code_in_json(archive.read(name))):
+                    return f"{code} ({name})"
     except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError) as error:
         raise NotAnArchiveError(str(error)) from error
     return None

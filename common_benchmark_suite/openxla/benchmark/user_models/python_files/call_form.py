@@ -114,8 +114,8 @@ def flatten(
         classes = {type(leaf) for _, leaf in flat if dataclasses.is_dataclass(leaf)} - registered
         if not classes:
             return flat, structure
-        for found in classes:
-            trees.register(found)
+        for kind in classes:
+            trees.register(kind)
         registered |= classes
 
 

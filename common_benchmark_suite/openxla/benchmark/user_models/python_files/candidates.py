@@ -136,20 +136,20 @@ class Definitions:
 
     @functools.cached_property
     def _candidates(self) -> list[Candidate]:
-        found: dict[str, Candidate | None] = {}
+        known: dict[str, Candidate | None] = {}
         for name in self._file.names:
             if name in self.classes:
-                found[name] = self._class(self.classes[name])
+                known[name] = self._class(self.classes[name])
             elif name in self._functions:
-                found[name] = self._function(self._functions[name])
+                known[name] = self._function(self._functions[name])
             elif name in self._values and (made := self._made(self._values[name], {})):
                 module = self.classes.get(self.whole_name(made.func))
-                found[name] = Candidate(name=name, needs=(), is_sure=True, module=module, made=made)
-        return [candidate for candidate in found.values() if candidate]
+                known[name] = Candidate(name=name, needs=(), is_sure=True, module=module, made=made)
+        return [candidate for candidate in known.values() if candidate]
 
     def candidate(self, name: str) -> Candidate | None:
         """Returns the candidate of that name; None if it is not one, or is defined elsewhere."""
-        return next((found for found in self.candidates() if found.name == name), None)
+        return next((candidate for candidate in self.candidates() if candidate.name == name), None)
 
     def unused(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Returns the candidates that no other candidate uses; used ones are parts of a model."""
@@ -189,8 +189,8 @@ class Definitions:
         """Returns a method of a class, or of a base class in the file."""
         for one in self._lineage(module):
             functions = (n for n in one.body if isinstance(n, ast.FunctionDef))
-            if found := next((node for node in functions if node.name == name), None):
-                return found
+            if method := next((node for node in functions if node.name == name), None):
+                return method
         return None
 
     def needs(self, module: ast.ClassDef) -> tuple[str, ...]:
@@ -220,11 +220,11 @@ class Definitions:
 
     def _lineage(self, module: ast.ClassDef) -> list[ast.ClassDef]:
         """Returns a class and its bases in the file, starting with the class."""
-        found = [module]
-        for one in found:
+        classes = [module]
+        for one in classes:
             bases = map(self.classes.get, self._bases[one.name])
-            found += [base for base in bases if base is not None and base not in found]
-        return found
+            classes += [base for base in bases if base is not None and base not in classes]
+        return classes
 
     def _class(self, module: ast.ClassDef) -> Candidate | None:
         bases = [base for one in self._lineage(module) for base in self._bases[one.name]]

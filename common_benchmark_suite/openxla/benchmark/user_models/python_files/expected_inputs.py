@@ -70,8 +70,8 @@ def expected(definitions: Definitions, candidate: Candidate) -> Expected | None:
     if candidate.module is None:
         if candidate.made is None:
             return None
-        found = _of_layer(definitions, candidate.made, definitions.integers(), _DEPTH)
-        return Expected(signature="", inputs=(Argument(None, found),)) if found else None
+        needed = _of_layer(definitions, candidate.made, definitions.integers(), _DEPTH)
+        return Expected(signature="", inputs=(Argument(None, needed),)) if needed else None
     forward = definitions.forward(candidate.module)
     if forward is None:
         return None
@@ -95,13 +95,13 @@ def _of_class(
     required = arguments[: len(arguments) - len(forward.args.defaults)]
     keywords = zip(forward.args.kwonlyargs, forward.args.kw_defaults, strict=True)
     required += [argument for argument, default in keywords if default is None]
-    found = {}
+    specs = {}
     for argument in required:
         layer = layers.get(_first_use(forward, argument.arg) or "")
-        found[argument.arg] = _annotated(argument) or (
+        specs[argument.arg] = _annotated(argument) or (
             _of_layer(definitions, layer, numbers, depth - 1) if layer else None
         )
-    return found
+    return specs
 
 
 def _of_layer(
@@ -132,8 +132,8 @@ def _of_layer(
         return Spec("f32", ("batch", f"{size}"))
     if library == "torch.nn" and kind == "Embedding":
         return Spec("i64", ("batch", "LENGTH"), below=size)
-    if found := re.fullmatch(r"(?:Conv|ConvTranspose|BatchNorm)([123])d", kind):
-        return Spec("f32", ("batch", f"{size}", *_SPATIAL[int(found[1]) - 1]))
+    if match := re.fullmatch(r"(?:Conv|ConvTranspose|BatchNorm)([123])d", kind):
+        return Spec("f32", ("batch", f"{size}", *_SPATIAL[int(match[1]) - 1]))
     if kind in ("LSTM", "GRU", "RNN") and library == "torch.nn":
         first = {k.arg: getattr(k.value, "value", None) for k in call.keywords}.get("batch_first")
         sizes = ("batch", "LENGTH") if first is True else ("LENGTH", "batch")
@@ -161,10 +161,10 @@ def _numbers(
       call: call that makes the module; None without arguments.
       outside: values of names at the call.
     """
-    found = definitions.integers()
+    numbers = definitions.integers()
     made = definitions.method(module, "__init__")
     if made is None:
-        return found
+        return numbers
     arguments = [*made.args.posonlyargs, *made.args.args]
     defaults = made.args.defaults
     values: dict[str, ast.expr] = {
@@ -177,25 +177,25 @@ def _numbers(
         if value is not None
     }
     for argument in [*arguments, *made.args.kwonlyargs]:
-        found.pop(argument.arg, None)
-    found |= _known(values, found)
+        numbers.pop(argument.arg, None)
+    numbers |= _known(values, numbers)
     if call is not None:
         given = {a.arg: value for a, value in zip(arguments[1:], call.args, strict=False)}
         given |= {k.arg: k.value for k in call.keywords if k.arg}
         for name in given:
-            found.pop(name, None)
-        found |= _known(given, outside)
+            numbers.pop(name, None)
+        numbers |= _known(given, outside)
     attributes = {
         ast.unparse(node.targets[0]): node.value
         for node in made.body
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)
     }
-    return found | _known(attributes, found)
+    return numbers | _known(attributes, numbers)
 
 
 def _known(values: Mapping[str, ast.expr], numbers: Mapping[str, int]) -> dict[str, int]:
-    found = {name: _number(value, numbers) for name, value in values.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    known = {name: _number(value, numbers) for name, value in values.items()}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _number(node: ast.expr, numbers: Mapping[str, int]) -> int | None:
@@ -242,10 +242,10 @@ def _first_use(forward: ast.FunctionDef, argument: str) -> str | None:
 def _annotated(argument: ast.arg) -> Spec | None:
     if argument.annotation is None:
         return None
-    found = _JAXTYPING.fullmatch(ast.unparse(argument.annotation))
-    if found is None:
+    match = _JAXTYPING.fullmatch(ast.unparse(argument.annotation))
+    if match is None:
         return None
-    sizes = [word if word.isdecimal() else word.upper() for word in found[1].split()]
+    sizes = [word if word.isdecimal() else word.upper() for word in match[1].split()]
     return Spec("f32", tuple("batch" if size in ("B", "BATCH") else size for size in sizes))
 
 

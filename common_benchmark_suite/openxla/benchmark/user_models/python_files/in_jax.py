@@ -34,8 +34,8 @@ class JaxTrees:
         self, tree: Any, is_leaf: Callable[[Any], bool]
     ) -> tuple[list[tuple[Sequence[Any], Any]], Any]:
         """See `Trees`."""
-        found: Any = jax.tree_util.tree_flatten_with_path(tree, is_leaf)
-        return found  # type: ignore[no-any-return]
+        flat: Any = jax.tree_util.tree_flatten_with_path(tree, is_leaf)
+        return flat  # type: ignore[no-any-return]
 
     def unflatten(self, leaves: list[Any], structure: Any) -> Any:
         """See `Trees`."""

@@ -28,8 +28,8 @@ class TorchTrees:
         self, tree: Any, is_leaf: Callable[[Any], bool]
     ) -> tuple[list[tuple[Sequence[Any], Any]], Any]:
         """See `Trees`."""
-        found: Any = pytree.tree_flatten_with_path(tree, is_leaf)
-        return found  # type: ignore[no-any-return]
+        flat: Any = pytree.tree_flatten_with_path(tree, is_leaf)
+        return flat  # type: ignore[no-any-return]
 
     def unflatten(self, leaves: list[Any], structure: Any) -> Any:
         """See `Trees`."""
@@ -189,10 +189,10 @@ def in_type(module: torch.nn.Module, data_type: str) -> torch.nn.Module:
       UserModelError: some weights have yet another type, or are on no device.
     """
     due = TORCH_DTYPES[data_type]
-    found = {tensor.dtype for tensor in _tensors(module) if tensor.is_floating_point()}
+    types = {tensor.dtype for tensor in _tensors(module) if tensor.is_floating_point()}
     if any(tensor.is_meta for tensor in _tensors(module)):
         raise UserModelError("its weights are on the `meta` device and have no values")
-    if other := found - {due, torch.float32}:
+    if other := types - {due, torch.float32}:
         names = {value: key for key, value in TORCH_DTYPES.items()}
         known = names.get(min(other, key=str))
         way_out = "; return it in float32 with model.float()" if torch.float64 in other else ""

@@ -108,15 +108,15 @@ class UserFile:
 
     def modules(self) -> list[ModuleType]:
         """Returns the file's module and the modules next to it that it imports."""
-        found = {self._module.__name__: self._module}
+        modules = {self._module.__name__: self._module}
         for value in vars(self._module).values():
             module = sys.modules.get(getattr(value, "__module__", None) or "")
             file = getattr(module, "__file__", None)
             if module is None or not file or "site-packages" in Path(file).parts:
                 continue
             if Path(file).is_relative_to(self.place.root):
-                found[module.__name__] = module
-        return list(found.values())
+                modules[module.__name__] = module
+        return list(modules.values())
 
     def _imported(self) -> ModuleType:
         self._find_own_modules()

@@ -54,9 +54,9 @@ def outline(file: Path) -> Outline:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.append(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            found = [alias.asname or alias.name.partition(".")[0] for alias in node.names]
-            is_open |= "*" in found
-            names += found
+            aliases = [alias.asname or alias.name.partition(".")[0] for alias in node.names]
+            is_open |= "*" in aliases
+            names += aliases
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     whole = alias.name if alias.asname else alias.name.partition(".")[0]

@@ -57,7 +57,7 @@ _IS_MODEL = re.compile(r"(^|\.)(Module|Model|Layer|Sequential|InferenceModel)$")
 _SIMILAR = re.compile(r"(example|sample|dummy|get)_?inputs?$")
 
 
-def found(place: OwnModule, wanted: ModelOptions, given: UserInputs | None) -> ModelCases:
+def cases_of(place: OwnModule, wanted: ModelOptions, given: UserInputs | None) -> ModelCases:
     """Returns the cases of a file's model.
 
     Raises:
@@ -289,15 +289,15 @@ def _framework(place: OwnModule, file: Outline, asked: str | None) -> ModelFrame
     said = file.constants.get("FRAMEWORK")
     if said is not None:
         return framework_of(said, str(place.file))
-    found = _frameworks(file)
-    if not found and asked is None:
+    used = _frameworks(file)
+    if not used and asked is None:
         own = outlines.own_files(place.file, place.root, place.package)[1:]
-        found = {framework for path in own for framework in _frameworks(outlines.outline(path))}
-    if len(found) == 1:
-        return found.pop()
+        used = {framework for path in own for framework in _frameworks(outlines.outline(path))}
+    if len(used) == 1:
+        return used.pop()
     if asked is not None:
         return framework_of(asked, "--framework")
-    several = " and ".join(sorted(framework.value for framework in found))
+    several = " and ".join(sorted(framework.value for framework in used))
     imports = f"imports {several}" if several else "imports no framework"
     raise UserModelError(
         f'{place.file} {imports}; add FRAMEWORK = "pt" (or "jax", "tf") to it, or pass --framework'

@@ -37,8 +37,8 @@ class FileLoss:
         value = called(*batch) if self.form is None else self.form.call(called, batch)
         shape = getattr(value, "shape", None)
         if shape is None or tuple(shape):
-            found = type(value).__name__ if shape is None else f"sizes {list(shape)}"
-            raise UserModelError(f"loss(model, *inputs) returned {found}, expected one number")
+            form = type(value).__name__ if shape is None else f"sizes {list(shape)}"
+            raise UserModelError(f"loss(model, *inputs) returned {form}, expected one number")
         return value
 
 
@@ -65,15 +65,15 @@ class OwnTrainingModel(UserModel, TrainableModel):
         """
         self.model_parameters = parameters
         self.file = brought.place.file
-        found = brought.function("loss") or loss
-        if found is None:
+        function = brought.function("loss") or loss
+        if function is None:
             raise UserModelError(f"{self.file.name} has no loss(model, *inputs)")
-        self.file_loss = FileLoss(found)
+        self.file_loss = FileLoss(function)
         self.optimizer = optimizer_of(parameters)
         self.unchanged = _ROUNDING[self.optimizer.name] * self.optimizer.learning_rate
         batches = [self.split(batch) for batch in brought.example_batches(STEPS)]
         if not batches[0][0].is_plain:
-            self.file_loss = FileLoss(found, batches[0][0])
+            self.file_loss = FileLoss(function, batches[0][0])
         arrays = [[self.as_array(value) for value in values] for _, values in batches]
         forms = [", ".join(map(form_of, values)) for values in arrays]
         if different := next((form for form in forms if form != forms[0]), None):
