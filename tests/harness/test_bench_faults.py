@@ -11,7 +11,7 @@ import pytest
 from fault_list import BENCHFILES, RUNS
 
 from comparative_benchmark.interop.milabench import config, phases
-from comparative_benchmark.interop.milabench.talk import PREPARE, PhaseOutcome, Wishes
+from comparative_benchmark.interop.milabench.channel import PREPARE, PhaseOutcome, Wishes
 from comparative_benchmark.interop.milabench.workspace import Placement
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.results.results_file import read_document

@@ -10,10 +10,10 @@ import textwrap
 from pathlib import Path
 
 from comparative_benchmark.interop.milabench import config, phases, workspace
+from comparative_benchmark.interop.milabench.channel import PhaseOutcome
 from comparative_benchmark.interop.milabench.measuring import Replicate, to_result
 from comparative_benchmark.interop.milabench.processes.execution import Ended
 from comparative_benchmark.interop.milabench.processes.observed import Observed
-from comparative_benchmark.interop.milabench.talk import PhaseOutcome
 from comparative_benchmark.interop.milabench.workspace import Placement
 from comparative_benchmark.results.results_file import ResultsFile
 

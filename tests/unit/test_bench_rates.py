@@ -98,7 +98,7 @@ def test_what_was_observed():
     assert seen.nan_loss == 1
     assert math.isclose(seen.device_memory_mb, 15.0)
     assert (seen.device_use, seen.progress, seen.stop_asked) == (0.5, (0, 10), True)
-    assert not seen.all_told
+    assert not seen.is_complete
     for rate in (5.0, 5.0, 5.0):
         seen.take({"task": "train", "rate": rate, "units": "tok/s"})
-    assert (seen.wanted, seen.all_told) == (4, True)
+    assert (seen.wanted, seen.is_complete) == (4, True)

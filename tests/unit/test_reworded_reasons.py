@@ -12,8 +12,8 @@ from comparative_benchmark.cli import command as cli
 from comparative_benchmark.engine.worker.executor import Executor
 from comparative_benchmark.errors import EXIT_MISSING
 from comparative_benchmark.interop.milabench import config, phases
+from comparative_benchmark.interop.milabench.channel import PREPARE, Wishes
 from comparative_benchmark.interop.milabench.processes import execution
-from comparative_benchmark.interop.milabench.talk import PREPARE, Wishes
 from comparative_benchmark.interop.milabench.workspace import Placement
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.results.results_file import read_document

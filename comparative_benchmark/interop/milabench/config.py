@@ -306,11 +306,11 @@ def _needs(entry: Entry, fields: Mapping[str, Any]) -> tuple[str | None, int]:
         return f"{machines:g} machines", 0
     least_gpus = 0
     for text in fields.get("requires_capabilities") or ():
-        told = str(filled(text, scalars(fields)))
+        condition = str(filled(text, scalars(fields)))
         # milabench evaluates these as Python; in practice they always have this form.
-        match = _CAPABILITY.fullmatch(told.strip())
+        match = _CAPABILITY.fullmatch(condition.strip())
         if match is None:
-            return f"{told!r}, which cbs cannot evaluate", 0
+            return f"{condition!r}, which cbs cannot evaluate", 0
         least = int(match[4]) + (match[3] == ">")
         if match[1].startswith("gpu"):
             least_gpus = max(least_gpus, least)

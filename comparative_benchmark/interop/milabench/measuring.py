@@ -17,9 +17,9 @@ from comparative_benchmark.analysis.stats.analysis import (
     unpaired_ratio,
 )
 from comparative_benchmark.analysis.stats.steadiness import FEWEST_SAMPLES, Steadiness, steadiness
+from comparative_benchmark.interop.milabench.channel import PhaseOutcome
 from comparative_benchmark.interop.milabench.config import Bench, definition
 from comparative_benchmark.interop.milabench.processes.execution import Ended
-from comparative_benchmark.interop.milabench.talk import PhaseOutcome
 from comparative_benchmark.results.outcome import contention_of, outlier_counts, summarize
 from comparative_benchmark.results.record import (
     Block,
@@ -221,7 +221,7 @@ def _process(number: int, ended: Ended, replicate: Replicate) -> tuple[Throughpu
     observed = ended.observed
     steady = without_warmup(observed.measured)
     status, reason = _how_it_ended(ended, steady)
-    notes = [f"{what}: {count}" for what, count in sorted(observed.oddities.items())]
+    notes = [f"{oddity}: {count}" for oddity, count in sorted(observed.oddities.items())]
     if steady.steadiness is None and steady.rates:
         notes.append(TOO_FEW)
     if network := _network(ended):
@@ -282,9 +282,9 @@ def _how_it_ended(ended: Ended, steady: Steady) -> tuple[Status, str | None]:
     if not steady.is_steady:
         assert steady.steadiness is not None
         reason = f"the rates never became steady: {steady.steadiness.reason}"
-        if (told := len(steady.rates)) < 2 * FEWEST_SAMPLES:
+        if (count := len(steady.rates)) < 2 * FEWEST_SAMPLES:
             reason += (
-                f"; at most {told - FEWEST_SAMPLES} of {told} rates can be warm-up, so report "
+                f"; at most {count - FEWEST_SAMPLES} of {count} rates can be warm-up, so report "
                 f"{2 * FEWEST_SAMPLES} or more (with voir: --override "
                 f"NAME.voir.options.stop={2 * FEWEST_SAMPLES})"
             )

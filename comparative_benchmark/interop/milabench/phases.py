@@ -16,23 +16,23 @@ from comparative_benchmark.backends import host_settings
 from comparative_benchmark.engine import session
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
 from comparative_benchmark.interop.milabench import measuring, workspace
+from comparative_benchmark.interop.milabench.channel import (
+    INSTALL,
+    LONGEST_S,
+    PIN,
+    PREPARE,
+    RUN,
+    Channel,
+    PhaseOutcome,
+    Wishes,
+    planned,
+)
 from comparative_benchmark.interop.milabench.config import Bench
 from comparative_benchmark.interop.milabench.measuring import Replicate, to_result
 from comparative_benchmark.interop.milabench.processes import execution
 from comparative_benchmark.interop.milabench.processes.execution import CommandLine, Limits
 from comparative_benchmark.interop.milabench.processes.observed import ForeignCpu
 from comparative_benchmark.interop.milabench.table import Dash
-from comparative_benchmark.interop.milabench.talk import (
-    INSTALL,
-    LONGEST_S,
-    PIN,
-    PREPARE,
-    RUN,
-    PhaseOutcome,
-    Talk,
-    Wishes,
-    planned,
-)
 from comparative_benchmark.interop.milabench.workspace import Placement, gpus, unmet
 from comparative_benchmark.results.record import (
     EnvironmentName,
@@ -62,7 +62,7 @@ def do(phase: str, placement: Placement, wishes: Wishes) -> PhaseOutcome:
         outcome.fail(Status.UNSUPPORTED, problem)
         return outcome
     placement.make_folders()
-    Talk(phase, placement, wishes, outcome).hold()
+    Channel(phase, placement, wishes, outcome).serve()
     return outcome
 
 
@@ -302,8 +302,8 @@ def _with_best_batch(placement: Placement, how: How, run_id: str) -> Placement:
         [result] = _in_turns([tried], once, run_id)
         throughput = result.measured.throughput
         value = throughput.rate if throughput and result.status is Status.OK else None
-        told = f"{value:.5g} {throughput.units}" if throughput and value else result.reason
-        print(f"{bench.name}: batch size x {factor}: {told}", file=sys.stderr)
+        text = f"{value:.5g} {throughput.units}" if throughput and value else result.reason
+        print(f"{bench.name}: batch size x {factor}: {text}", file=sys.stderr)
         return value
 
     best = measuring.best_factor(rate)

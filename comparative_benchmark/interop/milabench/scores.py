@@ -167,8 +167,8 @@ def _throughputs(document: Document) -> dict[str, Throughput]:
 
 
 def _only_rates(document: Document) -> Document:
-    kept = tuple(r for r in document.benchmarks if isinstance(r.measured.throughput, Throughput))
-    return attrs.evolve(document, benchmarks=kept)
+    rated = tuple(r for r in document.benchmarks if isinstance(r.measured.throughput, Throughput))
+    return attrs.evolve(document, benchmarks=rated)
 
 
 def _rate(throughput: Throughput | None) -> float | None:

@@ -206,8 +206,8 @@ def table(rows: Sequence[Row], *, narrow: bool = False) -> Table:
             "score": _digits(row.score),
             "weight": f"{row.weight:.2f}",
         }
-        kept = [text for heading, text in cells.items() if not (narrow and heading in _WIDE)]
-        shown.add_row(row.name, Text(row.status, style=style_of(row.status)), *kept)
+        texts = [text for heading, text in cells.items() if not (narrow and heading in _WIDE)]
+        shown.add_row(row.name, Text(row.status, style=style_of(row.status)), *texts)
     return shown
 
 

@@ -151,8 +151,8 @@ class Placement:
     @property
     def arch(self) -> str:
         """The accelerator: as given in the system description, or as detected."""
-        told = self.bench.config.get("system") or {}
-        return str(told.get("arch") or arch())
+        system = self.bench.config.get("system") or {}
+        return str(system.get("arch") or arch())
 
     def _names(self) -> dict[str, str]:
         count, processors = len(gpus()), len(host_settings.usable_cpus())
@@ -205,9 +205,9 @@ def clean_environment() -> dict[str, str]:
         *("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "VIRTUAL_ENV"),
         *(CONFIG_VARIABLE, SYSTEM_VARIABLE),
     )
-    kept = {n: v for n, v in worker_settings.for_worker(os.environ).items() if n not in dropped}
+    own = {n: v for n, v in worker_settings.for_worker(os.environ).items() if n not in dropped}
     # Write no bytecode into the folders of benchmarks.
-    return {**kept, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**own, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def host_environment() -> dict[str, str]:

@@ -1,10 +1,10 @@
 """Runs foreign commands simultaneously and reads their events; no process is left behind.
 
 The parent only waits: scripts measure their own rates and send them as events, so the pipe does not
-affect timings. Each command has a keeper (see keeper.py), which ends everything that the command
-started when the parent closes one pipe. Three other pipes carry output and events, and a fourth
-reports how the command ended. Every process carries a mark in its environment; when all keepers
-have ended, processes that still have the mark are killed.
+affect timings. Each command has a supervisor (see supervisor.py), which ends everything that the
+command started when the parent closes one pipe. Three other pipes carry output and events, and a
+fourth reports how the command ended. Every process carries a mark in its environment; when all
+supervisors have ended, processes that still have the mark are killed.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ import attrs
 
 from comparative_benchmark.analysis.machine import other_processes, worker_settings
 from comparative_benchmark.analysis.machine.gpu_state import SESSION_VARIABLE
-from comparative_benchmark.interop.milabench.processes import keeper
+from comparative_benchmark.interop.milabench.processes import supervisor
 from comparative_benchmark.interop.milabench.processes.observed import (
     EventLines,
     Observed,
@@ -65,7 +65,7 @@ class Ended:
     """How a command ended.
 
     Attributes:
-      code: exit code; negative for a signal; None if its keeper was killed.
+      code: exit code; negative for a signal; None if its supervisor was killed.
       reason: why we ended it; None if it ended by itself.
       timed_out: whether we ended it because it took too long.
       stopped: whether it was stopped at its own request, as by an early stop.
@@ -122,7 +122,7 @@ def restored(path: Path, before: bytes) -> bool:
 
     Records that other commands have added do not count as damage.
     """
-    due = results_file.decode_document(before, str(path))
+    wanted = results_file.decode_document(before, str(path))
     try:
         content = path.read_bytes()
         if content == before:
@@ -131,9 +131,9 @@ def restored(path: Path, before: bytes) -> bool:
     except (OSError, ResultsFileError):
         pass
     else:
-        if set(_texts(due.runs)) <= set(_texts(now.runs)) and set(_texts(due.benchmarks)) <= set(
-            _texts(now.benchmarks)
-        ):
+        if set(_texts(wanted.runs)) <= set(_texts(now.runs)) and set(
+            _texts(wanted.benchmarks)
+        ) <= set(_texts(now.benchmarks)):
             return False
     write_atomically(path, before)
     return True
@@ -205,7 +205,7 @@ class SupervisedCommand:
         theirs = (life_read, report_write, data_write, out_write, err_write)
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", keeper.__file__, json.dumps(spec)],
+                [sys.executable, "-I", "-S", supervisor.__file__, json.dumps(spec)],
                 stdin=subprocess.DEVNULL,
                 stdout=out_write,
                 stderr=err_write,
@@ -222,7 +222,7 @@ class SupervisedCommand:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # When this pipe closes, the keeper ends everything that the command started.
+        # When this pipe closes, the supervisor ends everything that the command started.
         self._let_go()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=10)
@@ -233,7 +233,7 @@ class SupervisedCommand:
         self._log.close()
 
     def end(self, reason: str | None, *, timed_out: bool = False) -> None:
-        """Asks the keeper to end the command, with SIGTERM first."""
+        """Asks the supervisor to end the command, with SIGTERM first."""
         if not self.ended.reason:
             self.ended.reason, self.ended.timed_out = reason, timed_out
         if self._life_open:
@@ -262,13 +262,13 @@ class SupervisedCommand:
         if not self._status:
             ended.reason = ended.reason or "its supervisor process was killed"
             return
-        told: dict[str, Any] = json.loads(self._status)
-        ended.code = told["code"]
-        ended.wall_s, ended.cpu_s = told["wall_s"], told["cpu_s"]
-        ended.involuntary_switches = told["switches"]
-        ended.peak_memory_bytes = max(ended.peak_memory_bytes, told["max_rss_bytes"])
-        ended.left, ended.isolated = told["left"], told["isolated"]
-        ended.network_tries = told["network_tries"]
+        status: dict[str, Any] = json.loads(self._status)
+        ended.code = status["code"]
+        ended.wall_s, ended.cpu_s = status["wall_s"], status["cpu_s"]
+        ended.involuntary_switches = status["switches"]
+        ended.peak_memory_bytes = max(ended.peak_memory_bytes, status["max_rss_bytes"])
+        ended.left, ended.isolated = status["left"], status["isolated"]
+        ended.network_tries = status["network_tries"]
         self._log.flush()
         if not ended.observed.rates:
             ended.instrument_error = _instrument_error(ended.log_file)
@@ -356,7 +356,7 @@ def run(
     mark = uuid.uuid4().hex
     log_dir.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        # On any exit, the keepers' pipes close first; then kill whatever survived them.
+        # On any exit, the supervisors' pipes close first; then kill whatever survived them.
         stack.callback(other_processes.kill_marked, SESSION_VARIABLE, mark)
         runs = [
             stack.enter_context(
@@ -402,7 +402,7 @@ class _Watch:
             self._selector.register(number, selectors.EVENT_READ)
         self._until = time.monotonic() + limits.duration_s
         self._gone: dict[int, float] = {}
-        self._all_told: dict[int, float] = {}
+        self._complete_since: dict[int, float] = {}
 
     def until_all_ended(self) -> None:
         next_look = time.monotonic() + _LOOK_S / 5
@@ -457,8 +457,8 @@ class _Watch:
         for run in self._runs:
             if not run.over:
                 run.look_at_memory()
-                if run.ended.observed.all_told and not run.ended.stopped:
-                    since = self._all_told.setdefault(id(run), now)
+                if run.ended.observed.is_complete and not run.ended.stopped:
+                    since = self._complete_since.setdefault(id(run), now)
                     if now - since >= _AFTER_LAST_RATE_S:
                         # Some of milabench's own scripts loop for 10 000 epochs.
                         run.ended.stopped = True
@@ -468,7 +468,7 @@ class _Watch:
                     run.end(f"less than {mib} MiB of disk space was left in {limits.disk}")
 
     def _finish(self, now: float) -> None:
-        """Finishes commands whose keeper has ended, once their pipes close or after a delay."""
+        """Finishes commands whose supervisor has ended, once their pipes close or after a delay."""
         for run in self._runs:
             if run.over or run.process.poll() is None:
                 continue

@@ -224,7 +224,7 @@ class Observed:
         return self.units.get(self.task or "", "items/s")
 
     @property
-    def all_told(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether it has reported all rates that it announced."""
         return self.wanted is not None and len(self.measured) >= self.wanted
 

@@ -65,7 +65,7 @@ class _Monitor:
     def __init__(self, interval_s: float, log: Any, sources: "dict[str, Any]") -> None:
         self._interval_s, self._log, self._sources = interval_s, log, sources
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._tell, daemon=True)
+        self._thread = threading.Thread(target=self._report, daemon=True)
 
     def start(self) -> None:
         """Starts."""
@@ -76,7 +76,7 @@ class _Monitor:
         self._stopped.set()
         self._thread.join(timeout=self._interval_s)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         while not self._stopped.is_set():
             now = time.time()
             for name, source in self._sources.items():

@@ -132,17 +132,17 @@ class AccelerateLaunchCommand(Command):
     def _argv(self, **_: Any) -> "list[Any]":
         config = self.pack.config
         count = max(1, len(config.get("devices") or []))
-        many = (
+        placement = (
             ["--use_deepspeed", "--deepspeed_multinode_launcher=standard", "--zero_stage=2"]
             if config.get("use_deepspeed")
             else (["--multi_gpu"] if count > 1 else [])
         )
         if not config.get("devices"):
-            many = ["--cpu"]
+            placement = ["--cpu"]
         argv = [
             *("accelerate", "launch", "--dynamo_backend=no"),
             f"--mixed_precision={'bf16' if config.get('devices') else 'no'}",
-            *(f"--machine_rank={self.rank}", "--num_machines=1", *many),
+            *(f"--machine_rank={self.rank}", "--num_machines=1", *placement),
             f"--num_cpu_threads_per_process={self.pack.resolve_argument('--cpus_per_gpu', 8)}",
             *(f"--num_processes={count}", *self.accelerate_argv),
         ]

@@ -87,7 +87,7 @@ class Wishes:
 LONGEST_S = 24 * 3600.0
 
 
-class Talk:
+class Channel:
     """Communication with the process of a benchfile during one phase."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Talk:
         self._done = False
         self._answers = -1
 
-    def hold(self) -> None:
+    def serve(self) -> None:
         """Serves the benchfile's requests until it ends, and records the outcome."""
         bench = self._placement.bench
         questions, questions_write = os.pipe()
@@ -157,25 +157,25 @@ class Talk:
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             try:
-                told = json.loads(line)
-                self._answer(told)
+                message = json.loads(line)
+                self._answer(message)
             except (ValueError, KeyError, TypeError) as error:
                 self._outcome.fail(Status.FAILED, f"benchfile.py sent a bad message: {error!r}")
 
-    def _answer(self, told: Mapping[str, Any]) -> None:
-        kind = told["type"]
+    def _answer(self, message: Mapping[str, Any]) -> None:
+        kind = message["type"]
         if kind == "message":
-            self._wishes.say(f"{self._placement.bench.name}: {told['text']}")
+            self._wishes.say(f"{self._placement.bench.name}: {message['text']}")
         elif kind == "execute":
-            codes = self._execute([_Wanted(**item) for item in told["commands"]])
+            codes = self._execute([_Wanted(**item) for item in message["commands"]])
             os.write(self._answers, json.dumps({"codes": codes}).encode() + b"\n")
         elif kind in ("failed", "unsupported"):
             self._done = True
             status = Status.FAILED if kind == "failed" else Status.UNSUPPORTED
-            text = told["text"]
-            if told.get("ran_by_suite"):
+            text = message["text"]
+            if message.get("ran_by_suite"):
                 text = self._with_last_words(text)
-            self._outcome.fail(status, text, told.get("traceback"))
+            self._outcome.fail(status, text, message.get("traceback"))
         elif kind == "done":
             self._done = True
 

@@ -1,6 +1,6 @@
 """Supervises one foreign command, and kills all processes that it started.
 
-It is started as a script that uses only the standard library: `python -I -S keeper.py SPEC`. As a
+It runs as a script that uses only the standard library: `python -I -S supervisor.py SPEC`. As a
 subreaper (PR_SET_CHILD_SUBREAPER) it adopts orphans, including daemons that changed their session
 and environment. It kills all of them when the command ends or the parent's end of a pipe closes. It
 disables the network with a namespace that has only a loopback device, and counts attempts to use
@@ -81,8 +81,8 @@ def _become(spec: "dict[str, object]", libc: ctypes.CDLL) -> None:
         environment: dict[str, str] = spec["env"]  # type: ignore[assignment]
         os.execvpe(argv[0], argv, environment)  # noqa: S606  # which shell?
     except OSError as error:
-        what = error.filename or spec["argv"][0]  # type: ignore[index]
-        os.write(2, f"cannot start command in {spec['cwd']}: {what}: {error.strerror}\n".encode())
+        name = error.filename or spec["argv"][0]  # type: ignore[index]
+        os.write(2, f"cannot start command in {spec['cwd']}: {name}: {error.strerror}\n".encode())
     finally:
         os._exit(127)
 
