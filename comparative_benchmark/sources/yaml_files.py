@@ -90,20 +90,20 @@ class YamlFile:
         mark = node.start_mark
         return f"{self.path}:{mark.line + 1}:{mark.column + 1}"
 
-    def items(self, node: yaml.Node, what: str) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+    def items(self, node: yaml.Node, expected: str) -> dict[str, tuple[yaml.Node, yaml.Node]]:
         """Returns key and value nodes of a mapping, by name.
 
         Raises:
           UsageError: the node is not a mapping, or a key is duplicate or not a string.
         """
         if not isinstance(node, yaml.MappingNode):
-            self.fail(node, f"{what} must be a mapping")
+            self.fail(node, f"{expected} must be a mapping")
         items: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self.fail(key, f"a key of {what} must be a string")
+                self.fail(key, f"a key of {expected} must be a string")
             if key.value in items:
-                self.fail(key, f"duplicate key {key.value!r} in {what}")
+                self.fail(key, f"duplicate key {key.value!r} in {expected}")
             items[key.value] = (key, value)
         return items
 

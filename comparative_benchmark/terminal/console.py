@@ -387,10 +387,10 @@ class Console:
 
     def race_started(self, trials: Sequence[Trial], position: int, total: int) -> None:
         """See `runner.Observer`."""
-        what = trials[0].workload.label
+        subject = trials[0].workload.label
         if len(trials) > 1:
-            what += f", {len(trials)} competitors"
-        self._err.at(what, position - 1, total)
+            subject += f", {len(trials)} competitors"
+        self._err.at(subject, position - 1, total)
 
     def trial_finished(self, result: Result, position: int, total: int) -> None:
         """See `runner.Observer`."""

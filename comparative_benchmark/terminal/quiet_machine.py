@@ -28,7 +28,7 @@ def wait_for_quiet(
     seen = observe()
     if not _is_busy(seen):
         return
-    say(_told(seen))
+    say(_load_text(seen))
     if ask is None:
         return
     if ask("wait until the machine is quiet? [Y/n] ").strip().lower() in ("n", "no"):
@@ -56,7 +56,7 @@ def _is_busy(seen: other_processes.Observed) -> bool:
     return (seen.conditions.foreign_cpu_share or 0.0) > _MOST
 
 
-def _told(seen: other_processes.Observed) -> str:
+def _load_text(seen: other_processes.Observed) -> str:
     used = f"other processes use {seen.conditions.foreign_cpu_share:.0%} of the CPU time"
     names = f": {', '.join(seen.rows)}" if seen.busiest else ""
     return f"{used}{names}; the race may have no verdicts (see `cbs doctor`)"

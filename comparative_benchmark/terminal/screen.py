@@ -140,10 +140,10 @@ def fitted(
     needed = _width(table, everything)
     if needed <= width:
         return FittedTable(table=table, dropped=(), needed=needed)
-    kept = list(columns)
+    fitting = list(columns)
     if groups:
-        first = kept[0]
-        kept[0] = attrs.evolve(
+        first = fitting[0]
+        fitting[0] = attrs.evolve(
             first,
             heading=f"{group_heading}, {first.heading}",
             cells=[Text(_INDENT).append(cell) for cell in first.cells],
@@ -153,16 +153,16 @@ def fitted(
             },
         )
     dropped: list[str] = []
-    table = _narrow(kept, groups)
-    while _width(table, kept) > width and (optional := [c for c in kept if c.rank]):
+    table = _narrow(fitting, groups)
+    while _width(table, fitting) > width and (optional := [c for c in fitting if c.rank]):
         last = max(optional, key=lambda column: column.rank)
         dropped.append(last.heading)
-        kept = [
+        fitting = [
             attrs.evolve(column, cells=column.without.get(last.heading, column.cells))
-            for column in kept
+            for column in fitting
             if column is not last
         ]
-        table = _narrow(kept, groups)
+        table = _narrow(fitting, groups)
     order = [column.heading for column in columns if column.heading in dropped]
     return FittedTable(table=table, dropped=tuple(order), needed=needed)
 

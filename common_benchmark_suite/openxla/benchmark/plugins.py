@@ -259,12 +259,12 @@ def _code_of(module: str) -> Iterator[tuple[str, int, int]]:
     yield from map(_stamp, paths)
 
 
-def _digest(stamps: Iterable[tuple[str, int, int]], what: object) -> str | None:
+def _digest(stamps: Iterable[tuple[str, int, int]], plugin: object) -> str | None:
     """Returns a digest of the code to be imported; None if it is unknown."""
     code = list(itertools.islice(stamps, _MOST_FILES + 1))
     if not code or len(code) > _MOST_FILES:
         return None
-    made_of = json.dumps([sys.version, sys.executable, str(what), code])
+    made_of = json.dumps([sys.version, sys.executable, str(plugin), code])
     return hashlib.sha256(made_of.encode()).hexdigest()
 
 

@@ -153,7 +153,7 @@ def read_gpus(library: Any = None) -> tuple[GpuClocks, ...]:
     visible, order = (
         os.environ.get(f"CUDA_{name}") for name in ("VISIBLE_DEVICES", "DEVICE_ORDER")
     )
-    return tuple(_read(source, gpu) for gpu in _found(source, visible, order))
+    return tuple(_read(source, gpu) for gpu in _visible_gpus(source, visible, order))
 
 
 def used(gpus: Sequence[GpuClocks]) -> GpuClocks | None:
@@ -201,7 +201,7 @@ def _read(source: Any, gpu: _Gpu) -> GpuClocks:
 
 
 @lru_cache(maxsize=4)
-def _found(source: Any, visible: str | None, order: str | None) -> tuple[_Gpu, ...]:
+def _visible_gpus(source: Any, visible: str | None, order: str | None) -> tuple[_Gpu, ...]:
     """Returns all GPUs, looked up once: handles stay valid."""
     handles = [nvml.device(source, index) for index in range(nvml.count(source))]
     uuids = [nvml.uuid(source, handle) for handle in handles]

@@ -113,7 +113,7 @@ def why_not_steady(
     """
     alone = [_in_order(rounds) for rounds in processes]
     beside = [_relative(*pair) for pair in zip(processes, rivals, strict=True)] if rivals else []
-    changes = [_found(alone, beside, split) for split in _SPLITS]
+    changes = [_real_change(alone, beside, split) for split in _SPLITS]
     own, relative = max(filter(None, changes), key=_certainty, default=(None, None))
     if own is None:
         return None
@@ -124,7 +124,7 @@ def why_not_steady(
     return f"{said}, and by {math.expm1(relative.log_ratio):+.1%} relative to its rivals"
 
 
-def _found(
+def _real_change(
     alone: Sequence[Sequence[float]], beside: Sequence[Sequence[float]], split: float
 ) -> tuple[Change, Change | None] | None:
     """Returns a real change at a split, by itself and against rivals; None without one."""

@@ -469,14 +469,14 @@ def _fit(values: Array, own: Array, starts: Sequence[int], least: float, correla
     residuals = np.zeros(nights)
     for start, stop in pairwise([0, *starts, nights]):
         part, variances = np.sort(values[start:stop]), own[start:stop]
-        told = variances[variances > 0]
+        known_variances = variances[variances > 0]
         piece = Piece(
             start=start,
             stop=stop,
             lower=float(part[(stop - start - 1) // 2]),
             upper=float(part[(stop - start) // 2]),
             mean=float(part.mean()),
-            own_variance=float(told.mean()) if told.size else 0.0,
+            own_variance=float(known_variances.mean()) if known_variances.size else 0.0,
         )
         residuals[start:stop] = values[start:stop] - piece.level
         pieces.append(piece)

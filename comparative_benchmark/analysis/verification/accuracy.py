@@ -111,7 +111,7 @@ def _top_1(task: Task, scores: npt.NDArray[np.float64]) -> Accuracy:
     labels = examples["labels"][:count]
     right = (scores.argmax(1) == labels) & np.isfinite(scores).all(1)
     predicted = examples["predicted"][:count]
-    due = predicted == labels
+    expected = predicted == labels
     low, high = _wilson(int(right.sum()), count)
     return Accuracy(
         task=task.name,
@@ -119,10 +119,10 @@ def _top_1(task: Task, scores: npt.NDArray[np.float64]) -> Accuracy:
         value=float(right.mean()),
         low=low,
         high=high,
-        reference=float(due.mean()),
+        reference=float(expected.mean()),
         examples=count,
-        lost=int((due & ~right).sum()),
-        gained=int((right & ~due).sum()),
+        lost=int((expected & ~right).sum()),
+        gained=int((right & ~expected).sum()),
         changed=int(((scores.argmax(1) != predicted) | ~np.isfinite(scores).all(1)).sum()),
         most_lost=task.most_lost,
     )
@@ -137,12 +137,12 @@ def _perplexity(task: Task, logits: npt.NDArray[np.float64]) -> Accuracy:
         sums = largest[..., 0] + np.log(np.exp(before - largest).sum(-1))
         losses = sums - np.take_along_axis(before, tokens[..., None], -1)[..., 0]
         value = float(np.exp(losses.mean()))
-    due, rows = examples["losses"][:count], losses.mean(1)
+    expected, rows = examples["losses"][:count], losses.mean(1)
     accuracy = Accuracy(
         task=task.name,
         metric="perplexity",
         value=value if np.isfinite(value) else None,
-        reference=float(np.exp(due.mean())),
+        reference=float(np.exp(expected.mean())),
         examples=losses.size,
         most_lost=task.most_lost,
     )
@@ -150,7 +150,7 @@ def _perplexity(task: Task, logits: npt.NDArray[np.float64]) -> Accuracy:
         return accuracy
     # Rows have the same length, so the mean of their means is the mean of all losses.
     low, _, high = _exponential_mean(rows)
-    least, ratio, most = _exponential_mean(rows - due)
+    least, ratio, most = _exponential_mean(rows - expected)
     return attrs.evolve(accuracy, low=low, high=high, ratio=ratio, ratio_low=least, ratio_high=most)
 
 

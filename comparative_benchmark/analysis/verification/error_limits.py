@@ -423,8 +423,8 @@ class _Rule:
         """Yields index and group of counted groups, given the scale of each error."""
         count = np.maximum(sums.count, 1)
         scattered = self.factor * (1 + _SCATTER / np.sqrt(count))
-        due = scattered * sums.means(sums.reference)
-        limits = np.maximum(due, self.floor * np.maximum(scales, self.unit))
+        expected = scattered * sums.means(sums.reference)
+        limits = np.maximum(expected, self.floor * np.maximum(scales, self.unit))
         errors = sums.means(sums.error)
         for index in np.flatnonzero(counted):
             yield (

@@ -149,10 +149,10 @@ def verify_same_run(
     )
     if isinstance(limits, str):
         return undecided(limits)
-    own, due = [[open_array(path) for path in paths] for paths in (outputs, repeated)]
-    if problem := _form_problem(own, due, due):
+    own, fed = [[open_array(path) for path in paths] for paths in (outputs, repeated)]
+    if problem := _form_problem(own, fed, fed):
         return problem
-    verdict = _judge(own, due, limits.doubled(), is_fed=True, whose="a run fed with its tokens")
+    verdict = _judge(own, fed, limits.doubled(), is_fed=True, whose="a run fed with its tokens")
     return attrs.evolve(verdict, tokens_fed="own")
 
 
@@ -167,24 +167,24 @@ def _verify(
 ) -> Verification:
     if len(outputs) != 2:
         return failed(f"expected tokens and logits, got {len(outputs)} outputs")
-    own, due, same_type = [
+    own, expected, same_type = [
         [open_array(path) for path in paths] for paths in (outputs, truth, reference)
     ]
-    if problem := _form_problem(own, due, same_type):
+    if problem := _form_problem(own, expected, same_type):
         return problem
-    limits = limits_of(due[LOGITS], same_type[LOGITS], parameters, data_type)
+    limits = limits_of(expected[LOGITS], same_type[LOGITS], parameters, data_type)
     if isinstance(limits, str):
         return undecided(limits)
-    return _judge(own, due, limits, is_fed=is_fed, whose="the truth")
+    return _judge(own, expected, limits, is_fed=is_fed, whose="the truth")
 
 
 def _form_problem(
-    own: Sequence[Array], due: Sequence[Array], same_type: Sequence[Array]
+    own: Sequence[Array], expected: Sequence[Array], same_type: Sequence[Array]
 ) -> Verification | None:
     for name, place in (("tokens", TOKENS), ("logits", LOGITS)):
-        if problem := form_problem(name, own[place], due[place], same_type[place]):
+        if problem := form_problem(name, own[place], expected[place], same_type[place]):
             return failed(problem)
-        if infinities := finite_problem(name, own[place], due[place], same_type[place]):
+        if infinities := finite_problem(name, own[place], expected[place], same_type[place]):
             return infinities
     tokens, vocabulary = own[TOKENS], own[LOGITS].shape[-1]
     outside = (tokens < 0) | (tokens >= vocabulary)
@@ -209,11 +209,11 @@ def limits_of(
     squared = np.zeros((batch, steps))
     squared_truth = total_truth = largest = 0.0
     for place in np.ndindex(batch, steps):
-        due = truth[place].astype(np.float64)
-        error = reference[place].astype(np.float64) - due
+        expected = truth[place].astype(np.float64)
+        error = reference[place].astype(np.float64) - expected
         squared[place] = np.dot(error, error)
-        squared_truth += float(np.dot(due, due))
-        total_truth += float(due.sum())
+        squared_truth += float(np.dot(expected, expected))
+        total_truth += float(expected.sum())
         largest = max(largest, float(np.abs(error).max()))
     mean_square, mean = squared_truth / truth.size, total_truth / truth.size
     scale = float(np.sqrt(mean_square))
@@ -261,22 +261,22 @@ def limits_of(
 
 
 def _judge(
-    own: Sequence[Array], due: Sequence[Array], limits: Limits, *, is_fed: bool, whose: str
+    own: Sequence[Array], reference: Sequence[Array], limits: Limits, *, is_fed: bool, whose: str
 ) -> Verification:
     """Verifies step after step, all sequences at each, until one is wrong.
 
     A free run (`is_fed` is False) is verified up to and including the step where it leaves the
     expected tokens: up to there it has read the same ones.
     """
-    batch, steps = due[TOKENS].shape
+    batch, steps = reference[TOKENS].shape
     judged = _Judged(tokens_fed="truth" if is_fed else "own", limits=limits)
     on_the_way = list(range(batch))
     for step in range(steps):
         for sequence in list(on_the_way):
             place = (sequence, step)
-            expected = due[LOGITS][place].astype(np.float64)
+            expected = reference[LOGITS][place].astype(np.float64)
             problem = judged.add(own[LOGITS][place].astype(np.float64), expected, place)
-            token, due_token = int(own[TOKENS][place]), int(due[TOKENS][place])
+            token, due_token = int(own[TOKENS][place]), int(reference[TOKENS][place])
             if token != due_token:
                 divergence = Divergence(
                     sequence=sequence,
@@ -292,10 +292,10 @@ def _judge(
                 problem = _token_problem(divergence, whose, problem)
             if problem:
                 return judged.verdict(f"{_place(*place)}: {problem}")
-    if judged.count == due[LOGITS].size and judged.rmse > limits.rmse:
+    if judged.count == reference[LOGITS].size and judged.rmse > limits.rmse:
         off, allowed = judged.rmse / limits.scale, limits.rmse / limits.scale
         return judged.verdict(f"logits: relative error {off:.2g} exceeds {allowed:.2g}")
-    if judged.count == due[LOGITS].size and abs(judged.bias) > limits.bias:
+    if judged.count == reference[LOGITS].size and abs(judged.bias) > limits.bias:
         return judged.verdict(
             f"logits are off by {judged.bias:.2g} on average; the limit is {limits.bias:.2g}"
         )

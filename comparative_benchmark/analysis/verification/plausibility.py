@@ -169,14 +169,14 @@ def latency_problem(
         return None
     median_ms = statistics.median(latencies_ms)
     rate = _FLOPS_PER_CYCLE.get(element_type, _MOST_FLOPS_PER_CYCLE)
-    for amount, per_cycle, unit, what in (
+    for amount, per_cycle, unit, verb in (
         (flops, rate, "FLOP", "do the arithmetic of"),
         (weight_bytes, _BYTES_PER_CYCLE, "bytes", "read the weights of"),
     ):
         least_ms = (amount or 0) / (per_cycle * cpus * _CYCLES_PER_S) * 1e3
         if median_ms < least_ms:
             return (
-                f"{median_ms:.2g} ms is too short to {what} an iteration ({amount:.3g} {unit}): "
+                f"{median_ms:.2g} ms is too short to {verb} an iteration ({amount:.3g} {unit}): "
                 f"{cpus} CPUs need at least {least_ms:.2g} ms. It does not wait for its outputs, "
                 "or it returns cached ones"
             )

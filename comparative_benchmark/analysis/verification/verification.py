@@ -145,11 +145,11 @@ def verify(
         return failed(f"expected {len(truth)} outputs, got {len(outputs)}")
     verdicts = []
     for index, paths in enumerate(zip(outputs, truth, reference, strict=True)):
-        output, due, same_type = map(open_array, paths)
+        output, expected, same_type = map(open_array, paths)
         judged = _Output(
             name=f"output {index}",
             output=output,
-            truth=due,
+            truth=expected,
             reference=same_type,
             parameters=_with_least(parameters, least_db[index] if least_db else None),
             neighbours=open_array(neighbours[index]) if index in neighbours else None,
@@ -190,10 +190,10 @@ def relative_rmse(values: Path, truth: Path) -> float | None:
 
     None if it holds no floating-point numbers, or the truth holds only zeros.
     """
-    due, actual = open_array(truth), open_array(values)
-    if due.dtype.kind not in "fV" or actual.shape != due.shape or not due.size:
+    expected, actual = open_array(truth), open_array(values)
+    if expected.dtype.kind not in "fV" or actual.shape != expected.shape or not expected.size:
         return None
-    errors = _errors(actual, due)
+    errors = _errors(actual, expected)
     return errors.rmse / errors.scale if errors.scale else None
 
 
@@ -218,8 +218,8 @@ def form_problem(
     if output.shape != truth.shape:
         return f"{name} has shape {output.shape}, expected {truth.shape}"
     if output.dtype != reference.dtype:
-        due, got = element_type_of(reference.dtype), element_type_of(output.dtype)
-        return f"{name} has type {got}, expected {due}"
+        expected, got = element_type_of(reference.dtype), element_type_of(output.dtype)
+        return f"{name} has type {got}, expected {expected}"
     return None
 
 
@@ -281,18 +281,18 @@ class _Output:
           The verdict if some are wrong, or too many cannot be judged; otherwise None.
         """
         with np.errstate(over="ignore", invalid="ignore"):
-            due = self.truth.astype(self.reference.dtype)
-        finite = np.isfinite(due)
-        special = ~finite & _same_kind(due, self.reference)
+            expected = self.truth.astype(self.reference.dtype)
+        finite = np.isfinite(expected)
+        special = ~finite & _same_kind(expected, self.reference)
         largest = float(ml_dtypes.finfo(self.output.dtype).max)
-        if wrong := int(np.count_nonzero(special & ~_is_kind(self.output, due, largest))):
+        if wrong := int(np.count_nonzero(special & ~_is_kind(self.output, expected, largest))):
             return failed(f"{self.name}: {wrong} elements differ from the expected NaN or infinity")
         regular = finite & np.isfinite(self.reference)
         if wrong := int(np.count_nonzero(regular & ~np.isfinite(self.output))):
             where = f"{wrong} elements that should be finite"
             return failed(f"{self.name} contains NaN or infinity in {where}")
-        undue = due.size - int(np.count_nonzero(special | regular))
-        if undue > _MOST_UNDUE * due.size:
+        undue = expected.size - int(np.count_nonzero(special | regular))
+        if undue > _MOST_UNDUE * expected.size:
             return undecided(
                 f"{self.name}: the reference run in this type produced NaN or infinity in {undue} "
                 f"elements that are finite in float64"
@@ -327,8 +327,8 @@ class _Output:
         elif not errors.rmse <= limits.needed:
             allowed = limits.rmse / unit
             reason = f"relative error {errors.rmse / unit:.2g} exceeds {allowed:.2g}"
-        elif errors.max_abs > limits.element and (stray := _stray_element(output, truth, limits)):
-            reason = stray
+        elif errors.max_abs > limits.element and (problem := _stray_element(output, truth, limits)):
+            reason = problem
         elif abs(errors.bias) > limits.bias:
             reason = (
                 f"elements are off by {errors.bias:.2g} on average; the limit is {limits.bias:.2g}"
@@ -426,12 +426,12 @@ def _same_kind(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[np
 
 
 def _is_kind(
-    values: npt.NDArray[Any], due: npt.NDArray[Any], largest: float
+    values: npt.NDArray[Any], expected: npt.NDArray[Any], largest: float
 ) -> npt.NDArray[np.bool_]:
     """Returns where values are NaN or infinite as expected, or as large as the type allows."""
     wide = values.astype(np.float64)
-    beyond = (np.abs(wide) >= _NEARLY_INFINITE * largest) & (np.sign(wide) == np.sign(due))
-    kind: npt.NDArray[np.bool_] = np.where(np.isnan(due), np.isnan(wide), beyond)
+    beyond = (np.abs(wide) >= _NEARLY_INFINITE * largest) & (np.sign(wide) == np.sign(expected))
+    kind: npt.NDArray[np.bool_] = np.where(np.isnan(expected), np.isnan(wide), beyond)
     return kind
 
 

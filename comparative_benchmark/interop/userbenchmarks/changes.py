@@ -201,23 +201,23 @@ def as_yaml(signals: Signals) -> str:
 
 def _signals(answer: Any, control: Document, treatment: Document, compared: int) -> Signals:
     try:
-        told = msgspec.convert(answer or {"details": {}}, _Answer)
+        result = msgspec.convert(answer or {"details": {}}, _Answer)
     except msgspec.ValidationError as error:
         raise UserbenchmarkError(
             f"the detector of {control['name']!r} returned no TorchBenchABTestResult: {error}"
         ) from error
     return Signals(
         name=control["name"],
-        control_env=told.control_env or control["environ"],
-        treatment_env=told.treatment_env or treatment["environ"],
+        control_env=result.control_env or control["environ"],
+        treatment_env=result.treatment_env or treatment["environ"],
         found=tuple(
             Signal(metric=name, control=item.control, treatment=item.treatment, delta=item.delta)
-            for name, item in told.details.items()
+            for name, item in result.details.items()
         ),
         control_only=_only(control, treatment),
         treatment_only=_only(treatment, control),
         compared=compared,
-        bisection=told.bisection or "pytorch",
+        bisection=result.bisection or "pytorch",
     )
 
 

@@ -302,17 +302,17 @@ def run_benchmark(
         written = [
             Path(shutil.move(path, folder / path.name)) for path in _written(next_to_it, before)
         ]
-    kept = f"; it wrote {', '.join(map(str, written))}" if written else ""
+    left = f"; it wrote {', '.join(map(str, written))}" if written else ""
     if code == child.NO_RUN:
         raise UserbenchmarkError(
             f"userbenchmark {benchmark.name!r} has no run(args) in {benchmark.folder}/__init__.py"
         )
     if code is None:
         raise UserbenchmarkError(
-            f"userbenchmark {benchmark.name!r} took more than {timeout_s:g} s and was killed{kept}"
+            f"userbenchmark {benchmark.name!r} took more than {timeout_s:g} s and was killed{left}"
         )
     if code not in _PARTLY:
-        raise UserbenchmarkError(f"userbenchmark {benchmark.name!r} failed: {_ending(code)}{kept}")
+        raise UserbenchmarkError(f"userbenchmark {benchmark.name!r} failed: {_ending(code)}{left}")
     if not written:
         raise UserbenchmarkError(
             f"userbenchmark {benchmark.name!r} ended with exit code {code} but wrote no "

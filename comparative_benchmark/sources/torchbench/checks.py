@@ -117,8 +117,8 @@ def _jit(request: Request, loaded: LoadedFolder, outputs: list[Any]) -> tuple[st
     except UnsupportedError as error:
         return "not_applicable", str(error)
     values = [to_numpy(value) for value in running.function(*running.inputs)]
-    for place, (one, due) in enumerate(zip(values, outputs, strict=True)):
-        if not np.allclose(one, due, rtol=_JIT_TOLERANCE, atol=_JIT_TOLERANCE):
+    for place, (one, expected) in enumerate(zip(values, outputs, strict=True)):
+        if not np.allclose(one, expected, rtol=_JIT_TOLERANCE, atol=_JIT_TOLERANCE):
             return "failed", f"output {place} of the scripted module differs"
     return "ok", ""
 

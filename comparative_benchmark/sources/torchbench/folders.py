@@ -84,8 +84,8 @@ def find(paths: Sequence[Path]) -> list[Folder]:
         if not path.is_dir():
             close = near(path.name, _names_beside(path))
             hint = f"; did you mean {path.with_name(close)}?" if close else ""
-            what = "is a file, not a folder" if path.is_file() else "does not exist"
-            raise FolderError(f"--torchbench {path} {what}{hint}")
+            problem = "is a file, not a folder" if path.is_file() else "does not exist"
+            raise FolderError(f"--torchbench {path} {problem}{hint}")
         places = list(_model_folders(path.absolute(), 0))
         if not places:
             raise FolderError(

@@ -93,8 +93,8 @@ def environment_of(folder: Folder) -> Path:
     """
     inputs = [folder.path / "install.py", *sorted(folder.path.glob("requirements*"))]
     named = "".join(path.read_text(errors="replace") for path in inputs if path.is_file())
-    told = f"{folder.name}\n{named}\n{sys.version}\n{_constraints()}"
-    sha256 = hashlib.sha256(told.encode(errors="replace")).hexdigest()
+    identity = f"{folder.name}\n{named}\n{sys.version}\n{_constraints()}"
+    sha256 = hashlib.sha256(identity.encode(errors="replace")).hexdigest()
     return root_dir() / "torchbench" / f"{folder.name}-{sha256[:12]}"
 
 
@@ -140,14 +140,14 @@ def _show_ours(place: Path) -> None:
 
 
 def _environment(place: Path, folder: Folder) -> dict[str, str]:
-    kept = for_worker(os.environ)
+    variables = for_worker(os.environ)
     for name in ("PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER"):
-        kept.pop(name, None)
+        variables.pop(name, None)
     constraints = str(place / "constraints.txt")
     return {
-        **kept,
+        **variables,
         **{name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_"))},
-        "PATH": os.pathsep.join([str(place / "bin"), kept.get("PATH", os.defpath)]),
+        "PATH": os.pathsep.join([str(place / "bin"), variables.get("PATH", os.defpath)]),
         "VIRTUAL_ENV": str(place),
         "CBS_TORCHBENCH_REPO": str(repository(folder.path)),
         "PYTHONPATH": os.pathsep.join([str(_UTILS), str(_HOST)]),

@@ -162,7 +162,7 @@ class FolderModel(ForeignModel):
             return truth, self._furthest(inputs, own, truth)
         # Not inside the handler, whose error holds the object that could not be widened.
         rough = self._rough(state.roughened(inputs))
-        if any(_relative_error(v, due) > _FURTHEST for due, v in zip(own, rough, strict=True)):
+        if any(_relative_error(v, one) > _FURTHEST for one, v in zip(own, rough, strict=True)):
             raise UnsupportedError(
                 f"rounding errors dominate the output of {self._folder.request.test}, and it has "
                 f"no float64 truth ({self.without_float64}), so its output cannot be verified"
@@ -196,14 +196,14 @@ class FolderModel(ForeignModel):
             torch.set_default_dtype(before)
         if len(truth) != len(own):
             raise NotWidenedError(f"{len(truth)} outputs in float64, expected {len(own)}")
-        for place, (due, value) in enumerate(zip(truth, own, strict=True)):
-            if due.shape != value.shape:
+        for place, (expected, value) in enumerate(zip(truth, own, strict=True)):
+            if expected.shape != value.shape:
                 raise NotWidenedError(f"output {place} has a different shape in float64")
-            if value.dtype.kind == "f" and due.dtype != np.float64:
-                raise NotWidenedError(f"output {place} is {due.dtype}, not float64")
-            if not _is_finite(due):
+            if value.dtype.kind == "f" and expected.dtype != np.float64:
+                raise NotWidenedError(f"output {place} is {expected.dtype}, not float64")
+            if not _is_finite(expected):
                 raise NotWidenedError(f"output {place} contains NaN or infinity in float64")
-            if _relative_error(value, due) > _FURTHEST:
+            if _relative_error(value, expected) > _FURTHEST:
                 raise NotWidenedError(f"output {place} comes from another computation in float64")
         if _are_float64(own) and _equal(own, truth):
             raise NotWidenedError("it already computes in float64, and no wider type exists")
@@ -222,7 +222,7 @@ class FolderModel(ForeignModel):
         Inputs are not changed: a number that is used as an index would become another one. But
         where the folder computes in float64 itself, no other run would show any rounding.
         """
-        off = [_relative_error(value, due) for value, due in zip(own, truth, strict=True)]
+        off = [_relative_error(value, expected) for value, expected in zip(own, truth, strict=True)]
         furthest = list(own)
         for seed in range(_ROUGH_RUNS):
             alike = True
@@ -273,13 +273,13 @@ def _as_truth(value: Array) -> Array:
     return value.astype(np.float64) if value.dtype.kind == "f" else value
 
 
-def _relative_error(value: Array, due: Array) -> float:
+def _relative_error(value: Array, expected: Array) -> float:
     """Returns the root mean square error in spreads; zero if verification needs none."""
-    if due.dtype.kind != "f" or not _is_finite(due):
+    if expected.dtype.kind != "f" or not _is_finite(expected):
         return 0.0
     if not np.isfinite(value).all():
         return np.inf
-    wide: npt.NDArray[np.float64] = due.astype(np.float64)
+    wide: npt.NDArray[np.float64] = expected.astype(np.float64)
     spread = float(np.std(wide))
     rmse = float(np.sqrt(np.mean(np.square(value.astype(np.float64) - wide))))
     return rmse / spread if spread else 0.0

@@ -76,10 +76,10 @@ def put_in_place(
 
     The module gets its own class, because an attribute would be copied with the module.
     """
-    kept = vars(module).get(method)
-    if kept is not None:  # set by the folder, and copied anyway
+    original = vars(module).get(method)
+    if original is not None:  # set by the folder, and copied anyway
         setattr(module, method, call)
-        return lambda: setattr(module, method, kept)
+        return lambda: setattr(module, method, original)
     shared = type(module)
     others = getattr(shared, method)
     module.__class__ = type(shared.__name__, (shared,), {"__module__": shared.__module__})
@@ -181,7 +181,7 @@ class Running:
             if self._state is not None:
                 self._state.restore()
                 handle = self.run()
-            outputs = self._telling(state.leaves(handle[1] if self.one_call else handle[0]))
+            outputs = self._judged_outputs(state.leaves(handle[1] if self.one_call else handle[0]))
         if not outputs:
             raise UnsupportedError(
                 f"{self._test} returns no tensor and is not a single call of the module from "
@@ -217,9 +217,9 @@ class Running:
         given = iter(values)
         filled = [next(given) if isinstance(item, torch.Tensor) else item for item in flat]
         arguments, named = pytree.tree_unflatten(filled, spec)
-        return self._telling(state.leaves(self.module(*arguments, **named)))
+        return self._judged_outputs(state.leaves(self.module(*arguments, **named)))
 
-    def _telling(self, values: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    def _judged_outputs(self, values: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Returns the outputs in the form to verify, without those that are always constant."""
         judged = state.judged(values)
         if any(self._constant) and not self.constant and len(self._constant) == len(judged):
@@ -303,7 +303,7 @@ class Running:
           UnsupportedError: only the first iteration computes anything.
         """
         buffers = self._buffers()
-        kept = [value.clone() for value in buffers]
+        copies = [value.clone() for value in buffers]
         with watching(self._candidates()) as seen:
             returned = self._step()
             self._seen = calls = self._choose(seen)
@@ -313,7 +313,7 @@ class Running:
             is_whole = not any(map(is_functorch_wrapped_tensor, state.leaves(last)))
             if self.one_call and not (is_whole and _are_among(given_back, state.leaves(last))):
                 self.one_call, self._returns_more = False, True
-            self.why_not_function = self._why_not_function(calls, same(kept, buffers))
+            self.why_not_function = self._why_not_function(calls, same(copies, buffers))
             first = [value.clone() for value in state.leaves(last if self.one_call else returned)]
             self._constant = [state.is_constant(value) for value in state.judged(tuple(first))]
             self.constant = bool(first) and all(self._constant)

@@ -194,13 +194,13 @@ class State:
     def leave_out(self, inputs: Sequence[torch.Tensor]) -> None:
         """Excludes tensors from restoring: they are inputs, which others write to."""
         ours = {id(value) for value in inputs}
-        kept = [
+        others = [
             (tensor, value)
             for tensor, value in zip(self._tensors, self._values, strict=True)
             if id(tensor) not in ours
         ]
-        self._tensors = [tensor for tensor, _ in kept]
-        self._values = [value for _, value in kept]
+        self._tensors = [tensor for tensor, _ in others]
+        self._values = [value for _, value in others]
 
     def restore(self) -> None:
         """Restores the state in place, because compiled programs refer to these tensors."""
@@ -249,8 +249,8 @@ class State:
                     tensor.grad = None
             for part, name, value in self._attributes:
                 _put_back(part, name, value)
-            for owner, kept in self._others:
-                for name, value in kept.items():
+            for owner, saved in self._others:
+                for name, value in saved.items():
                     with contextlib.suppress(AttributeError):  # a frozen record has not changed
                         setattr(owner, name, copy.deepcopy(value))
             torch.set_rng_state(self._drawn[0])
@@ -330,10 +330,10 @@ def _take_away(module: torch.nn.Module, name: str) -> None:
 def _copies_of_plain(owner: Any) -> dict[str, Any]:
     """Returns copies of attributes without PyTorch objects: counters, buffers, games."""
     copies = {}
-    kept = (*_KEPT_IN_PLACE, *_WITH_STATE)
+    excluded = (*_KEPT_IN_PLACE, *_WITH_STATE)
     for name, value in vars(owner).items():
         if any(
-            isinstance(item, kept) or callable(item) or _is_its_own_attributes(item)
+            isinstance(item, excluded) or callable(item) or _is_its_own_attributes(item)
             for item in within(value)
         ):
             continue

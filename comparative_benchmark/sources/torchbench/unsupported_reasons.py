@@ -61,9 +61,9 @@ class NetworkGuard:
                 return self._sentence(f"{' '.join(map(str, words))[:120]} failed")
         return self._sentence(f"{type(error).__name__}: {error}") if self.refused else None
 
-    def _sentence(self, what: str) -> str:
+    def _sentence(self, target: str) -> str:
         where = f" to {self.refused[0]}" if self.refused else ""
-        first = (what.strip().splitlines() or [""])[0][:300]
+        first = (target.strip().splitlines() or [""])[0][:300]
         return (
             f"network: the folder needs a connection{where}, but workers have none ({first}); "
             f"download its data in install.py (--install), or set {ALLOWED_VARIABLE}=1"

@@ -146,11 +146,11 @@ class Journal:
         ours = json.loads(json.dumps(self._question))
         both = {**stored.question, **ours}
         if differ := [name for name in both if stored.question.get(name) != ours.get(name)]:
-            told = "; ".join(
+            changes = "; ".join(
                 f"{name} was {stored.question.get(name)!r}, now {ours.get(name)!r}"
                 for name in differ
             )
-            raise BisectError(f"{self.path} belongs to another bisection ({told}); {other}")
+            raise BisectError(f"{self.path} belongs to another bisection ({changes}); {other}")
         self.candidates, self.comparisons = stored.candidates, stored.comparisons
 
 
@@ -320,9 +320,9 @@ def _in_words(comparison: Comparison) -> str:
     worst = max(cases, key=lambda case: case.ratio.estimate if case.ratio else 0.0, default=None)
     if worst is None:
         return ""
-    told = f"{worst.ratio}; {worst.reason}" if worst.ratio else worst.reason
+    text = f"{worst.ratio}; {worst.reason}" if worst.ratio else worst.reason
     several = f", {len(cases)} of {len(comparison.finding.cases)} cases"
-    return f": {told}{several if len(comparison.finding.cases) > 1 else ''}"
+    return f": {text}{several if len(comparison.finding.cases) > 1 else ''}"
 
 
 def as_text(outcome: Outcome, word: str, *, what: str, effort: str, measured: bool = True) -> str:
@@ -362,18 +362,18 @@ def _no_step(outcome: Outcome, last: str, than: str, effort: str) -> list[str]:
     return [f"{verdict}: {advice}", *_cases(outcome.ends), *_packages(outcome.ends)]
 
 
-def _step(outcome: Outcome, word: str, what: str, *, measured: bool) -> list[str]:
+def _step(outcome: Outcome, word: str, thing: str, *, measured: bool) -> list[str]:
     where, candidates = outcome.conclusion, outcome.candidates
     assert where is not None
     first, last = candidates[where.first_bad], candidates[where.last_good]
     if where.suspects:
         between = ", ".join(candidates[index].short for index in where.suspects)
         lines = [
-            f"{what} became {word} after {last.short}, at the latest in {first}",
+            f"{thing} became {word} after {last.short}, at the latest in {first}",
             f"candidates between them that could not be judged: {between}",
         ]
     else:
-        lines = [f"{what} became {word} in {first}; {last.short} is the last good one"]
+        lines = [f"{thing} became {word} in {first}; {last.short} is the last good one"]
     neighbours = outcome.neighbours
     if neighbours is not None and neighbours.answer is not Answer.BAD:
         than = f"{word} than {last.short}" if measured else word

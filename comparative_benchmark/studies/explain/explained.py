@@ -49,9 +49,9 @@ def choose(
         if extreme not in chosen and len(chosen) < 2:
             chosen.append(extreme)
     if len(chosen) < 2 or chosen[0] is chosen[1]:
-        told = ", ".join(_label(item) for item in cases)
+        labels = ", ".join(_label(item) for item in cases)
         raise UsageError(
-            f"{cases[0].label}: two competitors with a latency are required; the file has {told}"
+            f"{cases[0].label}: two competitors with a latency are required; the file has {labels}"
         )
     first, second = sorted(chosen, key=lambda item: -(item.metrics.median_ms or 0.0))
     if first.machine != second.machine:
@@ -76,20 +76,20 @@ def _of_workload(document: Document, case: str | None, device: str | None) -> li
         if not latest:
             names = [name for item in cases_of(document) for name in _names(item)]
             raise UsageError(f"no case in the file matches {case!r}{did_you_mean(case, names)}")
-    for what, option, choices in (
+    for noun, option, choices in (
         ("device", "-device", list(dict.fromkeys(item.device for item in latest))),
         ("workload", "--case", list(dict.fromkeys(item.label for item in latest))),
     ):
-        if what == "device" and device is not None:
+        if noun == "device" and device is not None:
             latest = [item for item in latest if item.device == device]
             if not latest:
                 raise UsageError(
                     f"no results for device {device}; choices are {', '.join(choices)}"
                 )
         elif len(choices) > 1:
-            told = "\n".join(f"  {choice}" for choice in choices[:_MOST_SHOWN])
+            listed = "\n".join(f"  {choice}" for choice in choices[:_MOST_SHOWN])
             raise UsageError(
-                f"the file contains {len(choices)} {what}s; choose one with {option}:\n{told}"
+                f"the file contains {len(choices)} {noun}s; choose one with {option}:\n{listed}"
             )
     return latest
 
@@ -109,9 +109,9 @@ def _named(asked: str, cases: Sequence[Case]) -> Case:
     exact = [case for case in candidates if case.competitor == name]
     chosen = exact or [case for case in candidates if case.competitor.partition(":")[0] == name]
     if len(chosen) != 1:
-        what = "more than one competitor" if chosen else "no competitor"
-        told = ", ".join(map(_label, chosen or cases))
-        raise UsageError(f"{asked!r} matches {what} of {cases[0].label}; choices are {told}")
+        number = "more than one competitor" if chosen else "no competitor"
+        labels = ", ".join(map(_label, chosen or cases))
+        raise UsageError(f"{asked!r} matches {number} of {cases[0].label}; choices are {labels}")
     [one] = chosen
     if one.metrics.median_ms is None:
         status = one.why if one.status is not Status.OK else "it was only compiled"

@@ -41,8 +41,8 @@ def table_of(explanation: Explanation, *, narrow: bool = False, most_operators: 
             table.add_column(heading, justify="right", no_wrap=not narrow)
     for row in _worth_showing(explanation):
         share = () if narrow else (_part_of(row.lost_ms, explanation.lost_ms),)
-        told = [_part(part, spread=not narrow) for part in (row.slow, row.fast)]
-        cells = (*shown.of(*told[0]), *shown.of(*told[1]))
+        halves = [_part(part, spread=not narrow) for part in (row.slow, row.fast)]
+        cells = (*shown.of(*halves[0]), *shown.of(*halves[1]))
         table.add_row(row.kind, _signed(row.lost_ms), *share, *cells)
         for name, of_slow, of_fast in _operators(row, most_operators):
             cells = (*shown.of(*of_slow), *shown.of(*of_fast))
@@ -111,27 +111,27 @@ def _of_side(side: Side) -> Iterator[Text]:
     if profile.disturbed:
         yield Text(f"{side.competitor}: {profile.disturbed}: profile again with --again", "yellow")
     if side.cover is None:
-        told = f"{len(profile.operators)} operators without times"
+        text = f"{len(profile.operators)} operators without times"
     else:
-        told = (
+        text = (
             f"{digits(side.told_ms or 0.0)} ms in operators during profiling, "
             f"{side.cover:.0%} of the latency"
         )
         if profile.repeats:
-            told += f" (median of {1 + len(profile.repeats)} profiles; the table shows their range)"
+            text += f" (median of {1 + len(profile.repeats)} profiles; the table shows their range)"
         if side.cover > 1:
-            told += ": the profiler adds time, so `between operators` is too low"
-    yield Text(f"{side.competitor} by {profile.stack}: {told}", style="bold")
-    for what, lines in (
+            text += ": the profiler adds time, so `between operators` is too low"
+    yield Text(f"{side.competitor} by {profile.stack}: {text}", style="bold")
+    for title, lines in (
         ("graph break", profile.breaks),
         ("fallback", profile.fallbacks),
         ("fused", profile.fusions),
         ("note", profile.remarks),
     ):
         for line in lines[:_MOST_LINES]:
-            yield Text(f"  {what}: {line}")
+            yield Text(f"  {title}: {line}")
         if len(lines) > _MOST_LINES:
-            yield Text(f"  {what}: and {len(lines) - _MOST_LINES} more (use --json for all)")
+            yield Text(f"  {title}: and {len(lines) - _MOST_LINES} more (use --json for all)")
 
 
 def _part(part: Part | None, *, spread: bool) -> _Cells:

@@ -165,9 +165,9 @@ class _Reader:
             first_generation=any(first for _, first in models),
         )
 
-    def _mapping(self, node: yaml.Node, known: Sequence[str], what: str) -> dict[str, yaml.Node]:
+    def _mapping(self, node: yaml.Node, known: Sequence[str], kind: str) -> dict[str, yaml.Node]:
         if not isinstance(node, yaml.MappingNode):
-            self._fail(node, f"{what} must be a mapping with the keys {', '.join(known)}")
+            self._fail(node, f"{kind} must be a mapping with the keys {', '.join(known)}")
         items: dict[str, yaml.Node] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):

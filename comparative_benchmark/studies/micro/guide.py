@@ -141,7 +141,7 @@ class Table:
     _by_place: dict[tuple[str, frozenset[str]], Result] = attrs.field(init=False, repr=False)
 
     @_by_place.default
-    def _found(self) -> dict[tuple[str, frozenset[str]], Result]:
+    def _results_by_place(self) -> dict[tuple[str, frozenset[str]], Result]:
         return {(r.definition.model, _parts(Case(result=r).competitor)): r for r in self.results}
 
     def lines(self) -> Iterator[dict[str, Any]]:

@@ -202,8 +202,8 @@ def by_competitor(results: Sequence[Result], baseline: str | None) -> Iterator[s
             f"{len(lost)} of {len(comparisons)} shapes"
         )
         extremes = [
-            f"worst {_told(max(lost, key=_estimate))}" if lost else "",
-            f"best {_told(min(won, key=_estimate))}" if won else "",
+            f"worst {_ratio_text(max(lost, key=_estimate))}" if lost else "",
+            f"best {_ratio_text(min(won, key=_estimate))}" if won else "",
         ]
         yield "; ".join(filter(None, (text, *extremes)))
 
@@ -213,7 +213,7 @@ def _estimate(item: Comparison) -> float:
     return item.ratio.estimate
 
 
-def _told(item: Comparison) -> str:
+def _ratio_text(item: Comparison) -> str:
     ratio = item.ratio
     assert ratio is not None
     return f"{ratio.estimate:.2f} x ({ratio.low:.2f}-{ratio.high:.2f}) at {item.label}"

@@ -70,23 +70,23 @@ class Drift:
     problem: str | None = None
 
     def __str__(self) -> str:
-        what = f"{self.label}: {self.reference} and {self.candidate}"
+        subject = f"{self.label}: {self.reference} and {self.candidate}"
         if self.problem is not None:
-            return f"{what} were not compared: {self.problem}"
+            return f"{subject} were not compared: {self.problem}"
         if self.output_error is None or self.output_error > TOLERANCE:
             off = "cannot be compared" if self.output_error is None else f"{self.output_error:.1e}"
             if self.first is None:
                 return (
-                    f"{what} differ in their outputs ({off}) but in none of the {self.compared} "
+                    f"{subject} differ in their outputs ({off}) but in none of the {self.compared} "
                     "layers that both have; check what they compute outside of these layers"
                 )
             after = f"after {self.last_good}" if self.last_good else "from the start"
             return (
-                f"{what} drift apart {after}: the first layer that differs is {self.first} "
+                f"{subject} drift apart {after}: the first layer that differs is {self.first} "
                 f"({self.first_error:.1e}; outputs {off}), in float64"
             )
         return (
-            f"{what} agree in float64 ({self.output_error:.1e}, {self.compared} layers): if an "
+            f"{subject} agree in float64 ({self.output_error:.1e}, {self.compared} layers): if an "
             "output is wrong, the compiler or the data type is the cause"
         )
 

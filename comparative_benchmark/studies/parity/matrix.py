@@ -228,8 +228,8 @@ class Screen:
         for complaint in complaints:
             self._out.print(Text(f"expected failures: {complaint}", style="red"), soft_wrap=True)
         numbers = counts(results, expected)
-        told = ", ".join(f"{number} {status}" for status, number in numbers.items())
-        self._out.print(Text(f"{len(results)} cells: {told}"), soft_wrap=True)
+        summary = ", ".join(f"{number} {status}" for status, number in numbers.items())
+        self._out.print(Text(f"{len(results)} cells: {summary}"), soft_wrap=True)
 
     def _again(self, result: CellResult, suites: Sequence[str]) -> Text:
         """Returns the command that reproduces a failure."""

@@ -107,11 +107,11 @@ def user_input_files(directory: Path) -> list[Path]:
     if not directory.is_dir():
         raise UserInputError(f"{directory} is not a directory")
     files = sorted(directory.glob(f"{_STEM}_*.npy"))
-    due = [directory / f"{_STEM}_{index}.npy" for index in range(max(len(files), 1))]
-    if missing := [path.name for path in due if path not in files]:
+    expected = [directory / f"{_STEM}_{index}.npy" for index in range(max(len(files), 1))]
+    if missing := [path.name for path in expected if path not in files]:
         there = ", ".join(path.name for path in files) or "no inputs"
         raise UserInputError(f"{directory} has no {missing[0]}; it contains {there}")
-    return due
+    return expected
 
 
 def read_user_inputs(directory: Path) -> UserInputs:
@@ -157,18 +157,18 @@ def cases_with(cases: Sequence[BenchmarkCase], inputs: UserInputs) -> list[Bench
 
 def _check(case: BenchmarkCase, inputs: UserInputs) -> None:
     model = case.model.name
-    due = workload_of(case).inputs
-    if not due:
+    specs = workload_of(case).inputs
+    if not specs:
         raise UserInputError(
             f"{model} does not declare its inputs (it has no architecture), so yours cannot be "
             "checked against them"
         )
-    if len(due) != len(inputs.specs):
+    if len(specs) != len(inputs.specs):
         raise UserInputError(
-            f"{inputs.directory} has {len(inputs.specs)} inputs, but {model} takes {len(due)}: "
-            f"{', '.join(map(str, due))}"
+            f"{inputs.directory} has {len(inputs.specs)} inputs, but {model} takes {len(specs)}: "
+            f"{', '.join(map(str, specs))}"
         )
-    for index, (expected, given_spec) in enumerate(zip(due, inputs.specs, strict=True)):
+    for index, (expected, given_spec) in enumerate(zip(specs, inputs.specs, strict=True)):
         if expected != given_spec:
             raise UserInputError(
                 f"{inputs.directory / f'{_STEM}_{index}.npy'} is {given_spec}, but {model} takes "

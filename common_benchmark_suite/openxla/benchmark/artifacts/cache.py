@@ -152,8 +152,8 @@ class Cache:
 
     def views_besides(self, keep: Collection[str]) -> list[Path]:
         """Returns the views of all manifests except those with one of these sha256."""
-        kept = {sha256[:_DIGITS_OF_VIEW] for sha256 in keep}
-        return [view for view in self.views() if view.name not in kept]
+        kept_views = {sha256[:_DIGITS_OF_VIEW] for sha256 in keep}
+        return [view for view in self.views() if view.name not in kept_views]
 
     def collectable(self) -> Usage:
         """Returns what `collect` would free now, keeping all views."""

@@ -138,13 +138,13 @@ def write_manifest(directory: Path, manifest: Manifest) -> Path:
     return path
 
 
-def _check_date(date: str, what: str) -> None:
+def _check_date(date: str, key: str) -> None:
     try:
         aware = datetime.datetime.fromisoformat(date).tzinfo is not None
     except ValueError:
         aware = False
     if not aware:
-        raise ValueError(f"date {date!r} of {what!r} is not a date with time and offset (ISO 8601)")
+        raise ValueError(f"date {date!r} of {key!r} is not a date with time and offset (ISO 8601)")
 
 
 def with_urls(cases: Sequence[BenchmarkCase]) -> list[BenchmarkCase]:

@@ -56,14 +56,14 @@ class Meter:
         self._done_bytes = self._moved_bytes = self._done_files = 0
         now = time.monotonic()
         self._samples = collections.deque([(now, 0)])
-        self._told_at = now
+        self._shown_at = now
 
     def moved(self, count: int) -> None:
         """Adds transferred bytes; a negative number subtracts bytes that proved bad."""
         with self._lock:
             self._done_bytes += count
             self._moved_bytes += max(0, count)
-            self._tell(force=False)
+            self._show(force=False)
 
     def present(self, count: int) -> None:
         """Adds bytes that were present already."""
@@ -74,14 +74,14 @@ class Meter:
         """Adds a file."""
         with self._lock:
             self._done_files += 1
-            self._tell(force=self._done_files == self._total_files)
+            self._show(force=self._done_files == self._total_files)
 
-    def _tell(self, *, force: bool) -> None:
+    def _show(self, *, force: bool) -> None:
         if self._on_progress is None:
             return
         now = time.monotonic()
-        if force or now - self._told_at >= _INTERVAL_S:
-            self._told_at = now
+        if force or now - self._shown_at >= _INTERVAL_S:
+            self._shown_at = now
             self._on_progress(self._progress(now))
 
     def _progress(self, now: float) -> Progress:

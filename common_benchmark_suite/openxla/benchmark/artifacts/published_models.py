@@ -371,6 +371,6 @@ def _keep(cache: Cache, entries: Mapping[str, LockedModel], without: Collection[
     path = cache.directory / _FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.parent / f".{_FILE}.lock"):
-        kept = {url: lock for url, lock in _read(cache).items() if url not in without}
-        models = dict(sorted({**kept, **entries}.items()))
+        others = {url: lock for url, lock in _read(cache).items() if url not in without}
+        models = dict(sorted({**others, **entries}.items()))
         write_atomically(path, strict_json.to_bytes(LockFile(models=models)))

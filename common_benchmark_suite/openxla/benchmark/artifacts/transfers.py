@@ -223,11 +223,11 @@ class _Piece:
         """
         wanted, transfer = self._wanted, self._transfer
         with wanted.store.open(wanted.name, offset=self._size) as body:
-            due = body.total_bytes
+            total_bytes = body.total_bytes
             if wanted.sha256 is not None:
-                if due not in (None, wanted.size_bytes):
-                    raise self._damaged(f"the server announced {due} bytes")
-                due = wanted.size_bytes
+                if total_bytes not in (None, wanted.size_bytes):
+                    raise self._damaged(f"the server announced {total_bytes} bytes")
+                total_bytes = wanted.size_bytes
             if body.offset != self._size:
                 transfer.meter.moved(-self._size)
                 self._restart()
@@ -245,9 +245,9 @@ class _Piece:
                         f"{wanted.url} is larger than {human_bytes(wanted.size_bytes)}; not read"
                     )
                 transfer.deadline.check(wanted.url)
-        if due not in (None, self._size):
+        if total_bytes not in (None, self._size):
             raise TransientError(
-                f"{wanted.url}: the connection ended after {self._size} of {due} bytes"
+                f"{wanted.url}: the connection ended after {self._size} of {total_bytes} bytes"
             )
 
     def _restart(self) -> None:

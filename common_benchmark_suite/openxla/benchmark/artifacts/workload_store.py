@@ -282,8 +282,8 @@ class WorkloadArtifacts:
     @property
     def second(self) -> Due | None:
         """The second input and its expected outputs; None without one."""
-        due = Due(**{kind: self._listed(f"{SECOND}{kind}") for kind in _STEMS})
-        return due if due.inputs and due.truth and due.reference else None
+        files = Due(**{kind: self._listed(f"{SECOND}{kind}") for kind in _STEMS})
+        return files if files.inputs and files.truth and files.reference else None
 
     @property
     def second_files(self) -> list[Path]:
@@ -396,9 +396,9 @@ def find(workload: Workload, *, locked: Collection[str] = frozenset()) -> Worklo
     for name, facts in manifest.files.items():
         path = directory / name
         if not path.is_file() or FileFacts.of(path) != facts:
-            what = "does not match the manifest" if path.is_file() else "is missing"
+            problem = "does not match the manifest" if path.is_file() else "is missing"
             raise ArtifactError(
-                f"artifacts in {directory}: {name} {what}; run again with --generate-artifacts"
+                f"artifacts in {directory}: {name} {problem}; run again with --generate-artifacts"
             )
     return WorkloadArtifacts(directory=directory, manifest=manifest)
 

@@ -185,8 +185,8 @@ def placed_variables(
         elif path[-1] == "kernel" and not (value.ndim == 2 and architecture.matrices_are_in_out):
             value = value.transpose(_KERNEL_LAYOUTS[value.ndim])
         if value.shape != tuple(shapes[path]):
-            due = tuple(shapes[path])
-            mismatched.append(f"{init.name} is {value.shape}, but {_text(path)} is {due}")
+            expected = tuple(shapes[path])
+            mismatched.append(f"{init.name} is {value.shape}, but {_text(path)} is {expected}")
             continue
         yield path, init.name, value
     faults = {

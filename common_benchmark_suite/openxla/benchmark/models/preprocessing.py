@@ -86,9 +86,9 @@ def padded_rows(
     stride = _stride(5, half)
     for row in range(len(ids)):
         used = int(mask[row].sum())
-        kept = max(1, min(used, length - 1 - (length // 8 + stride * row) % half))
-        ids[row, kept - 1] = ids[row, used - 1]
-        ids[row, kept:], mask[row, kept:] = pad, 0
+        real = max(1, min(used, length - 1 - (length // 8 + stride * row) % half))
+        ids[row, real - 1] = ids[row, used - 1]
+        ids[row, real:], mask[row, real:] = pad, 0
     return ids, mask
 
 

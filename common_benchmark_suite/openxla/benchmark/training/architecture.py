@@ -88,12 +88,12 @@ class TrainingArchitecture(Architecture):
 
     def training(self, parameters: Parameters) -> Mapping[str, Any] | None:
         """Returns task, optimizer with hyper-parameters, and number of steps."""
-        told: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "task": task_of(parameters),
             "steps": STEPS,
             "optimizer": attrs.asdict(optimizer_of(parameters)),
         }
-        return {**told, "masters": _MASTERS} if is_mixed(parameters) else told
+        return {**facts, "masters": _MASTERS} if is_mixed(parameters) else facts
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """See the class."""
@@ -249,9 +249,9 @@ def step_bytes(parameters: Parameters) -> int:
     data for the backward pass, but not code, workspace and the allocator's overhead. A run that
     exceeds the memory by this count does not fit; one slightly below may not fit either.
     """
-    weights, kept = number_of_weights(parameters), _arrays_of_weights(parameters)
+    weights, held = number_of_weights(parameters), _arrays_of_weights(parameters)
     copies, type_bytes = (_BF16 * weights, _BF16) if is_mixed(parameters) else (0, _FLOAT32)
-    return weights * kept * _FLOAT32 + copies + _activations(parameters) * type_bytes
+    return weights * held * _FLOAT32 + copies + _activations(parameters) * type_bytes
 
 
 def truth_bytes(parameters: Parameters) -> int:

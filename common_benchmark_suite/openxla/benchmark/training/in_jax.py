@@ -86,11 +86,11 @@ class TrainableModel(models.TrainableModel):
     def apply(self, params: Any, *inputs: Any) -> Any:
         """Takes all steps with the given weights."""
         first = state = self.state(params)
-        told = []
+        results = []
         for batch in self.batches(inputs):
             state, of_step = self.step(state, params, *batch)
-            told.append(of_step)
-        return self.outputs(told, first["weights"], state["weights"], jnp)
+            results.append(of_step)
+        return self.outputs(results, first["weights"], state["weights"], jnp)
 
     def forward(self, *inputs: Any) -> Any:
         """Takes all steps with the network's own weights."""
@@ -142,8 +142,8 @@ class Run(model_interfaces.TrainingRun):
 
     def step(self, *batch: Any) -> tuple[Any, Any]:
         """See `TrainingRun.step`."""
-        self._state, told = self._step(self._state, self._params, *batch)
-        return told  # type: ignore[no-any-return]
+        self._state, result = self._step(self._state, self._params, *batch)
+        return result  # type: ignore[no-any-return]
 
     def pending(self) -> Any:
         """Returns the values that are complete once the last step has finished."""
@@ -153,9 +153,9 @@ class Run(model_interfaces.TrainingRun):
         """See `TrainingRun.weights`."""
         return _on_host(self._state["weights"])
 
-    def outputs(self, told: Sequence[tuple[Any, Any]]) -> tuple[Any, ...]:
+    def outputs(self, results: Sequence[tuple[Any, Any]]) -> tuple[Any, ...]:
         """Returns the outputs, given losses and norms of all steps."""
-        floats = [(float(loss), float(norm)) for loss, norm in told]
+        floats = [(float(loss), float(norm)) for loss, norm in results]
         return self._model.outputs(floats, _on_host(self._first["weights"]), self.weights())
 
 

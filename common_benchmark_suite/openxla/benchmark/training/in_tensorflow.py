@@ -39,8 +39,8 @@ class TrainableModel(models.TrainableModel):
     def forward(self, *inputs: Any) -> Any:
         """Takes all steps, then restores the weights."""
         run = self.run()
-        told = [run.step(*batch) for batch in self.batches(list(map(tf.convert_to_tensor, inputs)))]
-        outputs = run.outputs(told)
+        took = [run.step(*batch) for batch in self.batches(list(map(tf.convert_to_tensor, inputs)))]
+        outputs = run.outputs(took)
         run.start()
         return outputs
 
@@ -106,9 +106,9 @@ class Run(model_interfaces.TrainingRun):
         self._weights = model.named_variables(model.masters)
         self._used = model.named_variables(model.network)
         self._first = {name: tf.identity(value) for name, value in self._weights.items()}
-        kept = 1 if model.optimizer.name == "sgd" else 2
+        moments = 1 if model.optimizer.name == "sgd" else 2
         self._slots = [
-            [tf.Variable(tf.zeros_like(value)) for _ in range(kept)]
+            [tf.Variable(tf.zeros_like(value)) for _ in range(moments)]
             for value in self._weights.values()
         ]
         self._count = tf.Variable(tf.zeros((), tf.int32))
@@ -133,9 +133,9 @@ class Run(model_interfaces.TrainingRun):
         """See `TrainingRun.weights`."""
         return _on_host(self._weights)
 
-    def outputs(self, told: Sequence[tuple[Any, Any]]) -> tuple[tf.Tensor, ...]:
+    def outputs(self, steps: Sequence[tuple[Any, Any]]) -> tuple[tf.Tensor, ...]:
         """Returns the outputs, given losses and norms of all steps."""
-        floats = [(float(loss), float(norm)) for loss, norm in told]
+        floats = [(float(loss), float(norm)) for loss, norm in steps]
         outputs = self._model.outputs(floats, _on_host(self._first), self.weights())
         return tuple(map(tf.convert_to_tensor, outputs))
 

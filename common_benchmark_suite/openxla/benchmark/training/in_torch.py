@@ -63,8 +63,8 @@ class TrainableModel(torch.nn.Module, models.TrainableModel):
     def forward(self, *inputs: Any) -> Any:
         """Takes all steps, then restores the weights."""
         run = self.run()
-        told = [run.step(*batch) for batch in self.batches(list(map(as_tensor, inputs)))]
-        outputs = run.outputs(told)
+        steps = [run.step(*batch) for batch in self.batches(list(map(as_tensor, inputs)))]
+        outputs = run.outputs(steps)
         run.start()
         return outputs
 
@@ -174,9 +174,9 @@ class Run(model_interfaces.TrainingRun):
         """Returns the names of the weights that the optimizer updates, i.e. that the loss uses."""
         return [name for name, value in self._weights.items() if value in self._optimizer.state]
 
-    def outputs(self, told: Sequence[tuple[Any, Any]]) -> tuple[torch.Tensor, ...]:
+    def outputs(self, steps: Sequence[tuple[Any, Any]]) -> tuple[torch.Tensor, ...]:
         """Returns the outputs, given losses and norms of all steps."""
-        floats = [(float(loss), float(norm)) for loss, norm in told]
+        floats = [(float(loss), float(norm)) for loss, norm in steps]
         outputs = self._model.outputs(floats, _on_host(self._first), self.weights())
         return tuple(map(torch.from_numpy, outputs))
 

@@ -84,11 +84,11 @@ def worst_update_error(optimizer: Optimizer, after: Mapping[str, Floats]) -> tup
     """
     worst = (0.0, "")
     for name, weights in after.items():
-        before, due = expected_update(optimizer, name, weights.size)
-        change = np.abs(due - before)
+        before, expected = expected_update(optimizer, name, weights.size)
+        change = np.abs(expected - before)
         allowed = _OF_CHANGE * (change + np.sqrt(np.mean(change**2)))
-        allowed += _SPACINGS * np.finfo(np.float32).eps * np.abs(due)
-        errors = np.abs(weights.astype(np.float64).ravel() - due) / allowed
+        allowed += _SPACINGS * np.finfo(np.float32).eps * np.abs(expected)
+        errors = np.abs(weights.astype(np.float64).ravel() - expected) / allowed
         share = float(np.max(errors, initial=0.0))
         worst = max(worst, (np.inf if np.isnan(share) else share, name))
     return worst
@@ -136,7 +136,7 @@ class TrainableModel(model_interfaces.TrainingModel):
 
     def outputs(
         self,
-        told: Sequence[tuple[Any, Any]],
+        results: Sequence[tuple[Any, Any]],
         start: Mapping[str, Any],
         end: Mapping[str, Any],
         xp: Any = np,
@@ -144,13 +144,13 @@ class TrainableModel(model_interfaces.TrainingModel):
         """Returns the outputs of a run, in the type of the weights.
 
         Args:
-          told: loss and gradient norm of each step.
+          results: loss and gradient norm of each step.
           start: the trained weights before the run, in any layout, by name.
           end: the trained weights after the run.
           xp: `numpy`, or `jax.numpy` for traced weights.
         """
         dtype = next(iter(start.values())).dtype
-        steps = xp.stack([xp.stack([xp.asarray(value) for value in pair]) for pair in told])
+        steps = xp.stack([xp.stack([xp.asarray(value) for value in pair]) for pair in results])
         pairs = [(start[n], end[n]) for n in self.judged]
         outputs = digest(pairs, self.optimizer, xp, self.unchanged)
         return tuple(value.astype(dtype) for value in (steps, *outputs))

@@ -120,14 +120,14 @@ class UserModel(InferenceModel):
         if self.form is not None and len(inputs) == len(self.form.names):
             named = zip(self.form.names, inputs, strict=True)
             forms = ", ".join(f"{name} {form_of(value)}" for name, value in named)
-        kept = [value.copy() for value in inputs]
+        copies = [value.copy() for value in inputs]
         try:
             first, second = (self.outputs_of(inputs, seed=seed) for seed in (1, 2))
         except Exception as error:
             raise UserModelError(
                 f"the model cannot run on {forms}: {error_line(error, self.file)}"
             ) from error
-        if any(old.tobytes() != new.tobytes() for old, new in zip(kept, inputs, strict=True)):
+        if any(old.tobytes() != new.tobytes() for old, new in zip(copies, inputs, strict=True)):
             raise UserModelError("the model changes its inputs; let it work on copies")
         if not first:
             raise UserModelError("the model returns no array")

@@ -83,9 +83,9 @@ def refuse_substitute(path: Path, text: str | None = None) -> None:
         raise UserModelError(f"{text or path} cannot be read: {error}") from error
     if substitute:
         raise UserModelError(f"{text or path} {substitute}")
-    for place, magic, what, suffixes, way_out in _CONTENTS:
+    for place, magic, kind, suffixes, way_out in _CONTENTS:
         if head[place:].startswith(magic) and path.suffix.lower() not in suffixes:
-            raise UserModelError(f"{text or path} {what}{way_out}")
+            raise UserModelError(f"{text or path} {kind}{way_out}")
 
 
 def refusal_of(text: str, path: Path) -> str | None:

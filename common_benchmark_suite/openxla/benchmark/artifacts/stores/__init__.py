@@ -69,15 +69,15 @@ class Deadline:
         """Returns the seconds left, at most `most`; never 0, which sockets take as no timeout."""
         return max(0.001, min(most, self.expires_at - time.monotonic()))
 
-    def check(self, what: str, *, wait_s: float = 0.0) -> None:
+    def check(self, task: str, *, wait_s: float = 0.0) -> None:
         """Raises DeadlineError, naming the current step, if a wait would end too late."""
         if time.monotonic() + wait_s >= self.expires_at:
-            raise self.error(what)
+            raise self.error(task)
 
-    def error(self, what: str) -> DeadlineError:
+    def error(self, task: str) -> DeadlineError:
         """Returns the error for a missed deadline."""
         return DeadlineError(
-            f"{what}: not done within {self.seconds:g} s; the received part is kept, so run the "
+            f"{task}: not done within {self.seconds:g} s; the received part is kept, so run the "
             "same command again, or set a longer deadline"
         )
 

@@ -46,9 +46,9 @@ class Rule:
 
     def config(self, given: _Config) -> _Config | str:
         """Returns the configuration with our keys, or the reason why it is not supported."""
-        for key, due in self.fixed.items():
-            if given.get(key, due) != due:
-                return f"{key} is {given[key]!r}, but the suite supports only {due!r}"
+        for key, expected in self.fixed.items():
+            if given.get(key, expected) != expected:
+                return f"{key} is {given[key]!r}, but the suite supports only {expected!r}"
         if rope := _rope_fault(given):
             return rope
         config: dict[str, Any] = {"model_type": given["model_type"], **self.fixed}

@@ -295,8 +295,8 @@ class RotaryDecoder(Decoder):
         rotation = jnp.cos(angles).astype(x.dtype), jnp.sin(angles).astype(x.dtype)
         layers = []
         for index, layer in enumerate(self.layers):
-            x, kept = layer(x, rotation, position, None if cache is None else cache[index])
-            layers.append(kept)
+            x, new = layer(x, rotation, position, None if cache is None else cache[index])
+            layers.append(new)
         return self.norm(x), tuple(layers)
 
     def logits(self, x: jax.Array) -> jax.Array:

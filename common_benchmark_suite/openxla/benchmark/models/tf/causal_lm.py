@@ -331,8 +331,8 @@ class RotaryDecoder(Decoder):
         layers = []
         for index, layer in enumerate(self.layers):
             earlier = None if cache is None else cache[index]
-            x, kept = layer(x, rotation, position=position, cache=earlier)
-            layers.append(kept)
+            x, new = layer(x, rotation, position=position, cache=earlier)
+            layers.append(new)
         return self.norm(x), tuple(layers)
 
     def logits(self, x: tf.Tensor) -> tf.Tensor:

@@ -56,13 +56,13 @@ def clamp_saved_model(directory: Path) -> int:
 
 
 def clamp_jax(
-    function: Callable[..., Any], told: Callable[[int], None] = lambda _: None
+    function: Callable[..., Any], count: Callable[[int], None] = lambda _: None
 ) -> Callable[..., Any]:
     """Returns a JAX function with the lowest float32 number replaced in its constants.
 
     Args:
       function: function of pytrees of arrays; traced whenever the result is called.
-      told: called on each trace with the number of constants that contained the number.
+      count: called on each trace with the number of constants that contained the number.
     """
     import jax
     from jax.extend.core import jaxpr_as_fun
@@ -71,7 +71,7 @@ def clamp_jax(
         closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
         tamer = _JaxprTamer()
         outputs = jaxpr_as_fun(tamer.tame(closed))(*jax.tree.leaves(arguments))
-        told(tamer.count)
+        count(tamer.count)
         return jax.tree.unflatten(jax.tree.structure(shapes), outputs)
 
     return call
@@ -184,7 +184,7 @@ def convert(
     clamped: list[int] = []
     with phase("trace"):
         module, function = _traced(
-            model, inputs, sixteen_bits=False, told=clamped.append if precision == INT8 else None
+            model, inputs, sixteen_bits=False, count=clamped.append if precision == INT8 else None
         )
     with phase("lower"):
         tf.saved_model.save(module, str(directory), signatures=function)
@@ -257,7 +257,7 @@ def _traced(
     inputs: Sequence[TensorSpec],
     *,
     sixteen_bits: bool,
-    told: Callable[[int], None] | None = None,
+    count: Callable[[int], None] | None = None,
 ) -> tuple[Any, Any]:
     """Returns a module that holds the weights, and the concrete function that uses them.
 
@@ -265,7 +265,7 @@ def _traced(
       model: see `convert`.
       inputs: shape and type of each input.
       sixteen_bits: whether the model may be in a 16-bit type.
-      told: if given, the masks of a JAX model are clamped, and it is called with their number.
+      count: if given, the masks of a JAX model are clamped, and it is called with their number.
     """
     is_jax = hasattr(model, "apply") and hasattr(model, "params")
     if not is_jax and not hasattr(model, "layer"):
@@ -274,7 +274,7 @@ def _traced(
     import tensorflow as tf
 
     module = tf.Module()
-    call = _jax_call(model, module, told) if is_jax else _tensorflow_call(model, module)
+    call = _jax_call(model, module, count) if is_jax else _tensorflow_call(model, module)
     specs = [
         tf.TensorSpec(spec.shape, numpy_dtype(spec.dtype), name=f"input_{index:02d}")
         for index, spec in enumerate(inputs)
@@ -296,7 +296,7 @@ def _traced(
     return module, concrete
 
 
-def _jax_call(model: Any, module: Any, told: Callable[[int], None] | None) -> Callable[..., Any]:
+def _jax_call(model: Any, module: Any, count: Callable[[int], None] | None) -> Callable[..., Any]:
     """Returns a TensorFlow function with weights stored in `module`."""
     import jax
     import tensorflow as tf
@@ -311,7 +311,7 @@ def _jax_call(model: Any, module: Any, told: Callable[[int], None] | None) -> Ca
         return apply(jax.tree.unflatten(structure, weights), *inputs)
 
     run = jax2tf.convert(
-        program if told is None else clamp_jax(program, told),
+        program if count is None else clamp_jax(program, count),
         with_gradient=False,
         native_serialization_platforms=("cpu",),
     )

@@ -139,15 +139,15 @@ def _quantized(value: Array, detail: Mapping[str, Any]) -> Array:
     Raises:
       ValueError: the type differs, and the file has no scale.
     """
-    due = np.dtype(detail["dtype"])
+    to = np.dtype(detail["dtype"])
     scale, zero_point = detail["quantization"]
-    if value.dtype == due:
+    if value.dtype == to:
         return value
-    if due not in (np.int8, np.uint8) or not scale or value.dtype.kind != "f":
-        raise ValueError(f"the file's input {detail['name']} is {due.name}, got {value.dtype.name}")
+    if to not in (np.int8, np.uint8) or not scale or value.dtype.kind != "f":
+        raise ValueError(f"the file's input {detail['name']} is {to.name}, got {value.dtype.name}")
     steps = np.rint(np.asarray(value, np.float32) / np.float32(scale)) + zero_point
-    limits = np.iinfo(due)
-    return np.asarray(np.clip(steps, limits.min, limits.max).astype(due))
+    limits = np.iinfo(to)
+    return np.asarray(np.clip(steps, limits.min, limits.max).astype(to))
 
 
 def _dequantized(value: Array, detail: Mapping[str, Any]) -> Array:

@@ -115,14 +115,14 @@ class Adapter:
           UserModelError: the rank of the layer's factors differs from the configuration.
         """
         try:
-            due = _of_pattern(self.config.get("rank_pattern"), layer, self.config.get("r", 8))
+            stated = _of_pattern(self.config.get("rank_pattern"), layer, self.config.get("r", 8))
             alpha = _of_pattern(
                 self.config.get("alpha_pattern"), layer, self.config.get("lora_alpha", 8)
             )
-            if int(due) != rank:
+            if int(stated) != rank:
                 raise UserModelError(
                     f"{self.directory.name}: {layer} has factors of rank {rank}, but "
-                    f"{ADAPTER_FILE} requires {due}"
+                    f"{ADAPTER_FILE} requires {stated}"
                 )
             return float(alpha) / (rank**0.5 if self.config.get("use_rslora") else rank)
         except (TypeError, ValueError, AttributeError, re.error, ZeroDivisionError) as error:
@@ -394,13 +394,13 @@ def _folder(directory: Path, path: Path, entry: Mapping[str, Any]) -> Path:
 
 def _stage(path: Path, kind: str, folder: Path, *, allow_code: bool) -> tuple[Stage, list[Path]]:
     file = folder / CONFIG_FILE
-    is_told = kind not in ("Normalize", "Dropout")
-    if is_told and not file.is_file():
+    has_config = kind not in ("Normalize", "Dropout")
+    if has_config and not file.is_file():
         raise UserModelError(f"{path} names a {kind}, but {file} does not exist")
     config = _json(file) if file.is_file() else {}
     if not isinstance(config, dict):
         raise UserModelError(f"{file} is not a JSON object")
-    files = [file] if is_told else []
+    files = [file] if has_config else []
     weights = None
     if _STAGES[kind]:
         weights = folder / WEIGHTS_FILE

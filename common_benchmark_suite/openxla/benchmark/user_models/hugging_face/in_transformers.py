@@ -167,14 +167,14 @@ def _in_float64(module: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def _experts_as(module: Any, implementation: str) -> Iterator[None]:
     """Sets how the layers of experts compute within the block, if the model has such layers."""
-    kept = getattr(module.config, "_experts_implementation", None)
+    before = getattr(module.config, "_experts_implementation", None)
     try:
-        if kept is not None:
+        if before is not None:
             module.config._experts_implementation = implementation  # noqa: SLF001
         yield
     finally:
-        if kept is not None:
-            module.config._experts_implementation = kept  # noqa: SLF001
+        if before is not None:
+            module.config._experts_implementation = before  # noqa: SLF001
 
 
 class _Pooling(torch.nn.Module):
@@ -240,7 +240,7 @@ def create_model(**parameters: Any) -> TransformersModel:
             directory, allow_code=parameters.get("pickled") is True
         )
     home = pipeline.transformer if pipeline else directory
-    additions, what = None, directory.name
+    additions, label = None, directory.name
     if "base" in parameters:
         adapter = companion_formats.read_adapter(home)
         if adapter is None:
@@ -261,10 +261,10 @@ def create_model(**parameters: Any) -> TransformersModel:
         if (labels := _labels(additions)) is not None:
             config.num_labels = labels
     data_type = str(parameters["data_type"])
-    with refusing(f"{what} cannot be loaded as {name}", ValueError, OSError, RuntimeError):
+    with refusing(f"{label} cannot be loaded as {name}", ValueError, OSError, RuntimeError):
         module = hugging_face.load(model_class, home, data_type, spared=spared, **options)
     if additions is not None:
-        _add(module, additions, f"{what} does not match its base {home.name}")
+        _add(module, additions, f"{label} does not match its base {home.name}")
     stages = [_stage(stage, data_type) for stage in pipeline.stages] if pipeline else ()
     return TransformersModel(module, parameters, stages)
 

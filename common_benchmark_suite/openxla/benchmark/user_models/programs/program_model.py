@@ -59,11 +59,11 @@ class ProgramModel(UserModel):
         """
         names = (str(getattr(dtype, "__name__", dtype)).rpartition(".")[2] for dtype in dtypes)
         types = {_DATA_TYPES[name] for name in names if name in _DATA_TYPES}
-        due = str(self.model_parameters["data_type"])
-        if types and due not in types:
+        declared = str(self.model_parameters["data_type"])
+        if types and declared not in types:
             known = min(types)
             hint = f"; pass --dtype {known}" if known != "fp64" else ""
-            raise UserModelError(f"{self.path.name} computes in {known}, not {due}{hint}")
+            raise UserModelError(f"{self.path.name} computes in {known}, not {declared}{hint}")
 
     def signature(self) -> Signature:
         """Returns the program's signature."""

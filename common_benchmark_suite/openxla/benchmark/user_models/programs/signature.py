@@ -105,12 +105,12 @@ class Signature:
                 raise UserModelError(f"--input {spec} has the wrong type: {self}")
             if len(spec.sizes) != len(argument.sizes):
                 raise UserModelError(f"--input {spec} has the wrong number of sizes: {self}")
-            for size, due in zip(spec.sizes, argument.sizes, strict=True):
-                if not isinstance(size, int) or due is None:
+            for size, expected in zip(spec.sizes, argument.sizes, strict=True):
+                if not isinstance(size, int) or expected is None:
                     continue
-                known = sizes.setdefault(due, size) if isinstance(due, str) else due
+                known = sizes.setdefault(expected, size) if isinstance(expected, str) else expected
                 if size != known:
-                    name = f"{due!r} to be " if isinstance(due, str) else ""
+                    name = f"{expected!r} to be " if isinstance(expected, str) else ""
                     raise UserModelError(
                         f"--input {spec}: expected {name}{known}, got {size}: {self}"
                     )

@@ -65,7 +65,7 @@ class UserFile:
         Raises:
           UserModelError: the callable raises, returns None, or needs arguments.
         """
-        with self._told(f"{self.place}"):
+        with self._naming_errors(f"{self.place}"):
             value: Any = self._module
             for part in self.place.callable.split("."):
                 value = getattr(value, part)
@@ -77,7 +77,7 @@ class UserFile:
                 return value
             raise UserModelError(needed)
         self._seed_all()
-        with self._told(f"{self.place}()"):
+        with self._naming_errors(f"{self.place}()"):
             made = value()
         if made is None:
             raise UserModelError(f"{self.place}() returned None")
@@ -89,7 +89,7 @@ class UserFile:
         if not callable(function):
             return function
         self._seed_all()
-        with self._told(f"{self.place.file.name}:{EXAMPLE_INPUTS}()"):
+        with self._naming_errors(f"{self.place.file.name}:{EXAMPLE_INPUTS}()"):
             return function()
 
     def function(self, name: str) -> Any:
@@ -103,7 +103,7 @@ class UserFile:
         if function is None:
             raise UserModelError(f"{self.place.file.name} has no {EXAMPLE_BATCH}()")
         self._seed_all()
-        with self._told(f"{self.place.file.name}:{name}()"):
+        with self._naming_errors(f"{self.place.file.name}:{name}()"):
             return [function() if callable(function) else function for _ in range(count)]
 
     def modules(self) -> list[ModuleType]:
@@ -121,7 +121,7 @@ class UserFile:
     def _imported(self) -> ModuleType:
         self._find_own_modules()
         self._seed_all()
-        with self._told(f"importing {self.place.file.name}", importing=True):
+        with self._naming_errors(f"importing {self.place.file.name}", importing=True):
             if not self.place.dotted:
                 return import_file(self._name(), self.place.file)
             package, _, last = self.place.dotted.rpartition(".")
@@ -192,7 +192,7 @@ class UserFile:
         return None
 
     @contextmanager
-    def _told(self, what: str, *, importing: bool = False) -> Iterator[None]:
+    def _naming_errors(self, action: str, *, importing: bool = False) -> Iterator[None]:
         """Turns exceptions from the user's code into errors that name the place in the file."""
         try:
             with _as_script(self.place.file) as heard:
@@ -204,10 +204,10 @@ class UserFile:
             where = f" (line {line})" if line else ""
             way_out = _MOVE if importing else "give its command-line arguments defaults"
             raise UserModelError(
-                f"{what} ended the program{where}: {_last_words(error, heard.text)}; {way_out}"
+                f"{action} ended the program{where}: {_last_words(error, heard.text)}; {way_out}"
             ) from error
         except Exception as error:
-            text = f"{what} raised {error_line(error, self.place.file)}"
+            text = f"{action} raised {error_line(error, self.place.file)}"
             raise UserModelError(f"{text}{self._way_out(error, importing=importing)}") from error
 
     def _way_out(self, error: Exception, *, importing: bool) -> str:

@@ -60,8 +60,8 @@ class Gpt2(causal_lm.Decoder):
         x = words[tokens] + rows
         layers = []
         for index, layer in enumerate(self.layers):
-            x, kept = layer(x, position, None if cache is None else cache[index])
-            layers.append(kept)
+            x, new = layer(x, position, None if cache is None else cache[index])
+            layers.append(new)
         return self.norm(x), tuple(layers)
 
     def logits(self, x: jax.Array) -> jax.Array:

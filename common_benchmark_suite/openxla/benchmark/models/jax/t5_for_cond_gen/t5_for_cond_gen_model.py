@@ -73,8 +73,8 @@ class T5ForCondGen(GreedyModel):
         bias = jax.lax.dynamic_slice_in_dim(cache.bias, places - 1 - position, places, axis=1)
         x, tokens = model.embed(token[:, None]), []
         for layer, prompt, old in zip(model.decoder.layers, cache.prompt, cache.tokens):
-            x, kept = layer(x, bias[:, None], prompt, cache.prompt_bias, position, old)
-            tokens.append(kept)
+            x, new = layer(x, bias[:, None], prompt, cache.prompt_bias, position, old)
+            tokens.append(new)
         x = model.decoder.norm(x)[:, -1] * jnp.asarray(self._config["d_model"] ** -0.5, x.dtype)
         logits = product("bh,vh->bv", x, model.words.embedding[...])
         return at_least_float32(logits), cache._replace(tokens=tuple(tokens))

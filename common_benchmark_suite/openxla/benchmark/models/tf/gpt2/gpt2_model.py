@@ -59,8 +59,8 @@ class Gpt2(causal_lm.Decoder):
         x = tf.gather(self.words, tokens) + tf.gather(self.positions, places)
         layers = []
         for index, layer in enumerate(self.layers):
-            x, kept = layer(x, position=position, cache=None if cache is None else cache[index])
-            layers.append(kept)
+            x, new = layer(x, position=position, cache=None if cache is None else cache[index])
+            layers.append(new)
         return self.norm(x), tuple(layers)
 
     def logits(self, x: tf.Tensor) -> tf.Tensor:

@@ -76,7 +76,7 @@ class T5ForCondGen(KerasModel, GenerationModel):
         x, tokens = model.embed(token[:, tf.newaxis]), []
         layers = zip(model.decoder.layers, cache.prompt, cache.tokens, strict=True)
         for layer, prompt, earlier in layers:
-            x, kept = layer(
+            x, new = layer(
                 x,
                 bias[:, tf.newaxis],
                 prompt,
@@ -84,7 +84,7 @@ class T5ForCondGen(KerasModel, GenerationModel):
                 position=position,
                 cache=earlier,
             )
-            tokens.append(kept)
+            tokens.append(new)
         x = model.decoder.norm(x)[:, -1]
         logits = tied_head(x * tf.constant(self._head_scale, x.dtype), model.words)
         return widened(logits), cache._replace(tokens=tuple(tokens))
