@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from comparative_benchmark.results.insights.plot_data import selection_of
+from comparative_benchmark.results.comparing.plot_data import selection_of
 from comparative_benchmark.results.record import Result
 from openxla.benchmark.artifacts.array_files import USER_INPUTS_PREFIX
 from openxla.benchmark.comparative_suite.catalog import is_folder

@@ -18,7 +18,7 @@ from comparative_benchmark.results.comparing.compare import (
     against_baseline,
     compare_to_baseline,
 )
-from comparative_benchmark.results.insights.roofs import shares_of_roof
+from comparative_benchmark.results.comparing.roofs import shares_of_roof
 from comparative_benchmark.results.record import (
     AGREED,
     Compile,

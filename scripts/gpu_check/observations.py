@@ -18,7 +18,7 @@ from comparative_benchmark.analysis.machine.host import describe, git_revision, 
 from comparative_benchmark.analysis.roofline.ceilings import Ceilings, load_ceilings
 from comparative_benchmark.results.case import Case, cases_of
 from comparative_benchmark.results.comparing.compare import Comparison, compare_to_baseline
-from comparative_benchmark.results.insights.roofs import shares_of_roof
+from comparative_benchmark.results.comparing.roofs import shares_of_roof
 from comparative_benchmark.results.record import CompileProcess, Result, Status
 from comparative_benchmark.results.results_file import ResultsFileError, read_document
 from gpu_check.bootstrap import SET_UP_FILE

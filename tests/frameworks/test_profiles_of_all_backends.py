@@ -4,7 +4,7 @@ import pytest
 from agreement_support import need
 
 from comparative_benchmark.results import published
-from comparative_benchmark.results.insights.explanations import explain
+from comparative_benchmark.results.comparing.explanations import explain
 from comparative_benchmark.results.results_file import read_document
 
 pytestmark = pytest.mark.frameworks

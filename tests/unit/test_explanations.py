@@ -20,7 +20,7 @@ from comparative_benchmark.backends.operator_profile import (
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results import published
-from comparative_benchmark.results.insights.explanations import BETWEEN, explain
+from comparative_benchmark.results.comparing.explanations import BETWEEN, explain
 from comparative_benchmark.results.results_file import encode
 from comparative_benchmark.studies.explain import explained
 

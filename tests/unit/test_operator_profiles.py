@@ -14,7 +14,7 @@ from comparative_benchmark.onnxruntime import operators as onnxruntime
 from comparative_benchmark.openvino import requests as openvino
 from comparative_benchmark.pt_inductor import operators as pytorch
 from comparative_benchmark.results import published
-from comparative_benchmark.results.insights.explanations import kind_of
+from comparative_benchmark.results.comparing.explanations import kind_of
 from comparative_benchmark.tf_xla import operators as tensorflow
 
 RECORDED = Path(__file__).parents[1] / "data" / "operator_profiles"

@@ -13,8 +13,8 @@ from comparative_benchmark.cli import command as cli
 from comparative_benchmark.reporting.report import page
 from comparative_benchmark.reporting.report.standings import judge
 from comparative_benchmark.reporting.report.summary import summarize
+from comparative_benchmark.results.comparing import plot_data
 from comparative_benchmark.results.comparing.comparison import Verdict
-from comparative_benchmark.results.insights import plot_data
 from comparative_benchmark.terminal.tables import problem
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,7 @@ from comparative_benchmark.analysis.roofline.ceilings import (
 )
 from comparative_benchmark.engine.recording import to_result
 from comparative_benchmark.engine.worker import preparing
-from comparative_benchmark.results.insights import roofs
+from comparative_benchmark.results.comparing import roofs
 from comparative_benchmark.results.record import Result
 from comparative_benchmark.results.results_file import converted, encode
 from openxla.benchmark.artifacts.workload_store import WorkloadCost

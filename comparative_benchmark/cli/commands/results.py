@@ -18,7 +18,7 @@ from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.comparing import compare as comparing
 from comparative_benchmark.results.comparing.compare import usual_baseline
 from comparative_benchmark.results.comparing.compare_remarks import remarks
-from comparative_benchmark.results.insights.roofs import known_ceilings
+from comparative_benchmark.results.comparing.roofs import known_ceilings
 from comparative_benchmark.results.record import Document
 from comparative_benchmark.results.results_file import ResultsFileError, read_document
 from comparative_benchmark.terminal import compare_views

@@ -20,7 +20,7 @@ from comparative_benchmark.errors import (
 from comparative_benchmark.request import RunRequest
 from comparative_benchmark.results import expected_failures
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.insights.roofs import ceilings_for
+from comparative_benchmark.results.comparing.roofs import ceilings_for
 from comparative_benchmark.results.record import Result, ResultKey, Status
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.quiet_machine import ask_in_terminal

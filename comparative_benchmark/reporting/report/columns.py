@@ -20,8 +20,8 @@ from comparative_benchmark.reporting.report.standings import Judged
 from comparative_benchmark.reporting.report.trends import Changes
 from comparative_benchmark.results.comparing.comparison import Comparison, samples_of
 from comparative_benchmark.results.comparing.noise_floor import program_digest
-from comparative_benchmark.results.insights.plot_data import Speedup, selection_of, speedup
-from comparative_benchmark.results.insights.roofs import Cost
+from comparative_benchmark.results.comparing.plot_data import Speedup, selection_of, speedup
+from comparative_benchmark.results.comparing.roofs import Cost
 from comparative_benchmark.results.record import Phase, Status
 from comparative_benchmark.results.results_file import plain
 from comparative_benchmark.terminal import rerun

@@ -16,7 +16,7 @@ from comparative_benchmark.reporting.report import wording
 from comparative_benchmark.reporting.report.columns import Json, short
 from comparative_benchmark.reporting.report.inputs import ReportCase
 from comparative_benchmark.results import published
-from comparative_benchmark.results.insights.explanations import Explanation, Part, Side, explain
+from comparative_benchmark.results.comparing.explanations import Explanation, Part, Side, explain
 from comparative_benchmark.results.published import SUFFIX
 from comparative_benchmark.results.record import Result, Run, Status, Throughput
 from comparative_benchmark.results.results_file import plain

@@ -39,10 +39,10 @@ from comparative_benchmark.reporting.report.details import Explained, Profiles, 
 from comparative_benchmark.reporting.report.standings import Contest, Judged
 from comparative_benchmark.reporting.report.summary import Summary
 from comparative_benchmark.reporting.report.trends import TrendPoint
+from comparative_benchmark.results.comparing import plot_data
 from comparative_benchmark.results.comparing.comparison import Comparison
-from comparative_benchmark.results.insights import plot_data
-from comparative_benchmark.results.insights.plot_data import Mean, Trade, speedup
-from comparative_benchmark.results.insights.roofs import Roofs, peak_type
+from comparative_benchmark.results.comparing.plot_data import Mean, Trade, speedup
+from comparative_benchmark.results.comparing.roofs import Roofs, peak_type
 
 
 def over_shapes_of(judged: Sequence[Judged]) -> list[Json]:

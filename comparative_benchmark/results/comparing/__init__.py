@@ -1,1 +1,1 @@
-"""Comparisons of results, and reasons to doubt them."""
+"""Comparisons of results: ratios, their reasons, and reasons to doubt them."""

@@ -13,8 +13,8 @@ from comparative_benchmark.api.results import Results
 from comparative_benchmark.engine.runner import Observer
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import Case, cases_of
-from comparative_benchmark.results.insights.explanations import Explanation, explain
-from comparative_benchmark.results.insights.roofs import ceilings_of
+from comparative_benchmark.results.comparing.explanations import Explanation, explain
+from comparative_benchmark.results.comparing.roofs import ceilings_of
 from comparative_benchmark.results.record import Document, Status
 from comparative_benchmark.studies.explain import table
 from comparative_benchmark.studies.explain.profiling import NoProfileError, Profiling, profile_of

@@ -7,7 +7,7 @@ import attrs
 from rich.table import Table
 from rich.text import Text
 
-from comparative_benchmark.results.insights.explanations import Explanation, Part, Row, Side
+from comparative_benchmark.results.comparing.explanations import Explanation, Part, Row, Side
 from comparative_benchmark.terminal.screen import ruled_table
 from comparative_benchmark.terminal.tables import digits
 

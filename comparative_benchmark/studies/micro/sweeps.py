@@ -17,10 +17,10 @@ from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import Trial
 from comparative_benchmark.errors import UsageError, check_place
 from comparative_benchmark.results.case import Case, latest
+from comparative_benchmark.results.comparing import plot_data
 from comparative_benchmark.results.comparing.compare import compare_to_baseline
 from comparative_benchmark.results.comparing.comparison import Comparison
-from comparative_benchmark.results.insights import plot_data
-from comparative_benchmark.results.insights.plot_data import Mean, Speedup, Trade
+from comparative_benchmark.results.comparing.plot_data import Mean, Speedup, Trade
 from comparative_benchmark.results.record import Result
 from openxla.benchmark.def_types import TensorSpec
 from openxla.benchmark.models import architectures

@@ -8,7 +8,7 @@ import attrs
 
 from comparative_benchmark.analysis.roofline.ceilings import Ceilings, share_of_roof
 from comparative_benchmark.backends.operator_profile import Operator, OperatorProfile
-from comparative_benchmark.results.insights.roofs import peak_type
+from comparative_benchmark.results.comparing.roofs import peak_type
 from comparative_benchmark.results.record import Result
 
 PRODUCTS = "matrix products"

@@ -1,1 +1,0 @@
-"""Why results differ, and how close they come to the machine's limits."""
