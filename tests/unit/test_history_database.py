@@ -3,23 +3,18 @@
 import contextlib
 import multiprocessing
 import sqlite3
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
+from old_history import create_old_history
 from test_history_rows import noisy_nights, row
 
 from comparative_benchmark.reporting.history import database as module
 from comparative_benchmark.reporting.history import writing
 from comparative_benchmark.reporting.history.database import (
-    HEAD,
-    METADATA,
-    MIGRATIONS,
     RESULTS,
-    VERSION_TABLE,
+    VERSION,
     Database,
     HistoryError,
     database_url,
@@ -30,6 +25,7 @@ from comparative_benchmark.reporting.history.queries import Filter, rows
 from comparative_benchmark.reporting.history.writing import Writer, Written
 
 NIGHTS = 40
+DATA = Path(__file__).parents[1] / "data"
 
 
 def opened(path, **options):
@@ -74,31 +70,59 @@ def test_other_locations_are_refused_without_their_password(location, said):
     assert "secret" not in str(error.value)
 
 
-def test_migrations_lead_to_the_tables_of_this_program(tmp_path):
-    configuration = Config()
-    configuration.set_main_option("script_location", str(MIGRATIONS))
-    assert ScriptDirectory.from_config(configuration).get_heads() == [HEAD]
-    with opened(tmp_path / "h.sqlite") as database, database.reading() as connection:
-        context = MigrationContext.configure(
-            connection,
-            opts={
-                "version_table": VERSION_TABLE,
-                "compare_type": True,
-                "target_metadata": METADATA,
-            },
-        )
-        assert context.get_current_revision() == HEAD
-        assert compare_metadata(context, METADATA) == []
-
-
-def old_history(path, revision="0001"):
-    """Makes a history as a version of this program did whose newest migration that was."""
-    engine = module._engine(database_url(str(path)))
+def old_history(location):
+    """Makes a history as the first version of this program did."""
+    engine = module._engine(database_url(str(location)))
     try:
         with engine.begin() as connection:
-            upgrade(connection, revision)
+            create_old_history(connection)
     finally:
         engine.dispose()
+
+
+def schema(location):
+    """Returns the columns, keys and indexes of all tables of a history."""
+    found = {}
+    with contextlib.closing(Database(str(location))) as database, database.reading() as connection:
+        inspector = sa.inspect(connection)
+        for table in inspector.get_table_names():
+            columns = [
+                (column["name"], str(column["type"]), column["nullable"])
+                for column in inspector.get_columns(table)
+            ]
+            indexes = [
+                (index["column_names"], index["unique"]) for index in inspector.get_indexes(table)
+            ]
+            found[table] = [
+                sorted(columns),
+                inspector.get_pk_constraint(table)["constrained_columns"],
+                sorted(key["column_names"] for key in inspector.get_unique_constraints(table)),
+                sorted(indexes),
+                [key["referred_table"] for key in inspector.get_foreign_keys(table)],
+            ]
+        [view] = inspector.get_view_names()
+        found[view] = [column["name"] for column in inspector.get_columns(view)]
+    return found
+
+
+def test_new_and_migrated_histories_have_the_same_tables(tmp_path):
+    """A change of the tables needs a migration, and so does a new field of `Row`."""
+    old_history(tmp_path / "old.sqlite")
+    migrated = schema(tmp_path / "old.sqlite")
+    assert schema(tmp_path / "new.sqlite") == migrated
+
+
+def test_a_stored_history_of_an_earlier_version_is_read_and_grows(tmp_path):
+    path = tmp_path / "h.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as stored:
+        stored.executescript((DATA / "history-0002.sql").read_text())
+    written = row(options=["fast"], extra={"tags": ["x"]})
+    with opened(path) as database:
+        assert list(rows(database, Filter())) == [written]
+        assert Writer(database).add([written, row()]) == Written(1, 1)
+        with database.reading() as connection:
+            flat = connection.execute(sa.text("SELECT workload FROM cbs_history")).scalars()
+            assert list(flat) == ["bert-tiny", "bert-tiny"]
 
 
 def test_an_old_history_is_migrated_and_keeps_its_results(tmp_path, monkeypatch):
@@ -128,7 +152,7 @@ def test_the_view_is_flat(tmp_path):
 
 def test_a_migration_that_fails_leaves_nothing(tmp_path, monkeypatch):
     def fail(connection, revision):
-        upgrade(connection, "0001")
+        upgrade(connection, revision)
         raise sa.exc.OperationalError("CREATE", {}, RuntimeError("disk full"))
 
     monkeypatch.setattr(module, "upgrade", fail)
@@ -163,7 +187,7 @@ def test_a_history_of_a_newer_program_is_refused(tmp_path):
     with opened(path):
         pass
     with contextlib.closing(sqlite3.connect(path)) as newer, newer:
-        newer.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+        newer.execute(f"UPDATE {VERSION.name} SET version_num = '9999'")
     with pytest.raises(HistoryError, match="newer version of this program"):
         Database(str(path))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from test_history_database import NIGHTS, old_history, race
+from test_history_database import NIGHTS, old_history, race, schema
 from test_history_queries import FILTERS, VARIED
 from test_history_regressions import BAD, planted
 from test_history_rows import noisy_nights, row
@@ -143,6 +143,11 @@ def test_an_old_history_is_migrated_and_keeps_its_results(location, monkeypatch)
         assert connection.execute(sa.text("SELECT versions FROM cbs_history")).scalar() == (
             json.dumps({"jax": "0.10.1"}, separators=(",", ":"))
         )
+
+
+def test_new_and_migrated_histories_have_the_same_tables(location, server):
+    old_history(location)
+    assert schema(server.format(name="postgres")) == schema(location)
 
 
 def test_tables_of_other_programs_may_stand_beside_ours(location):

@@ -1,6 +1,6 @@
 """The database behind the history: SQLite in a file, or PostgreSQL by URL.
 
-Alembic's migrations create and update its tables.
+A million rows share a few thousand series and version sets, which have tables of their own.
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import sqlalchemy as sa
 from filelock import FileLock
@@ -19,8 +19,25 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.reporting.history.location import HISTORY_VARIABLE, default_location
+from comparative_benchmark.reporting.history.rows import COLUMNS, DIMENSIONS, Row
 
 METADATA = sa.MetaData()
+# Fields of `Row` that each result has, in columns of the same names.
+RESULT_FIELDS = COLUMNS[COLUMNS.index("versions") + 1 :]
+_HINTS = get_type_hints(Row)
+_NUMBERS: dict[Any, type[sa.Integer | sa.Double[float]]] = {
+    int | None: sa.Integer,
+    float | None: sa.Double,
+}
+
+
+def _columns(*names: str) -> "list[sa.Column[Any]]":
+    """Returns columns for fields of `Row`: numbers or NULL, text, or JSON text."""
+    return [
+        sa.Column(name, _NUMBERS.get(_HINTS[name], sa.Text), nullable=_HINTS[name] in _NUMBERS)
+        for name in names
+    ]
+
 
 SERIES = sa.Table(
     "cbs_series",
@@ -28,22 +45,7 @@ SERIES = sa.Table(
     sa.Column("id", sa.Integer, primary_key=True),
     # Digest of the columns below: an index over all of them would be larger than the table.
     sa.Column("digest", sa.LargeBinary(16), nullable=False, unique=True),
-    sa.Column("source", sa.Text, nullable=False),
-    sa.Column("workload", sa.Text, nullable=False),
-    sa.Column("workload_digest", sa.Text, nullable=False),
-    sa.Column("benchmark", sa.Text, nullable=False),
-    sa.Column("framework", sa.Text, nullable=False),
-    sa.Column("level", sa.Text, nullable=False),
-    sa.Column("data_type", sa.Text, nullable=False),
-    sa.Column("batch_size", sa.Integer),
-    sa.Column("backend", sa.Text, nullable=False),
-    sa.Column("compiler", sa.Text, nullable=False),
-    # JSON list of text.
-    sa.Column("options", sa.Text, nullable=False),
-    sa.Column("environment", sa.Text, nullable=False),
-    sa.Column("device", sa.Text, nullable=False),
-    sa.Column("machine", sa.Text, nullable=False),
-    sa.Column("threads", sa.Integer),
+    *_columns(*DIMENSIONS),
     sa.Index("cbs_series_workload", "workload"),
     sa.Index("cbs_series_benchmark", "benchmark"),
 )
@@ -53,8 +55,7 @@ VERSION_SETS = sa.Table(
     METADATA,
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("digest", sa.LargeBinary(16), nullable=False, unique=True),
-    # JSON object of text.
-    sa.Column("versions", sa.Text, nullable=False),
+    *_columns("versions"),
 )
 
 PACKAGES = sa.Table(
@@ -75,34 +76,23 @@ RESULTS = sa.Table(
     sa.Column("version_set", sa.Integer, sa.ForeignKey("cbs_version_sets.id"), nullable=False),
     # Microseconds since 1970, UTC: both databases sort and compare integers alike.
     sa.Column("time_us", sa.BigInteger, nullable=False),
-    sa.Column("run_id", sa.Text, nullable=False),
-    sa.Column("revision", sa.Text, nullable=False),
-    sa.Column("program", sa.Text, nullable=False),
-    sa.Column("status", sa.Text, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("latency_ms", sa.Double),
-    sa.Column("latency_low_ms", sa.Double),
-    sa.Column("latency_high_ms", sa.Double),
-    sa.Column("processes", sa.Integer),
-    sa.Column("compile_ms", sa.Double),
-    sa.Column("warm_compile_ms", sa.Double),
-    sa.Column("host_memory_mb", sa.Double),
-    sa.Column("device_memory_mb", sa.Double),
-    sa.Column("error", sa.Double),
-    sa.Column("identity", sa.Text, nullable=False),
-    # JSON object.
-    sa.Column("extra", sa.Text, nullable=False),
+    *_columns(*RESULT_FIELDS),
     sa.Index("cbs_results_trend", "series", "time_us"),
     sa.Index("cbs_results_time", "time_us"),
     sa.Index("cbs_results_run", "run_id"),
 )
 
-
-# The newest migration. Asking Alembic for it would be slow, because its import takes a while.
+# Alembic, which earlier versions used, gave the table this form.
+VERSION = sa.Table(
+    "cbs_history_version", METADATA, sa.Column("version_num", sa.String(32), primary_key=True)
+)
+# Revision 0001 has the tables, 0002 also the view.
 HEAD = "0002"
 _REVISIONS = ("0001", HEAD)
-VERSION_TABLE = "cbs_history_version"
-MIGRATIONS = Path(__file__).parent / "migrations"
+_TIMES = {
+    "sqlite": "strftime('%Y-%m-%dT%H:%M:%SZ', r.time_us / 1000000, 'unixepoch')",
+    "postgresql": "to_timestamp(r.time_us / 1000000.0)",
+}
 
 _WAIT_S = 60
 _ATTEMPTS, _PAUSE_S = 20, 0.05
@@ -246,8 +236,8 @@ class Database:
                             sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK}
                         )
                     # Another process may have been faster.
-                    if _revision(connection, self) != HEAD:
-                        upgrade(connection, HEAD)
+                    if (revision := _revision(connection, self)) != HEAD:
+                        upgrade(connection, revision)
             finally:
                 if lock:
                     lock.release()
@@ -276,23 +266,29 @@ class Database:
                     time.sleep(_PAUSE_S)
 
 
-def upgrade(connection: Connection, revision: str) -> None:
-    """Migrates the tables to a revision with Alembic, within the connection's transaction."""
-    from alembic import command
-    from alembic.config import Config
-
-    configuration = Config()
-    # A percent sign would start a variable.
-    configuration.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    configuration.attributes["connection"] = connection
-    configuration.attributes["version_table"] = VERSION_TABLE
-    command.upgrade(configuration, revision)
+def upgrade(connection: Connection, revision: str | None) -> None:
+    """Migrates tables of a revision, or of None, to `HEAD` in the connection's transaction."""
+    if revision is None:
+        METADATA.create_all(connection)
+    columns = [
+        f"r.id, {_TIMES[connection.dialect.name]} AS time",
+        *(f"s.{name}" for name in DIMENSIONS),
+        "v.versions",
+        *(f"r.{name}" for name in RESULT_FIELDS if name != "identity"),
+    ]
+    # In `sa.text`, colons in the format of the time would start parameters.
+    connection.exec_driver_sql(
+        f"CREATE VIEW cbs_history AS SELECT {', '.join(columns)} FROM cbs_results r "  # noqa: S608
+        "JOIN cbs_series s ON s.id = r.series JOIN cbs_version_sets v ON v.id = r.version_set"
+    )
+    connection.execute(VERSION.delete())
+    connection.execute(VERSION.insert().values(version_num=HEAD))
 
 
 def _revision(connection: Connection, database: Database) -> str | None:
     """Returns the revision of the tables; None if there are no tables."""
     names = sa.inspect(connection).get_table_names()
-    if VERSION_TABLE not in names:
+    if VERSION.name not in names:
         foreign = names if database.is_sqlite else [n for n in names if n.startswith("cbs_")]
         if foreign:
             raise HistoryError(
@@ -300,9 +296,7 @@ def _revision(connection: Connection, database: Database) -> str | None:
                 f"({', '.join(sorted(foreign)[:3])}); choose another database with --db"
             )
         return None
-    revision = connection.execute(
-        sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE))
-    ).scalar()
+    revision = connection.execute(sa.select(VERSION.c.version_num)).scalar()
     known = revision is None or str(revision) in _REVISIONS
     if not known and str(revision) < HEAD:
         raise HistoryError(f"{database} is damaged: unknown table revision {str(revision)!r}")

@@ -19,8 +19,9 @@ from rich.text import Text
 
 from comparative_benchmark.analysis.stats.analysis import WITHIN_ONE_PROCESS
 from comparative_benchmark.reporting.history.findings import Finding, Kind, Occurrence, changed_text
-from comparative_benchmark.reporting.history.queries import COLUMNS, Record, Series
+from comparative_benchmark.reporting.history.queries import Record, Series
 from comparative_benchmark.reporting.history.rows import (
+    COLUMNS,
     DIMENSIONS,
     METRICS,
     competitor,

@@ -13,12 +13,14 @@ import sqlalchemy as sa
 
 from comparative_benchmark.reporting.history.database import (
     PACKAGES,
+    RESULT_FIELDS,
     RESULTS,
     SERIES,
     VERSION_SETS,
     Database,
 )
 from comparative_benchmark.reporting.history.rows import (
+    COLUMNS,
     DIMENSIONS,
     OK,
     Row,
@@ -32,11 +34,6 @@ Record = dict[str, Any]
 
 # Columns of a result that can be filtered by text, in addition to those of its series.
 RESULT_TEXTS = ("run_id", "revision", "program", "status")
-COLUMNS = (
-    *("time", *DIMENSIONS, "versions", "run_id", "revision", "program", "status", "reason"),
-    *("latency_ms", "latency_low_ms", "latency_high_ms", "processes", "compile_ms"),
-    *("warm_compile_ms", "host_memory_mb", "device_memory_mb", "error", "extra", "identity"),
-)
 _ESCAPE = "\\"
 _JSON_COLUMNS = ("options", "versions", "extra")
 
@@ -93,7 +90,7 @@ def records(database: Database, which: Filter) -> Iterator[Record]:
         RESULTS.c.time_us,
         *(SERIES.c[name] for name in DIMENSIONS),
         VERSION_SETS.c.versions,
-        *(RESULTS.c[name] for name in COLUMNS[len(DIMENSIONS) + 2 :]),
+        *(RESULTS.c[name] for name in RESULT_FIELDS),
     ).select_from(RESULTS.join(SERIES).join(VERSION_SETS))
     query = query.where(*conditions(which))
     if which.newest is not None:

@@ -249,14 +249,6 @@ def made(**fields: Any) -> PortableResult:
         raise FormatError(str(error)) from error
 
 
-# Rows with equal dimensions are points of one trend. Versions, program and revision are not
-# dimensions, because they change from night to night.
-DIMENSIONS = (
-    *("source", "workload", "workload_digest", "benchmark", "framework", "level", "data_type"),
-    *("batch_size", "backend", "compiler", "options", "environment", "device", "machine"),
-    "threads",
-)
-_DIMENSIONS = operator.attrgetter(*DIMENSIONS)
 # Numbers that can have a trend, smaller is better; each is a column in SQL.
 METRICS = (
     *("latency_ms", "compile_ms", "warm_compile_ms"),
@@ -275,28 +267,36 @@ class RowError(ValueError):
     """A row cannot be stored; the message names the field."""
 
 
-class _Fields(msgspec.Struct, frozen=True, kw_only=True):
+class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields that identify a trend: rows with equal values are points of one.
+
+    Versions, program and revision are not dimensions, because they change from night to night.
+    """
+
+    source: Text = "cbs"
     workload: Name
-    backend: Name
-    time: Annotated[datetime.datetime, Meta(tz=True)]
-    status: StatusName
     workload_digest: Text = ""
     benchmark: Text = ""
     framework: Text = ""
     level: Text = ""
     data_type: Text = ""
     batch_size: RowCount | None = None
+    backend: Name
     compiler: Text = ""
     options: tuple[Text, ...] = ()
     environment: Text = ""
     device: Text = ""
     machine: Text = ""
     threads: RowCount | None = None
-    source: Text = "cbs"
+
+
+class _Fields(Dimensions, frozen=True, kw_only=True):
+    time: Annotated[datetime.datetime, Meta(tz=True)]
+    versions: dict[Text, Text] = {}
     run_id: Text = ""
     revision: Text = ""
-    versions: dict[Text, Text] = {}
     program: Text = ""
+    status: StatusName
     reason: Text = ""
     latency_ms: RowAmount | None = None
     latency_low_ms: RowAmount | None = None
@@ -312,7 +312,7 @@ class _Fields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(_Fields, frozen=True, kw_only=True):
-    """One result.
+    """One result. SQL tables, CSV and Parquet have the columns of this class.
 
     Only `workload`, `backend`, `time` and `status` are required. Fields unknown to a format keep
     their defaults, and data without a field go into `extra`.
@@ -388,6 +388,12 @@ class Row(_Fields, frozen=True, kw_only=True):
             {**msgspec.structs.asdict(self), "time": microseconds(self.time)}
         )
         return hashlib.sha256(f"{self.source}\n{text}".encode()).digest()[:16]
+
+
+DIMENSIONS = Dimensions.__struct_fields__
+_DIMENSIONS = operator.attrgetter(*DIMENSIONS)
+# Columns of tables and files.
+COLUMNS = ("time", *(name for name in Row.__struct_fields__ if name != "time"))
 
 
 def row_of(result: PortableResult, *, time: datetime.datetime) -> Row:

@@ -16,6 +16,7 @@ from sqlalchemy.engine import Connection
 
 from comparative_benchmark.reporting.history.database import (
     PACKAGES,
+    RESULT_FIELDS,
     RESULTS,
     SERIES,
     VERSION_SETS,
@@ -33,11 +34,7 @@ from comparative_benchmark.reporting.history.rows import (
 
 # Large enough for few transactions, small enough to let other writers proceed.
 _CHUNK = 5_000
-_PLAIN = (
-    *("run_id", "revision", "program", "status", "reason", "latency_ms", "latency_low_ms"),
-    *("latency_high_ms", "processes", "compile_ms", "warm_compile_ms", "host_memory_mb"),
-    *("device_memory_mb", "error", "identity"),
-)
+_PLAIN = tuple(name for name in RESULT_FIELDS if name != "extra")
 _PLAIN_VALUES = operator.attrgetter(*_PLAIN)
 _Versions = tuple[tuple[str, str], ...]
 

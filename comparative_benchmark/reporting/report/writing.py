@@ -176,7 +176,7 @@ def _code(text: str) -> str:
 
 
 _EXTRAS = dict.fromkeys(("jinja2", "markupsafe", "matplotlib"), "report")
-_EXTRAS |= dict.fromkeys(("sqlalchemy", "alembic"), "history")
+_EXTRAS["sqlalchemy"] = "history"
 
 
 def write_report(
