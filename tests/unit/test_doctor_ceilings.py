@@ -129,8 +129,8 @@ def test_all_last_level_caches_count_once(tmp_path):
 
 def test_measured_ceilings_name_what_could_not_be_measured(monkeypatch):
     answers = {
-        ("_gemm", "torch", "fp32"): {"version": "1", "size": 512, "gflops": 5.0},
-        ("_copy",): {"version": "1", "gb_per_s": 2.0},
+        ("_cpu_rates", "gemm", "torch", "fp32"): {"version": "1", "size": 512, "gflops": 5.0},
+        ("_cpu_rates", "copy"): {"version": "1", "gb_per_s": 2.0},
     }
 
     def ask(module, arguments, budget):
@@ -158,9 +158,12 @@ def test_a_spent_budget_starts_no_process(monkeypatch, device):
 
 
 def test_a_child_that_fails_says_why():
-    assert "numpy cannot compute bf16 products" in ask("_gemm", "numpy", "bf16", "1").problem
-    assert "only" in ask("_gemm", "numpy", "fp32", "100000").problem
-    assert ask("_gemm", "numpy", "fp32", "100000").values is None
+    assert (
+        "numpy cannot compute bf16 products"
+        in ask("_cpu_rates", "gemm", "numpy", "bf16", "1").problem
+    )
+    assert "only" in ask("_cpu_rates", "gemm", "numpy", "fp32", "100000").problem
+    assert ask("_cpu_rates", "gemm", "numpy", "fp32", "100000").values is None
 
 
 def test_a_child_that_ends_badly_keeps_what_it_measured(monkeypatch):
@@ -171,7 +174,7 @@ def test_a_child_that_ends_badly_keeps_what_it_measured(monkeypatch):
             return subprocess.CompletedProcess(command, code, printed, complaint)
 
         monkeypatch.setattr(ceilings.subprocess, "run", run)
-        return ask("_gemm")
+        return ask("_cpu_rates")
 
     lines = '{"size": 1}\n{"size": 2}\na library says something\n'
     assert ends(lines, "", 0) == Answer(values={"size": 2})
@@ -195,9 +198,9 @@ def test_a_process_has_what_is_left_of_the_budget(monkeypatch):
 
 @pytest.mark.slow
 def test_the_children_measure():
-    copied = ask("_copy", str(2**20), "1").values
+    copied = ask("_cpu_rates", "copy", str(2**20), "1").values
     assert copied["gb_per_s"] > 0
-    product = ask("_gemm", "numpy", "fp32", "1").values
+    product = ask("_cpu_rates", "gemm", "numpy", "fp32", "1").values
     assert product["gflops"] > 0.1
     assert product["size"] >= 512
 

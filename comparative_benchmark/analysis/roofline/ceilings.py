@@ -206,7 +206,7 @@ def _copies(
     size = buffer_bytes()
     for count in sorted({1, threads}):
         name = f"copy, {count} threads"
-        answer = ask("_copy", (str(size), str(count)), budget)
+        answer = ask("_cpu_rates", ("copy", str(size), str(count)), budget)
         if answer.values is None:
             skipped.append(f"{name}: {answer.problem}")
             continue
@@ -226,7 +226,7 @@ def _gemms(
         if data_type not in data_types:
             continue
         name = f"{library} {data_type}"
-        answer = ask("_gemm", (library, data_type, str(threads)), budget)
+        answer = ask("_cpu_rates", ("gemm", library, data_type, str(threads)), budget)
         if answer.values is None:
             skipped.append(f"{name}: {answer.problem}")
             say(skipped[-1])

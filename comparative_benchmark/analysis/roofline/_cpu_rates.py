@@ -1,7 +1,7 @@
-"""Child process of `cbs doctor --ceilings` for the best rate of a matrix product in one library.
+"""Child process of `cbs doctor --ceilings` that measures a CPU, and prints one line of JSON.
 
-`python -m comparative_benchmark.analysis.roofline._gemm LIBRARY DATA_TYPE THREADS` prints one line
-of JSON.
+python -m comparative_benchmark.analysis.roofline._cpu_rates gemm LIBRARY DATA_TYPE THREADS
+python -m comparative_benchmark.analysis.roofline._cpu_rates copy BYTES THREADS
 """
 
 import importlib
@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 # Small ones stay in the caches, large ones hide the cost of a call; the best counts.
@@ -22,9 +23,9 @@ _LONGEST_S = 1.0
 _TORCH_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
 
 
-def main(library: str, data_type: str, threads: int) -> None:
-    """Measures and prints the best of all sizes and repeats."""
-    limit_threads(threads)
+def measure_gemm(library: str, data_type: str, threads: int) -> None:
+    """Prints the best rate of a library's matrix products, of all sizes and repeats."""
+    _limit_threads(threads)
     module = importlib.import_module(library)
     make = {"numpy": _numpy, "torch": _torch, "jax": _jax, "onnxruntime": _onnxruntime}[library]
     best, best_size, fastest_s = 0.0, 0, 0.0
@@ -33,7 +34,7 @@ def main(library: str, data_type: str, threads: int) -> None:
             break
         multiply = make(module, data_type, size)
         multiply()  # compiles, packs, starts threads
-        fastest_s = fastest(multiply)
+        fastest_s = _fastest(multiply)
         gflops = 2 * size**3 / fastest_s / 1e9
         if gflops > best:
             best, best_size = gflops, size
@@ -41,7 +42,29 @@ def main(library: str, data_type: str, threads: int) -> None:
     print(json.dumps(answer))
 
 
-def limit_threads(threads: int) -> None:
+def measure_copy(size_bytes: int, threads: int) -> None:
+    """Copies a buffer in one piece per thread; prints the best rate of bytes read and written.
+
+    Reading for ownership, which some stores cause, is not counted (as in STREAM).
+    """
+    _limit_threads(threads)
+    import numpy as np
+
+    source, target = (np.ones(size_bytes // 8, np.int64) for _ in range(2))
+    pieces = list(zip(np.array_split(target, threads), np.array_split(source, threads)))
+    with ThreadPoolExecutor(threads) as pool:  # numpy copies without the interpreter's lock
+
+        def copy() -> None:
+            for done in [pool.submit(np.copyto, *piece) for piece in pieces]:
+                done.result()
+
+        copy()
+        fastest_s = _fastest(copy)
+    rate = 2 * source.nbytes / fastest_s / 1e9
+    print(json.dumps({"version": np.__version__, "gb_per_s": rate}))
+
+
+def _limit_threads(threads: int) -> None:
     """Limits this process's CPUs and threads; must run before any library is imported."""
     cpus = sorted(os.sched_getaffinity(0))
     if threads > len(cpus):
@@ -52,7 +75,7 @@ def limit_threads(threads: int) -> None:
     os.environ["JAX_PLATFORMS"] = "cpu"
 
 
-def fastest(call: Callable[[], Any]) -> float:
+def _fastest(call: Callable[[], Any]) -> float:
     """Returns the seconds of the fastest of several calls."""
     seconds: list[float] = []
     while len(seconds) < _LEAST_REPEATS or sum(seconds) < _BUDGET_S:
@@ -115,4 +138,8 @@ def _onnxruntime(onnxruntime: Any, _: str, size: int) -> Callable[[], Any]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    _, measured, *arguments, thread_count = sys.argv
+    if measured == "gemm":
+        measure_gemm(arguments[0], arguments[1], int(thread_count))
+    else:
+        measure_copy(int(arguments[0]), int(thread_count))
