@@ -1,4 +1,4 @@
-"""Profiles of IREE's HAL: the host's time per dispatch of a program.
+"""Profiles of IREE's HAL: the host's time per dispatch, and the dispatches as operators.
 
 The Python binding of IREE 3.13 cannot profile: `HalDevice.begin_profiling` has no argument for the
 output file. The tools in the same wheel can: `iree-benchmark-module` runs the program with
@@ -9,23 +9,31 @@ records more, but only a Tracy viewer of the same version opens its files.)
 
 import heapq
 import json
+import math
+import re
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import iree.runtime as rt
 import numpy as np
-import numpy.typing as npt
 
-from comparative_benchmark.backends.api import UnsupportedError
-from comparative_benchmark.backends.operator_profile import naming_event, write, write_trace
+from comparative_benchmark.backends.api import Array, UnsupportedError
+from comparative_benchmark.backends.operator_profile import (
+    Cost,
+    Operator,
+    OperatorProfile,
+    naming_event,
+    operators_of,
+    product,
+    write,
+    write_trace,
+)
 from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE, type_of
-from comparative_benchmark.iree.operators import profile_of
 
-Array = npt.NDArray[Any]
-
+_DISPATCH = re.compile(r"^.*?_dispatch_\d+_?")
+_PRODUCT = re.compile(r"matmul(?:_transpose_\w)?_(\d+(?:x\d+){2,})_\D*(\d+)")
 # Events that IREE's local devices can record; they refuse any others.
 _EVENTS = "queue-events,host-execution,executable-metadata"
 _REPORTS = ("explain", "dispatch")
@@ -81,6 +89,44 @@ def profile_program(
     write_trace(trace, events)
     found = profile_of(events, stack=f"IREE {version('iree-base-runtime')}")
     return [bundle, report, trace, write(found, directory)]
+
+
+def profile_of(events: Sequence[Mapping[str, Any]], *, stack: str) -> OperatorProfile:
+    """Returns the dispatches of a trace as operators.
+
+    The tool warms up before it counts: iterations are the executions that were recorded.
+    """
+    spans, told = [], {}
+    for event in events:
+        if event.get("cat") == "dispatch":
+            name, start = str(event["name"]), float(event["ts"])
+            # The end of a dispatch's name describes it: `main_dispatch_4_matmul_32x128x128_f32`.
+            does = _DISPATCH.sub("", name)
+            told[name] = Operator(name=name, does=does, **_cost(does))
+            spans.append((name, event["tid"], start, start + float(event["dur"])))
+    iterations = sum(event.get("cat") == "execute" for event in events)
+    operators = operators_of(spans, iterations, told)
+    return OperatorProfile(
+        stack=stack,
+        iterations=iterations,
+        operators=operators,
+        fusions=(
+            f"{sum(each.calls for each in operators):.0f} dispatches of {len(operators)} kernels",
+        ),
+    )
+
+
+def _cost(does: str) -> Cost:
+    """Returns flops and bytes of a product by the name of its dispatch, which ends in its shape.
+
+    A batch, if any, is the first number, and the depth is the last.
+    """
+    match = _PRODUCT.search(does)
+    if match is None:
+        return Cost()
+    *batch, m, n, k = map(int, match[1].split("x"))
+    bits = int(match[2])
+    return product(m, n, k, batch=math.prod(batch), item_bytes=max(bits // 8, 1))
 
 
 def trace_events(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -151,6 +197,8 @@ def device_flags(cpus: Sequence[int]) -> list[str]:
 
 
 def _run(tool: str, *arguments: str) -> str:
+    import iree.runtime as rt
+
     path = Path(rt.benchmark_exe()).with_name(tool)
     if not path.exists():
         raise UnsupportedError(

@@ -1,15 +1,41 @@
-"""Profiles of PyTorch's own profiler, Kineto."""
+"""Profiles of PyTorch's own profiler, Kineto, and the operators and kernels in them."""
 
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-
-import torch
-from torch import profiler
-from torch._dynamo.utils import counters
+from typing import Any
 
 from comparative_benchmark.backends.api import Backend
-from comparative_benchmark.backends.operator_profile import read_trace, write
-from comparative_benchmark.pt_inductor import operators
+from comparative_benchmark.backends.operator_profile import (
+    Operator,
+    OperatorProfile,
+    operators_of,
+    product,
+    read_trace,
+    write,
+)
 
+_ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+_ITEM_BYTES = {"double": 8, "float": 4, "c10::BFloat16": 2, "c10::Half": 2}
+# A compiled graph as one span: if kernels are separate, only its wrapper is left to it.
+_GRAPH = re.compile(r"CompiledFxGraph|^Torch-Compiled Region|^TorchDynamo|^AOTI")
+# Inductor's name for a kernel: `graph_0_cpp_fused_add_native_layer_norm_2`, without the graph.
+_KERNEL = re.compile(r"(?:graph_\d+_)?((?:cpp|triton)_\w*fused_\w+?)(?:_\d+)?$")
+_FUSED = re.compile(r"^(?:cpp|triton)_(?:\w+?_)?fused_")
+_ONE_SPAN = (
+    "this profile, from `cbs run --profile`, does not separate Inductor's kernels; "
+    "`cbs explain --again` records one that does"
+)
+# Positions of the two factors, and whether the second one is transposed.
+_PRODUCTS = {
+    "aten::addmm": (1, 2, False),
+    "aten::mm": (0, 1, False),
+    "aten::bmm": (0, 1, False),
+    "aten::baddbmm": (1, 2, False),
+    "aten::_addmm_activation": (1, 2, False),
+    "mkldnn::_linear_pointwise": (0, 1, True),
+}
 _TABLE_ROWS = 30
 
 
@@ -24,6 +50,10 @@ def profile(backend: Backend, directory: Path, iterations: int) -> list[Path]:
       directory: directory for the files.
       iterations: number of executions; each is a span `iteration`.
     """
+    import torch
+    from torch import profiler
+    from torch._dynamo.utils import counters
+
     on_gpu = backend.context.device.accelerator_type != "cpu"
     activities = [profiler.ProfilerActivity.CPU]
     if on_gpu:  # kernels and copies, too
@@ -47,7 +77,7 @@ def profile(backend: Backend, directory: Path, iterations: int) -> list[Path]:
         head = f"PyTorch {torch.__version__}, {iterations} iterations, sorted by {key}\n"
         written.append(directory / f"{name}.txt")
         written[-1].write_text(head + text, encoding="utf-8")
-    found = operators.profile_of(
+    found = profile_of(
         read_trace(trace),
         stack=f"PyTorch {torch.__version__}",
         iterations=iterations,
@@ -55,3 +85,94 @@ def profile(backend: Backend, directory: Path, iterations: int) -> list[Path]:
         compiled=backend.context.compiler != "eager",
     )
     return [*written, write(found, directory)]
+
+
+def profile_of(
+    events: Sequence[Mapping[str, Any]],
+    *,
+    stack: str,
+    iterations: int,
+    breaks: Mapping[str, int],
+    compiled: bool,
+) -> OperatorProfile:
+    """Returns the operators of a trace; on a GPU its kernels, whatever launched them.
+
+    Args:
+      events: events of the trace.
+      stack: the profiled stack, with its version.
+      iterations: number of executions in the trace.
+      breaks: Dynamo's reasons for graph breaks, with their counts.
+      compiled: whether Inductor compiled it.
+    """
+    complete = [event for event in events if event.get("ph") == "X"]
+    kernels = [event for event in complete if event.get("cat") in _ON_GPU]
+    chosen = kernels or [
+        event
+        for event in complete
+        if event.get("cat") == "cpu_op" or _GRAPH.search(str(event["name"]))
+    ]
+    told: dict[str, Operator] = {}
+    spans = []
+    for event in chosen:
+        operator = _operator(event)
+        told[operator.name] = operator
+        start = float(event["ts"])
+        row = (event.get("pid"), event.get("tid"))
+        spans.append((operator.name, row, start, start + float(event["dur"])))
+    operators = operators_of(spans, iterations, told)
+    fused = [operator for operator in operators if _KERNEL.fullmatch(operator.name)]
+    return OperatorProfile(
+        stack=stack,
+        iterations=iterations,
+        operators=operators,
+        breaks=_reasons(breaks),
+        fusions=_fusions(fused, operators),
+        remarks=(_ONE_SPAN,) if compiled and not fused else (),
+    )
+
+
+def _reasons(breaks: Mapping[str, int]) -> tuple[str, ...]:
+    """Returns Dynamo's reasons, one per line, the most frequent first."""
+    return tuple(
+        f"{count} x {' '.join(reason.split())}"
+        for reason, count in Counter(dict(breaks)).most_common()
+    )
+
+
+def _fusions(fused: Iterable[Operator], operators: Sequence[Operator]) -> tuple[str, ...]:
+    kernels = list(fused)
+    if not kernels:
+        return ()
+    calls = sum(operator.calls for operator in kernels)
+    others = sum(operator.calls for operator in operators if _is_library(operator))
+    return (f"{calls:.0f} calls of {len(kernels)} fused kernels, {others:.0f} library calls",)
+
+
+def _is_library(operator: Operator) -> bool:
+    return operator.flops is not None
+
+
+def _operator(event: Mapping[str, Any]) -> Operator:
+    """Returns the operator of a span; products have their shape in their name."""
+    name, arguments = str(event["name"]), event.get("args", {})
+    if _GRAPH.search(name):
+        return Operator(name="compiled graph", does="runtime: calls and allocations of the wrapper")
+    if kernel := _KERNEL.fullmatch(name):
+        return Operator(name=name, does=_FUSED.sub("", kernel[1]).replace("_", " "))
+    if name not in _PRODUCTS:
+        return Operator(name=name)
+    left, right, transposed = _PRODUCTS[name]
+    shapes, types = arguments.get("Input Dims", ()), arguments.get("Input type", ())
+    if len(shapes) <= right or not shapes[left] or not shapes[right]:
+        return Operator(name=name)
+    *batch, m, k = shapes[left]
+    n = shapes[right][-2 if transposed else -1]
+    # A batch of only the first factor adds rows.
+    rows, times = m, 1
+    for size in batch:
+        rows, times = (rows * size, times) if len(shapes[right]) == 2 else (rows, times * size)
+    item_bytes = _ITEM_BYTES.get(types[left] if len(types) > left else "float", 4)
+    shape = "x".join(map(str, [*batch, m, n, k]))
+    return Operator(
+        name=f"{name} {shape}", **product(rows, n, k, batch=times, item_bytes=item_bytes)
+    )

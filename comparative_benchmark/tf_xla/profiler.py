@@ -1,16 +1,26 @@
-"""Profiles of TensorFlow's own profiler."""
+"""Profiles of TensorFlow's own profiler, and the operators in them: XLA's, and TensorFlow's."""
 
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
-from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
 from comparative_benchmark.backends import operator_profile
 from comparative_benchmark.backends.api import Backend
-from comparative_benchmark.backends.operator_profile import write
-from comparative_benchmark.tf_xla.operators import profile_of
+from comparative_benchmark.backends.operator_profile import (
+    Operator,
+    OperatorProfile,
+    operators_of,
+    write,
+)
+
+_KIND = re.compile(r"_?[A-Z][A-Za-z0-9]+")
+# These start a compiled program, and pass its arguments and results.
+_LAUNCHES = {
+    *("StatefulPartitionedCall", "PartitionedCall", "_XlaCompile", "_XlaRun", "XlaLaunch"),
+    *("_Arg", "_Retval", "_XlaMerge", "ReadVariableOp", "NoOp", "TfrtProcessExecuteOp"),
+}
 
 
 def profile(backend: Backend, directory: Path, iterations: int, hlo: str) -> list[Path]:
@@ -27,7 +37,11 @@ def profile(backend: Backend, directory: Path, iterations: int, hlo: str) -> lis
     Raises:
       RuntimeError: TensorFlow wrote no profile.
     """
+    import tensorflow as tf
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
     scratch = backend.context.work_dir / "tf-profile"
+    stack = f"TensorFlow {tf.__version__}"
     # Spans of Python calls would slow the host and hide those of the runtime.
     options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)
     tf.profiler.experimental.start(str(scratch), options)
@@ -41,13 +55,12 @@ def profile(backend: Backend, directory: Path, iterations: int, hlo: str) -> lis
         scratch,
         directory,
         {"*.xplane.pb": "tensorflow.xplane.pb"},
-        stack=f"TensorFlow {tf.__version__}",
+        stack=stack,
     )
     trace = directory / "trace.json.gz"
     space = xplane_pb2.XSpace.FromString(space_file.read_bytes())
     events = list(trace_events(space))
     operator_profile.write_trace(trace, events)
-    stack = f"TensorFlow {tf.__version__}"
     found = profile_of(events, hlo, stack=stack, iterations=iterations)
     return [trace, space_file, write(found, directory)]
 
@@ -92,3 +105,45 @@ def _hlo_op(plane: Any, event: Any) -> str:
             text: str = stat.str_value or plane.stat_metadata[stat.ref_value].name
             return text
     return ""
+
+
+def profile_of(
+    events: Sequence[Mapping[str, Any]], hlo: str, *, stack: str, iterations: int
+) -> OperatorProfile:
+    """Returns the operators of a trace.
+
+    TensorFlow's executors record an operation as `name:type`; operations that they record next to a
+    compiled program are not part of its cluster.
+
+    Args:
+      events: events of the trace.
+      hlo: the optimised program; empty if XLA was not used.
+      stack: the profiled stack, with its version.
+      iterations: number of executions in the trace.
+    """
+    spans, outside = operator_profile.spans_of(events), {}
+    for event in events:
+        name, _, kind = str(event["name"]).rpartition(":")
+        is_named = event["ph"] == "X" and "hlo_op" not in event.get("args", ())
+        if is_named and name and _KIND.fullmatch(kind):
+            outside[name] = Operator(name=name, does=kind)
+            start, row = float(event["ts"]), (event["pid"], event["tid"])
+            spans.append((name, row, start, start + float(event["dur"])))
+    told = {**operator_profile.operators_in(hlo), **outside}
+    operators = [
+        operator
+        for operator in operators_of(spans, iterations, told)
+        if operator.does not in _LAUNCHES
+    ]
+    left_out = Counter(operator.does for operator in operators if operator.name in outside)
+    return OperatorProfile(
+        stack=stack,
+        iterations=iterations,
+        operators=tuple(operators),
+        fallbacks=tuple(
+            f"{count} {kind} outside the XLA cluster" for kind, count in left_out.most_common()
+        )
+        if hlo
+        else (),
+        fusions=operator_profile.fusions_in(hlo),
+    )
