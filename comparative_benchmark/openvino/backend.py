@@ -22,8 +22,8 @@ from comparative_benchmark.openvino import (
     program,
     requests,
 )
+from comparative_benchmark.openvino.program import VERSION, ov
 from comparative_benchmark.openvino.requests import CompiledProgram
-from comparative_benchmark.openvino.toolkit import VERSION, ov
 
 
 class OpenVino(ResidentBackend):

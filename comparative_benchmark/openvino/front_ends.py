@@ -12,7 +12,7 @@ from comparative_benchmark.backends.exported_programs import Exported, ExportTas
 from comparative_benchmark.backends.frameworks import torch_export
 from comparative_benchmark.backends.resident_programs import GenerationPlan
 from comparative_benchmark.openvino import program
-from comparative_benchmark.openvino.toolkit import element_type, ov
+from comparative_benchmark.openvino.program import ov, type_of
 from openxla.benchmark.models.shared_model import as_tuple
 
 INPUT, OUTPUT = "input_{}", "output_{}"
@@ -113,7 +113,7 @@ def _convert_exported(exported: Any) -> Any:
     names = exported.graph_signature.user_inputs
     values = {node.name: node.meta["val"] for node in exported.graph.nodes if node.name in names}
     signature = [
-        (list(values[name].shape), element_type(str(values[name].dtype).removeprefix("torch.")))
+        (list(values[name].shape), type_of(str(values[name].dtype).removeprefix("torch.")))
         for name in names
     ]
     converted = ov.convert_model(exported, input=signature)

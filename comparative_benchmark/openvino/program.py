@@ -8,19 +8,34 @@ import hashlib
 import logging
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
+import numpy as np
+
+# OpenVINO's telemetry would start threads that report conversions to a server of Intel's, which
+# would disturb a measured process. Without this package, it uses a stand-in that does nothing.
+if "openvino_telemetry" not in sys.modules:
+    sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]  # "not installed"
+
+import openvino as ov
+
 from comparative_benchmark.backends import child_process
 from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError
 from comparative_benchmark.backends.recipes import Chosen, NotAppliedError, parse
 from comparative_benchmark.openvino import DEFAULT_PRECISION, WIDENED
-from comparative_benchmark.openvino.toolkit import ov
 from openxla.benchmark.installation import install_command
 
+# The other modules of this package import OpenVINO from here, without its telemetry.
+__all__ = ["ov"]
+
 DEVICE = "CPU"
+# Without the number and branch of the build, which follow after a dash.
+VERSION: str = ov.get_version().partition("-")[0]
 # Layers that compute products: most of the floating-point operations.
 PRODUCTS = frozenset(
     {
@@ -33,6 +48,17 @@ _FLOATS = ("f32", "f16", "bf16")
 _CHUNK = 1 << 24
 # Names in a saved model contain numbers that count up in a process.
 _NAMES = re.compile(rb' names?="[^"]*"')
+
+
+def type_of(name: str) -> Any:
+    """Returns the `openvino.Type` of an element type, by NumPy's name."""
+    return ov.Type.bf16 if name == "bfloat16" else ov.Type(np.dtype(name))
+
+
+def dtype_of(kind: Any) -> np.dtype[Any]:
+    """Returns NumPy's type of an `openvino.Type`; OpenVINO takes bfloat16 for float16."""
+    found: np.dtype[Any] = kind.to_dtype()
+    return np.dtype(ml_dtypes.bfloat16) if kind == ov.Type.bf16 else found
 
 
 def save(model: Any, path: Path) -> None:
@@ -175,8 +201,6 @@ def apply_recipe(
 
 def apply_here(channel: child_process.Channel, paths: list[str], recipe: str) -> dict[str, Any]:
     """Compresses the weights of models in this process; see `apply_recipe`."""
-    from comparative_benchmark.openvino.toolkit import ov
-
     try:
         import nncf
     except ImportError as error:

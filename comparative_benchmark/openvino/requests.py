@@ -17,8 +17,7 @@ from comparative_benchmark.backends.operator_profile import (
 )
 from comparative_benchmark.backends.resident_programs import SingleProgram
 from comparative_benchmark.openvino.front_ends import INPUT, OUTPUT
-from comparative_benchmark.openvino.program import DEVICE
-from comparative_benchmark.openvino.toolkit import VERSION, dtype_of, ov
+from comparative_benchmark.openvino.program import DEVICE, VERSION, dtype_of, ov
 
 
 class Buffer:

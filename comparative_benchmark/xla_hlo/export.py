@@ -1,11 +1,10 @@
 """Exports a JAX or TensorFlow model to a framework-free program in a child process."""
 
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
@@ -21,10 +20,10 @@ from comparative_benchmark.backends.exported_programs import Command, Exported, 
 from comparative_benchmark.xla_hlo.exported_program import (
     FORMS,
     ExportedProgram,
-    HloModule,
     InputType,
     check_parameters,
 )
+from comparative_benchmark.xla_hlo.exporters import exporter_for
 
 
 def export_program(
@@ -67,28 +66,6 @@ def export_program(
     return ExportedProgram(directory=directory, form=form, **found), own_times_ms
 
 
-class Exporter(Protocol):
-    """Exports models of one framework.
-
-    Attributes:
-      packages: packages of the exporter and of the models.
-    """
-
-    packages: tuple[str, ...]
-
-    def trace(self) -> None:
-        """Traces the model."""
-
-    def lower(self, form: str) -> bytes:
-        """Returns the program in one of the forms."""
-
-    def module(self) -> HloModule:
-        """Returns the program as a module, whatever its form."""
-
-    def arguments(self) -> list[int | Array]:
-        """Returns the argument of each parameter: a weight, or the index of an input."""
-
-
 def export_here(
     channel: child_process.Channel,
     definition: Mapping[str, Any],
@@ -101,7 +78,7 @@ def export_here(
     types = [InputType(**item) for item in inputs]
     with channel.phase("load"):
         model = ModelDefinition(**definition).create()
-        exporter = _exporter(model, types, platform)
+        exporter = exporter_for(model, types, platform)
         if exporter is None:
             raise UnsupportedError(
                 f"cannot export {definition['module_path']} to XLA: it is not a JAX or TensorFlow "
@@ -126,22 +103,6 @@ def export_here(
         [types[item] if isinstance(item, int) else InputType.of(item) for item in arguments],
     )
     return {"inputs": list(program.inputs), "versions": dict(program.versions)}
-
-
-def _exporter(model: Any, inputs: Sequence[InputType], platform: str) -> Exporter | None:
-    """Returns an exporter for the model, chosen by the framework that its module imported.
-
-    Libraries of each framework may have imported the other: JAX models are recognised by `apply`.
-    """
-    if "tensorflow" in sys.modules and not hasattr(model, "apply"):
-        from comparative_benchmark.xla_hlo.from_tensorflow import TensorFlowExporter
-
-        return TensorFlowExporter(model, inputs, platform)
-    if "jax" in sys.modules:
-        from comparative_benchmark.xla_hlo.from_jax import JaxExporter
-
-        return JaxExporter(model, inputs, platform)
-    return None
 
 
 _TEXT = "program.hlo.txt"

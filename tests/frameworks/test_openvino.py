@@ -9,11 +9,11 @@ from framework_process import run_script
 from tests_support import run_cbs
 
 pytestmark = pytest.mark.frameworks
-pytest.importorskip("comparative_benchmark.openvino.toolkit")
+pytest.importorskip("comparative_benchmark.openvino.program")
 
 NO_TELEMETRY = """
 import sys
-from comparative_benchmark.openvino.toolkit import ov
+from comparative_benchmark.openvino.program import ov
 import openvino.tools.ovc.convert_impl as conversion
 assert "stub" in conversion.tm.__name__, conversion.tm
 assert sys.modules["openvino_telemetry"] is None
@@ -31,7 +31,7 @@ def test_the_type_of_a_model_is_that_of_most_of_its_weights():
     import numpy as np
 
     from comparative_benchmark.openvino import program
-    from comparative_benchmark.openvino.toolkit import ov
+    from comparative_benchmark.openvino.program import ov
 
     def model(weights, inputs):
         ops = ov.opset15
@@ -53,8 +53,8 @@ def test_allocated_outputs_have_memory_of_their_own():
 
     from comparative_benchmark.backends.resident_programs import SingleProgram
     from comparative_benchmark.openvino.front_ends import INPUT, OUTPUT
+    from comparative_benchmark.openvino.program import ov
     from comparative_benchmark.openvino.requests import CompiledProgram
-    from comparative_benchmark.openvino.toolkit import ov
 
     x = ov.opset15.parameter([4], ov.Type.f32)
     model = ov.Model([ov.opset15.add(x, np.ones(4, np.float32))], [x])
@@ -204,7 +204,7 @@ import json, sys
 from pathlib import Path
 import numpy as np
 from comparative_benchmark.openvino import program
-from comparative_benchmark.openvino.toolkit import ov
+from comparative_benchmark.openvino.program import ov
 
 folder = Path(sys.argv[1])
 ops = ov.opset15

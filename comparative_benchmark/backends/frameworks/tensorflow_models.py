@@ -1,13 +1,15 @@
-"""TensorFlow models on their way to XLA: the function to trace, and its captured weights."""
+"""TensorFlow models: the function that XLA compiles, its captured weights, and Keras layers."""
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from comparative_benchmark.backends.api import Array
+from comparative_benchmark.backends.api import Array, UnsupportedError
+from comparative_benchmark.backends.intermediates import Note, layer_of, widened
+from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.models.tf.operations import lowered_by_xla
 
 
@@ -37,3 +39,46 @@ def captured(concrete: Any) -> dict[str, Array]:
         name = f"constant.{index}" if variable is None else f"{index}.{variable.name}"
         held[name] = np.asarray((item if variable is None else variable).numpy())
     return held
+
+
+def record_layers(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any, ...]:
+    """Runs a model in float64, eagerly, and records each layer's output; returns the outputs."""
+    if not hasattr(model, "weight_names"):
+        raise UnsupportedError(f"{type(model).__name__} does not say where its weights come from")
+    wide = model.as_float64()
+    layers = {}
+    for path, name in model.weight_names.items():
+        if part := path.rpartition("/")[0]:
+            layers[id(_at(wide.layer, part))] = layer_of(name)
+    with _watched(layers, note):
+        outputs = wide.forward(*(widened(value) for value in inputs))
+    return tuple(value.numpy() for value in as_tuple(outputs))
+
+
+def _at(layer: Any, path: str) -> Any:
+    """Returns the layer at a path such as `layers/0/attention/query`."""
+    for part in path.split("/"):
+        layer = layer[int(part)] if part.isdigit() else getattr(layer, part)
+    return layer
+
+
+@contextmanager
+def _watched(layers: Mapping[int, str], note: Note) -> Iterator[None]:
+    """Records the outputs of these layers, given by `id`, by wrapping the call that all share."""
+    import keras
+
+    call = keras.layers.Layer.__call__
+
+    def noting(self: Any, *arguments: Any, **options: Any) -> Any:
+        output = call(self, *arguments, **options)
+        value = as_tuple(output)[0]
+        # Tensors of a graph under construction have no value yet.
+        if id(self) in layers and hasattr(value, "numpy"):
+            note(layers[id(self)], value.numpy())
+        return output
+
+    keras.layers.Layer.__call__ = noting
+    try:
+        yield
+    finally:
+        keras.layers.Layer.__call__ = call

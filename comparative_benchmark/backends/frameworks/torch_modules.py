@@ -1,4 +1,4 @@
-"""The torch modules inside a model, their tensors, and the two programs of a generator.
+"""The torch modules inside a model, their tensors, layers, and the two programs of a generator.
 
 Exported programs have no loop over tokens, and unrolling hundreds of steps would make a program
 that does not occur in practice. So prefill and decode are both exported, and the host calls decode
@@ -7,7 +7,7 @@ repeatedly, as servers of such models do with these runtimes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -16,10 +16,13 @@ import torch
 
 from comparative_benchmark.backends.api import Array, PhaseTimer
 from comparative_benchmark.backends.frameworks import torch_export
+from comparative_benchmark.backends.intermediates import Note, layer_of, widened
 from comparative_benchmark.backends.resident_programs import GenerationPlan
+from openxla.benchmark.models import checkpoints
 from openxla.benchmark.models.model_interfaces import GenerationModel
 from openxla.benchmark.models.pt.greedy import choose
 from openxla.benchmark.models.pt.tensors import as_tensor
+from openxla.benchmark.models.shared_model import as_tuple
 
 
 def is_generator(model: Any) -> bool:
@@ -192,3 +195,50 @@ def to_numpy(value: Any) -> Array:
         return bits.view(ml_dtypes.bfloat16)
     array: Array = host.numpy()
     return array
+
+
+def record_layers(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any, ...]:
+    """Runs a model in float64, in place, and records each layer's output; returns the outputs."""
+    torch.set_grad_enabled(False)
+    known = checkpoints.load_tensors(model.architecture, model.checkpoint)
+    hooks = []
+    for part in of(model):
+        part.double()
+        for name, module in _layers(part, known):
+            hooks.append(module.register_forward_hook(_hook(name, note)))
+    try:
+        outputs = model.forward(*(as_tensor(widened(value)) for value in inputs))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return tuple(value.detach().cpu().numpy() for value in as_tuple(outputs))
+
+
+def _layers(root: torch.nn.Module, known: Container[str]) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yields the modules that hold weights of the checkpoint, by the checkpoint's name."""
+    for path, module in root.named_modules():
+        tensors = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
+        names = [_in_checkpoint(f"{path}.{name}", known) for name, _ in tensors]
+        layers = {layer_of(name) for name in names if name is not None}
+        # The root has an empty name; its outputs are the model's, which are compared anyway.
+        if len(layers) == 1 and (layer := layers.pop()):
+            yield layer, module
+
+
+def _in_checkpoint(name: str, known: Container[str]) -> str | None:
+    """Returns a tensor's name in the checkpoint; the suite's wrappers may add a prefix to it."""
+    while name not in known:
+        _, dot, name = name.partition(".")
+        if not dot:
+            return None
+    return name
+
+
+def _hook(name: str, note: Note) -> Callable[..., None]:
+    def hook(_: torch.nn.Module, __: Any, output: Any) -> None:
+        values = output.values() if isinstance(output, Mapping) else as_tuple(output)
+        value = next((item for item in values if isinstance(item, torch.Tensor)), None)
+        if value is not None:
+            note(name, value.detach().cpu().numpy())
+
+    return hook

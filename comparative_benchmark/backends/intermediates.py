@@ -9,43 +9,30 @@ Everything runs in float64: two implementations of one model then agree to many 
 where they do not agree computes something else.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from comparative_benchmark.backends.api import ModelDefinition, UnsupportedError, load_object
+from comparative_benchmark.backends.api import Array, ModelDefinition, UnsupportedError, load_object
 from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.models.shared_model import as_tuple
 
-Array = npt.NDArray[Any]
+# Adds the output of a call of a layer, by the name of the layer.
 Note = Callable[[str, Array], None]
 
+_FRAMEWORKS = "comparative_benchmark.backends.frameworks"
 # By framework, the function that runs a model in float64 and records the outputs of its layers.
 RECORDERS: Mapping[str, str] = MappingProxyType(
     {
-        "pytorch": f"{__name__}.torch_modules:run",
-        "jax": f"{__name__}.flax_modules:run",
-        "tensorflow_v2": f"{__name__}.keras_layers:run",
+        "pytorch": f"{_FRAMEWORKS}.torch_modules:record_layers",
+        "jax": f"{_FRAMEWORKS}.jax_models:record_layers",
+        "tensorflow_v2": f"{_FRAMEWORKS}.tensorflow_models:record_layers",
     }
 )
-
-
-class Recording:
-    """Outputs of layers, by name, in the order of execution."""
-
-    def __init__(self) -> None:
-        self.layers: dict[str, Array] = {}
-        self._calls: dict[str, int] = {}
-
-    def note(self, name: str, value: Array) -> None:
-        """Adds the output of a call of a layer."""
-        number = self._calls[name] = self._calls.get(name, 0) + 1
-        # Copy, because the framework may write into its buffer later.
-        self.layers[name if number == 1 else f"{name}@{number}"] = np.array(value)
 
 
 def record(
@@ -61,13 +48,20 @@ def record(
     if framework not in RECORDERS:
         known = ", ".join(RECORDERS)
         raise UnsupportedError(f"layers of {framework} models cannot be seen, only of {known}")
-    recording = Recording()
-    outputs = load_object(RECORDERS[framework])(model, inputs, recording.note)
-    if not recording.layers:
+    layers: dict[str, Array] = {}
+    calls = Counter[str]()
+
+    def note(name: str, value: Array) -> None:
+        calls[name] += 1
+        # Copy, because the framework may write into its buffer later.
+        layers[name if calls[name] == 1 else f"{name}@{calls[name]}"] = np.array(value)
+
+    outputs = load_object(RECORDERS[framework])(model, inputs, note)
+    if not layers:
         raise UnsupportedError(
             f"no layer of {type(model).__name__} could be told by the checkpoint's names"
         )
-    return recording.layers, [np.asarray(value) for value in as_tuple(outputs)]
+    return layers, [np.asarray(value) for value in as_tuple(outputs)]
 
 
 def save(
