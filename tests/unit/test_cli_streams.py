@@ -94,7 +94,8 @@ def test_only_secrets_are_left_out(message, shown):
 def test_an_interrupt_is_not_lost_where_python_prints_exceptions_and_goes_on(environment, tmp_path):
     program = """if True:
         import os, signal, sys, time, weakref
-        from comparative_benchmark.cli import command, listing
+        from comparative_benchmark.cli import command
+        from comparative_benchmark.cli.commands import catalog
 
         class Module: pass
 
@@ -104,7 +105,7 @@ def test_an_interrupt_is_not_lost_where_python_prints_exceptions_and_goes_on(env
             del module
             time.sleep(30)
 
-        listing.installed_backends = handler
+        catalog.installed_backends = handler
         sys.exit(command.main(["backends"]))
     """
     done = subprocess.run(
