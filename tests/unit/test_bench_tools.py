@@ -212,7 +212,7 @@ def test_commands_of_real_benchfiles(tmp_path, monkeypatch):
 
 def test_a_benchfile_fetches_a_repository(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(workspace.HOST_PATH))
-    paths, channel = map(importlib.import_module, ("milabench.fs", "milabench.channel"))
+    paths, milabench = map(importlib.import_module, ("milabench.fs", "milabench"))
     source = tmp_path / "source"
     (source / "sub").mkdir(parents=True)
     (source / "sub" / "a.py").write_text("1")
@@ -226,5 +226,5 @@ def test_a_benchfile_fetches_a_repository(tmp_path, monkeypatch):
     assert sorted(p.name for p in whole.iterdir()) == ["b.py", "sub"]
     whole.merge_into(part, manifest="/b.py\n")
     assert sorted(p.name for p in part.iterdir()) == ["a.py", "b.py"]
-    with pytest.raises(channel.CommandFailedError, match="git clone: fatal"):
+    with pytest.raises(milabench.CommandFailedError, match="git clone: fatal"):
         whole.clone_subtree(str(tmp_path / "none"), "main")

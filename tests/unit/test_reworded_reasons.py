@@ -92,8 +92,8 @@ def test_a_package_that_a_suite_needs(tmp_path, monkeypatch):
 
 def test_a_command_of_a_benchfile_that_fails(tmp_path):
     reworded = """
-from milabench import channel
-channel.CommandFailedError.__str__ = lambda error: "other words"
+import milabench
+milabench.CommandFailedError.__str__ = lambda error: "other words"
 """
     support.write(
         tmp_path / "a",

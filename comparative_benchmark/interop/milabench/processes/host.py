@@ -17,28 +17,28 @@ from typing import Any
 
 def main() -> int:
     """Runs one phase of one benchmark; returns the exit code."""
-    from milabench import channel  # type: ignore[import-not-found]
+    import milabench  # type: ignore[import-not-found]
 
     questions, answers, file = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     asked = json.loads(file.read_text(encoding="utf-8"))
-    channel.current = channel.Channel(questions, answers)
+    channel = milabench.current = milabench.Channel(questions, answers)
     try:
         pack = _pack(asked)
         asyncio.run(_phase(pack, asked))
     except NotImplementedError as error:
-        channel.current.say("unsupported", text=str(error) or "NotImplementedError")
+        channel.say("unsupported", text=str(error) or "NotImplementedError")
         return 1
     except (Exception, SystemExit) as error:
         # The suite ran these commands, and has their output.
-        ran_by_suite = isinstance(error, channel.CommandFailedError) and error.code is not None
-        channel.current.say(
+        ran_by_suite = isinstance(error, milabench.CommandFailedError) and error.code is not None
+        channel.say(
             "failed",
             text=str(error) if ran_by_suite else f"{type(error).__name__}: {error}",
             ran_by_suite=ran_by_suite,
             traceback=traceback.format_exc()[-8000:],
         )
         return 1
-    channel.current.say("done")
+    channel.say("done")
     return 0
 
 

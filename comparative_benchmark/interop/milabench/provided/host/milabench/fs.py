@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 
-from .channel import CommandFailedError
+from . import CommandFailedError
 
 
 class XPath(type(pathlib.Path())):  # type: ignore[misc]  # the class of this system

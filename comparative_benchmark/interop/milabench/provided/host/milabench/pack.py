@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from .channel import CommandFailedError, channel
+from . import CommandFailedError, channel
 from .fs import XPath
 from .merge import merge
 from .utils import assemble_options

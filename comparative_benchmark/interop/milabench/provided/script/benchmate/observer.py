@@ -1,16 +1,34 @@
 """Wrappers by which a voirfile replaces a script's loader, loss and optimizer."""
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from voir.helpers import current_overseer
 
-from . import cpu
 from .metrics import ManualTimedIterator, TimedIterator
 from .pushers import LazyLossPusher, give_push, sumggle_push
 
-cpu.complete()
+
+def _complete_cpu() -> None:
+    """Adds functions that scripts call through torchcompat on every device to `torch.cpu`."""
+    torch = sys.modules.get("torch")
+    if torch is None or torch.cuda.is_available():
+        return
+    known: dict[str, Any] = {
+        "manual_seed": torch.manual_seed,
+        "manual_seed_all": torch.manual_seed,
+        "empty_cache": lambda: None,
+    }
+    # torchcompat takes what is there when it is imported.
+    for module in filter(None, (torch.cpu, sys.modules.get("torchcompat.core"))):
+        for name, value in known.items():
+            if not hasattr(module, name):
+                setattr(module, name, value)
+
+
+_complete_cpu()
 
 
 class BenchObserver:

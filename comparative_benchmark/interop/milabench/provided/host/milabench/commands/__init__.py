@@ -21,6 +21,8 @@ from .launchers import (
     ClientServer,
     DockerRunCommand,
     ForeachNode,
+    NJobs,
+    PerGPU,
     SCPCommand,
     SSHCommand,
     TorchrunAllGPU,
@@ -28,10 +30,6 @@ from .launchers import (
     TorchRunCommand,
     WorkingDir,
     get_system_nodes,
-)
-from .plans import (
-    NJobs,
-    PerGPU,
 )
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
-from ..channel import CommandFailedError, channel
+from .. import CommandFailedError, channel
 from ..fs import XPath
 from ..pack import BasePackage, command_line
 

@@ -1,4 +1,4 @@
-"""Commands in front of others: those that start a process for each device, or on other machines.
+"""Commands in front of others: several at once, one for each device, or on other machines.
 
 There is one machine, so what would reach another one is the command itself.
 """
@@ -233,3 +233,34 @@ class AccelerateAllNodes(ForeachNode):
 def get_system_nodes(config: "dict[str, Any]") -> "list[Any]":
     """Returns the machines: this one."""
     return list(select_nodes(config["system"]["nodes"], 1))
+
+
+class NJobs(ListCommand):
+    """A command several times at once."""
+
+    def __init__(
+        self, executor: Command, n: int, gpus: "list[Any] | None" = None, **kwargs: Any
+    ) -> None:
+        self.n = n
+        devices = [gpu["device"] for gpu in gpus or []]
+        super().__init__(
+            *(executor.cloned(str(i), devices, {"job-number": i}) for i in range(n)), **kwargs
+        )
+
+
+class PerGPU(ListCommand):
+    """A command once for each GPU; once on the CPU if there is none."""
+
+    def __init__(self, executor: Command, gpus: "list[Any] | None" = None, **kwargs: Any) -> None:
+        found = [
+            executor.cloned(
+                f"D{gpu['device']}",
+                [gpu["device"]],
+                {
+                    "device": gpu["device"],
+                    "env": {gpu["selection_variable"]: str(gpu["device"])},
+                },
+            )
+            for gpu in gpus or []
+        ]
+        super().__init__(*(found or [executor.cloned("D0", [], {"device": 0})]), **kwargs)

@@ -1,1 +1,48 @@
-"""Base classes of folders whose model is another package's."""
+"""The parts that all factories share: training stages, and a check of the memory."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from comparative_benchmark.backends.host_settings import free_bytes
+
+# How many times its weights a folder's test needs: they are verified by another object, which is
+# made as the first one is and widened to float64; training has gradients and Adam's two moments,
+# too, and the first weights beside them.
+_TIMES = {"eval": 3, "train": 12}
+_GIB = 2**30
+
+
+def refuse_without_memory(make: Callable[[], torch.nn.Module], test: str, device: str) -> None:
+    """Makes a model without storage, to see how large it is.
+
+    Raises:
+      NotImplementedError: there is not the memory for what its test needs.
+    """
+    if device != "cpu":  # its own out-of-memory error comes at once
+        return
+    with torch.device("meta"):
+        model = make()
+    weights = sum(value.numel() * value.element_size() for value in model.parameters())
+    needed, free = weights * _TIMES[test], free_bytes()
+    if needed > free:
+        raise NotImplementedError(
+            f"memory: {needed / _GIB:.0f} GiB are needed, but only {free / _GIB:.0f} GiB are free; "
+            f"its weights take {weights / _GIB:.1f} GiB, and {test} with verification takes "
+            f"{_TIMES[test]} times as much"
+        )
+
+
+class Stages:
+    """The stages behind `forward`, which a factory's class has itself."""
+
+    optimizer: Any
+
+    def backward(self, losses: torch.Tensor) -> None:
+        """Computes gradients."""
+        losses.backward()
+
+    def optimizer_step(self) -> None:
+        """Updates the weights."""
+        self.optimizer.step()

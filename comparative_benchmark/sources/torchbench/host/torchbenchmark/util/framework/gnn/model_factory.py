@@ -11,7 +11,7 @@ import torch
 from .... import DATA_PATH
 from ....tasks import GNN
 from ...model import BenchmarkModel
-from ..stages import Stages
+from .. import Stages
 
 _CLASSES = {"gat": "GAT", "gcn": "GCN", "edgecnn": "EdgeCNN", "gin": "GIN", "sage": "GraphSAGE"}
 _CLASSES_OF_REDDIT = 41

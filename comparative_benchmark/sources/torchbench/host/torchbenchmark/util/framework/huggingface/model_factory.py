@@ -10,8 +10,7 @@ import torch
 
 from ....tasks import NLP
 from ...model import BenchmarkModel
-from ..room import refuse_without_memory
-from ..stages import Stages
+from .. import Stages, refuse_without_memory
 from .networks import NETWORKS, PAIRS
 
 _TOKEN = "HUGGING_FACE_HUB_TOKEN"  # noqa: S105  # the name of a variable

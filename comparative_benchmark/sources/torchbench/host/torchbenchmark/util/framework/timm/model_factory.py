@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...model import BenchmarkModel
-from ..stages import Stages
+from .. import Stages
 
 
 class TimmModel(Stages, BenchmarkModel):
