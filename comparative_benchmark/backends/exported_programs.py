@@ -13,9 +13,16 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.backends.api import Array, BackendContext, ModelDefinition
+from comparative_benchmark.backends.api import (
+    Array,
+    BackendContext,
+    ModelDefinition,
+    installed_versions,
+    load_object,
+    untimed,
+)
 from comparative_benchmark.backends.resident_programs import GenerationPlan
-from openxla.benchmark.artifacts import archives
+from openxla.benchmark.artifacts import archives, array_files
 
 
 def digest_of_parts(*parts: str | bytes) -> bytes:
@@ -172,3 +179,37 @@ def calls(plan: GenerationPlan | None, files: Sequence[str]) -> str:
 def modules(plan: GenerationPlan | None) -> tuple[str, ...]:
     """Returns the templates that these lines import."""
     return () if plan is None else ("generate.py",)
+
+
+def export(
+    *,
+    reproducer: str,
+    context: Mapping[str, Any],
+    definition: Mapping[str, Any],
+    inputs: Sequence[str],
+    directory: str,
+) -> dict[str, Any]:
+    """Builds a model in a worker, and exports its program to a directory.
+
+    Args:
+      reproducer: `module:function` of the backend that exports the program.
+      context: `compiler`, `options`, `device`, `threads` and `work_dir` of a `BackendContext`.
+      definition: `module_path` and `parameters` of the model.
+      inputs: files with its inputs.
+      directory: existing directory of the reproducer.
+
+    Returns:
+      `exported`, an `Exported` as JSON; `versions` of the packages that its script needs.
+
+    Raises:
+      UnsupportedError: the backend does not support such a model, or cannot export it.
+    """
+    task = ExportTask(
+        context=BackendContext.read(context, untimed),
+        definition=ModelDefinition(**definition),
+        inputs=tuple(array_files.load(Path(path)) for path in inputs),
+        directory=Path(directory),
+    )
+    exported: Exported = load_object(reproducer)(task)
+    versions = installed_versions(exported.packages)
+    return {"exported": attrs.asdict(exported), "versions": versions}

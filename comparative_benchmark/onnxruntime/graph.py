@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import cattrs
+import msgspec
 import onnx
 from onnx import TensorProto
 
@@ -232,7 +232,7 @@ def examine(path: Path, compiler: str, work_dir: Path) -> OptimizedGraph:
     told, _ = child_process.call(
         f"{__name__}:examine_here", arguments, name="the process that writes the optimized graph"
     )
-    return cattrs.structure(told, OptimizedGraph)
+    return msgspec.convert(told, OptimizedGraph)
 
 
 def examine_here(

@@ -202,7 +202,7 @@ def test_a_target_that_the_compiler_refuses_fails_in_one_line(tmp_path):
 
 
 def test_what_is_no_program_for_gpus_is_refused_where_it_is_read_back(tmp_path):
-    from comparative_benchmark.maintenance.artifacts.exporters import from_iree
+    from comparative_benchmark.maintenance.artifacts import from_iree
 
     job = SimpleNamespace(options={"file": "model_cuda.vmfb"}, find=tmp_path.joinpath)
     vmfb = tmp_path / "model_cuda.vmfb"

@@ -5,7 +5,7 @@ import re
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from comparative_benchmark.maintenance.artifacts.exporters import from_xla
+from comparative_benchmark.maintenance.artifacts import from_xla
 
 # As XLA writes a loop: values are copied on their way in and out.
 PROGRAM = b"""

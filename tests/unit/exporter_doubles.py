@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from comparative_benchmark.backends.api import UnsupportedError
-from comparative_benchmark.maintenance.artifacts.exporters.job import NotRunError
+from comparative_benchmark.maintenance.artifacts.job import NotRunError
 from openxla.benchmark.artifacts import array_files
 
 FILE = "program.txt"

@@ -13,9 +13,9 @@ import pytest
 from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.engine.session import Limits
 from comparative_benchmark.engine.settings import RunSettings
-from comparative_benchmark.maintenance.artifacts.exporters import generation, kinds, selection
-from comparative_benchmark.maintenance.artifacts.exporters.kinds import Kind
-from comparative_benchmark.maintenance.artifacts.exporters.outcomes import (
+from comparative_benchmark.maintenance.artifacts import generation, kinds, selection
+from comparative_benchmark.maintenance.artifacts.kinds import Kind
+from comparative_benchmark.maintenance.artifacts.outcomes import (
     Ending,
     ExportSettings,
     MadeFile,

@@ -9,7 +9,7 @@ from comparative_benchmark.cli.commands import artifacts
 from comparative_benchmark.cli.options import maintenance as options
 from comparative_benchmark.cli.options.parsing import Parser
 from comparative_benchmark.errors import UsageError
-from comparative_benchmark.maintenance.artifacts.exporters import selection
+from comparative_benchmark.maintenance.artifacts import selection
 from openxla.benchmark.artifacts import manifests
 from openxla.benchmark.artifacts.publish import publish
 from openxla.benchmark.comparative_suite import catalog

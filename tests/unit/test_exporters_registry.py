@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from comparative_benchmark.backends.api import backends
-from comparative_benchmark.maintenance.artifacts.exporters import generation, kinds
-from comparative_benchmark.maintenance.artifacts.exporters.kinds import KINDS, UnknownKindError
-from comparative_benchmark.maintenance.artifacts.exporters.outcomes import Subject
+from comparative_benchmark.maintenance.artifacts import generation, kinds
+from comparative_benchmark.maintenance.artifacts.kinds import KINDS, UnknownKindError
+from comparative_benchmark.maintenance.artifacts.outcomes import Subject
 from openxla.benchmark.artifacts import strict_json
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import ModelArtifactType, ModelFrameworkType

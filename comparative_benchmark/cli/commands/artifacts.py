@@ -14,12 +14,10 @@ from urllib.parse import urlsplit
 
 from comparative_benchmark.engine.settings import settings_of
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
-from comparative_benchmark.maintenance.artifacts import inventory
-from comparative_benchmark.maintenance.artifacts.exporters import generation, selection
-from comparative_benchmark.maintenance.artifacts.exporters.kinds import UnknownKindError
-from comparative_benchmark.maintenance.artifacts.exporters.outcomes import ExportSettings
-from comparative_benchmark.maintenance.artifacts.exporters.screen import ExportScreen
-from comparative_benchmark.maintenance.artifacts.screen import Screen
+from comparative_benchmark.maintenance.artifacts import generation, inventory, selection
+from comparative_benchmark.maintenance.artifacts.kinds import UnknownKindError
+from comparative_benchmark.maintenance.artifacts.outcomes import ExportSettings
+from comparative_benchmark.maintenance.artifacts.screen import ExportScreen, Screen
 from comparative_benchmark.terminal.streams import without_secrets
 from openxla.benchmark.artifacts import manifests, published_models
 from openxla.benchmark.artifacts import publish as publications

@@ -7,12 +7,14 @@ does this module, for good.
 import contextlib
 import copy
 import importlib
+import importlib.machinery
 import inspect
 import os
 import site
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,15 +23,18 @@ import attrs
 import torch
 
 from comparative_benchmark.backends.api import UnsupportedError
-from comparative_benchmark.sources.torchbench import (
-    folders,
-    torchvision_import,
-    unsupported_reasons,
-)
+from comparative_benchmark.sources.torchbench import folders, unsupported_reasons
 from comparative_benchmark.sources.torchbench.unsupported_reasons import NetworkGuard
 
 _HOST = Path(__file__).parent / "host"
 _PACKAGE = "torchbenchmark"
+_TORCHVISION = "torchvision"
+_OPERATORS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
+# Freeing a library removes its definitions.
+_kept: list[Any] = []
 
 
 @attrs.frozen(kw_only=True)
@@ -181,7 +186,7 @@ def import_folder(request: Request) -> ModuleType:
     if request.packages is not None:
         _put_first(request.packages)
     sys.path.insert(0, str(_HOST))
-    sys.meta_path.insert(0, torchvision_import.Finder())
+    sys.meta_path.insert(0, TorchvisionFinder())
     for name in ("models", "canary_models"):
         package = importlib.import_module(f"{_PACKAGE}.{name}")
         package.__path__ = [str(folder.parent)]
@@ -229,3 +234,35 @@ def _takes_any(parameters: Any) -> bool:
 def _seed() -> None:
     env_check = importlib.import_module(f"{_PACKAGE}.util.env_check")
     env_check.set_random_seed()
+
+
+class TorchvisionFinder(MetaPathFinder):
+    """Lets torchvision be imported with a PyTorch that its own library was not built for.
+
+    The index has torchvision for CUDA only. With a PyTorch for the CPU its library cannot be
+    loaded, and its import fails, because it describes operators that only the library defines.
+    They are defined here, without kernels: calls of them (detection) still fail, with an error.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> None:
+        """Returns None: the usual finders continue."""
+        if fullname == _TORCHVISION:
+            sys.meta_path.remove(self)
+            spec = importlib.machinery.PathFinder.find_spec(_TORCHVISION)
+            if spec is not None and spec.origin is not None:
+                _define_missing(Path(spec.origin).parent)
+
+
+def _define_missing(package: Path) -> None:
+    for library in package.glob("_C*.so"):
+        try:
+            torch.ops.load_library(str(library))
+        except OSError:
+            continue
+        return
+    definitions = torch.library.Library(_TORCHVISION, "DEF")
+    for operator in _OPERATORS:
+        definitions.define(operator)
+    _kept.append(definitions)

@@ -29,7 +29,7 @@ from comparative_benchmark.terminal.console import Console
 from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.files import temporary_folder
 
-_EXPORT = "comparative_benchmark.studies.reproduce.exporting:export"
+_EXPORT = "comparative_benchmark.backends.exported_programs:export"
 # Maximum lines of run.py's output in the README.
 _CHECK_LINES = 20
 # Worker variables that contain local paths, or have no meaning outside a run.

@@ -24,9 +24,9 @@ from comparative_benchmark.engine.preparation import Preparation
 from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import Competitor, Trial
-from comparative_benchmark.maintenance.artifacts.exporters import kinds
-from comparative_benchmark.maintenance.artifacts.exporters.kinds import Kind
-from comparative_benchmark.maintenance.artifacts.exporters.outcomes import Subject
+from comparative_benchmark.maintenance.artifacts import kinds
+from comparative_benchmark.maintenance.artifacts.kinds import Kind
+from comparative_benchmark.maintenance.artifacts.outcomes import Subject
 from comparative_benchmark.results.record import Status
 from openxla.benchmark import synonyms, testdata
 from openxla.benchmark.artifacts.manifests import Manifest

@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import attrs
-import cattrs
 
 from comparative_benchmark.analysis.verification.verification import Verification
 from comparative_benchmark.backends.api import ModelDefinition, get_backend, is_installed
 from comparative_benchmark.engine.session import SessionEnded, call_function
-from comparative_benchmark.maintenance.artifacts.exporters import kinds
-from comparative_benchmark.maintenance.artifacts.exporters.job import Job
-from comparative_benchmark.maintenance.artifacts.exporters.kinds import Kind
-from comparative_benchmark.maintenance.artifacts.exporters.outcomes import (
+from comparative_benchmark.maintenance.artifacts import kinds
+from comparative_benchmark.maintenance.artifacts.job import Job
+from comparative_benchmark.maintenance.artifacts.kinds import Kind
+from comparative_benchmark.maintenance.artifacts.outcomes import (
     Ending,
     ExportSettings,
     MadeFile,
@@ -31,7 +30,7 @@ from comparative_benchmark.maintenance.artifacts.exporters.outcomes import (
     Subject,
     refused,
 )
-from comparative_benchmark.maintenance.artifacts.exporters.selection import judge
+from comparative_benchmark.maintenance.artifacts.selection import judge
 from comparative_benchmark.results.record import Status
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts import manifests
@@ -79,7 +78,7 @@ def export_artifact(
             raise SessionEnded(
                 Status.UNSUPPORTED, phase, f"{', '.join(lacking)} could not be created"
             )
-        job = cattrs.unstructure(_job(kind, subject, directory, made, settings))
+        job = _job(kind, subject, directory, made, settings).as_json()
         call = functools.partial(
             _call, backend=kind.backend, directory=directory, log_file=log_file
         )
@@ -167,7 +166,7 @@ def _due_along(
         f"{_WORKER}:judge_along",
         {
             "reference": backend.reference,
-            "definition": cattrs.unstructure(ModelDefinition.of(subject.case.model)),
+            "definition": attrs.asdict(ModelDefinition.of(subject.case.model)),
             "inputs": [str(path) for path in subject.artifacts.inputs],
             "tokens": str(tokens),
             "target": str(target),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import cattrs
+import msgspec
 
 from comparative_benchmark.backends.api import (
     Array,
@@ -63,6 +63,16 @@ class Job:
     options: Mapping[str, str]
     threads: int
 
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> "Job":
+        """Returns the job that `as_json` wrote."""
+        return msgspec.convert(values, cls, dec_hook=lambda kind, value: kind(value))
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the job as a JSON value."""
+        values: dict[str, Any] = msgspec.to_builtins(self, enc_hook=str)
+        return values
+
     def model(self) -> Any:
         """Creates the model."""
         return self.definition.create()
@@ -98,7 +108,7 @@ class Job:
 
 def export(function: str, producers: Sequence[str], job: Mapping[str, Any]) -> dict[str, Any]:
     """Writes the files of an artifact; returns the versions of the packages that produced them."""
-    todo = cattrs.structure(job, Job)
+    todo = Job.read(job)
     todo.directory.mkdir(parents=True, exist_ok=True)
     load_object(function)(todo)
     return {"versions": installed_versions((_SUITE, *producers))}
@@ -111,7 +121,7 @@ def read_back(function: str, outputs: str, job: Mapping[str, Any]) -> dict[str, 
       The names of the output files, in order; or why it was not run.
     """
     try:
-        values = load_object(function)(cattrs.structure(job, Job))
+        values = load_object(function)(Job.read(job))
     except NotRunError as error:
         return {"not_run": str(error)}
     return {
@@ -135,7 +145,7 @@ def judge_along(
       The names of the files in each folder, in order.
     """
     compute: Reference = load_object(reference)
-    model = cattrs.structure(definition, ModelDefinition).create()
+    model = ModelDefinition(**definition).create()
     given = [array_files.load(Path(path)) for path in inputs]
     forced = model.verification_inputs(given, {TOKENS: array_files.load(Path(tokens))})
     kinds = ("truth", "reference")

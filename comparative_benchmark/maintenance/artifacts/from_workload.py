@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from comparative_benchmark.backends.api import Array, UnsupportedError
-from comparative_benchmark.maintenance.artifacts.exporters.job import Job
+from comparative_benchmark.maintenance.artifacts.job import Job
 from openxla.benchmark.artifacts import archives, array_files
 from openxla.benchmark.files import sha256_of
 from openxla.benchmark.models import architectures, checkpoints

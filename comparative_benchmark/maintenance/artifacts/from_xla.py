@@ -16,7 +16,7 @@ from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
 from comparative_benchmark.backends import exported_programs
 from comparative_benchmark.backends.api import Array, untimed
-from comparative_benchmark.maintenance.artifacts.exporters.job import Job
+from comparative_benchmark.maintenance.artifacts.job import Job
 from comparative_benchmark.xla_hlo.export import export_program
 from comparative_benchmark.xla_hlo.exported_program import FORMS, ExportedProgram
 from comparative_benchmark.xla_hlo.private_jaxlib import extension

@@ -12,7 +12,7 @@ from comparative_benchmark import iree, onnxruntime, tflite, xla_hlo
 from comparative_benchmark.backends.api import BackendInfo
 from openxla.benchmark.def_types import Model, ModelArtifactType, ModelFrameworkType
 
-_HERE = "comparative_benchmark.maintenance.artifacts.exporters"
+_HERE = "comparative_benchmark.maintenance.artifacts"
 _JAX, _TF, _PT, _TFLITE = (
     ModelFrameworkType.JAX,
     ModelFrameworkType.TF_V2,
@@ -149,8 +149,8 @@ def _tflite(name: str, compiler: str, precision: str | None) -> Kind:
     return Kind(
         name=name,
         files=(file,),
-        exporter=f"{_HERE}.from_tensorflow:export_tflite",
-        consumer=f"{_HERE}.from_tensorflow:run_tflite",
+        exporter=f"{_HERE}.from_frameworks:export_tflite",
+        consumer=f"{_HERE}.from_frameworks:run_tflite",
         options={"file": file, "compiler": compiler},
         modules=_of_the_suite(tflite.BACKEND),
         backend="tflite",
@@ -201,8 +201,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="onnx",
         files=("model.onnx", "model.onnx.data"),
-        exporter=f"{_HERE}.from_torch:export_onnx",
-        consumer=f"{_HERE}.from_torch:run_onnx",
+        exporter=f"{_HERE}.from_frameworks:export_onnx",
+        consumer=f"{_HERE}.from_frameworks:run_onnx",
         modules=_of_the_suite(onnxruntime.BACKEND),
         backend="onnxruntime",
         producers=("torch", "transformers", "onnx", "onnxscript", "onnxruntime", "numpy"),
@@ -210,8 +210,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="tf_savedmodel_v2",
         files=("tf-model.tgz",),
-        exporter=f"{_HERE}.from_tensorflow:export_saved_model",
-        consumer=f"{_HERE}.from_tensorflow:run_saved_model",
+        exporter=f"{_HERE}.from_frameworks:export_saved_model",
+        consumer=f"{_HERE}.from_frameworks:run_saved_model",
         modules={_JAX: ("tensorflow", "jax", "flax"), _TF: ("tensorflow", "keras")},
         backend="tflite",
         producers=_JAX_AND_TENSORFLOW,

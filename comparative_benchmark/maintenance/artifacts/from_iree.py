@@ -14,7 +14,7 @@ from iree.compiler import ir, passmanager
 from comparative_benchmark.backends.api import Array
 from comparative_benchmark.iree import compilation, conventions, program, runtime
 from comparative_benchmark.iree.conventions import ENTRY
-from comparative_benchmark.maintenance.artifacts.exporters.job import Job, NotRunError
+from comparative_benchmark.maintenance.artifacts.job import Job, NotRunError
 
 PARAMETERS = "parameters.irpa"
 # Runs on any machine of the last ten years; compiling for the host would not be reproducible.

@@ -1,6 +1,0 @@
-"""Exporters: convert a model to files for other compilers, and verify each file.
-
-`kinds` lists the types of files; `generation` creates them, with one process for each export and
-another that reads the file back. The modules `from_*` run in these processes and import the
-frameworks that they need.
-"""
