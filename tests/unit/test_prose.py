@@ -77,7 +77,7 @@ def test_plain_english_passes(prose, tmp_path):
 
 
 # Files that `cbs new-*` writes into the suite count there. Folders of TorchBench are elsewhere.
-_FOLDER = ROOT / "comparative_benchmark" / "onboarding" / "templates"
+_FOLDER = ROOT / "comparative_benchmark" / "maintenance" / "onboarding" / "templates"
 TEMPLATES = sorted([*_FOLDER.glob("*.py.txt"), *(_FOLDER / "package").glob("*.py.txt")])
 
 
