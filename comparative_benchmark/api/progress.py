@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from comparative_benchmark.engine.trial import Trial
+from comparative_benchmark.results.journal import Entry
 from comparative_benchmark.results.record import Result
 
 
@@ -43,10 +44,15 @@ class Reporter:
         """Reports a note."""
         self._report(Progress(event="note", text=message))
 
-    def race_started(self, trials: Sequence[Trial], position: int, total: int) -> None:
-        """Reports the start of a workload's trials; `position` is that of the first."""
+    def race_started(
+        self, trials: Sequence[Trial], position: int, total: int, processes: int
+    ) -> None:
+        """Reports the start of a workload's trials; see `runner.Observer`."""
         text = f"{trials[0].workload.label}, {len(trials)} of {total} trials"
         self._report(Progress(event="started", text=text, position=position, total=total))
+
+    def process_finished(self, entry: Entry) -> None:
+        """Reports nothing; processes are details."""
 
     def trial_finished(self, result: Result, position: int, total: int) -> None:
         """Reports the result of a trial."""

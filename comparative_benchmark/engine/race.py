@@ -553,13 +553,10 @@ class Race:
 
     def _number(self, replicate: int) -> str:
         """Returns e.g. `2 of 3`, with the currently known number of processes of a trial."""
-        rule, of = self._settings.sampling, "1"
-        if isinstance(rule, CompileOnly):
-            of = f"{2 * rule.pairs}"
-        elif isinstance(rule, SamplingRule):
-            pilot = replicate < rule.min_processes
-            of = f"{rule.min_processes}" if pilot else f"at most {rule.max_processes}"
-        return f"{replicate + 1} of {of}"
+        rule = self._settings.sampling
+        if isinstance(rule, SamplingRule) and replicate >= rule.min_processes:
+            return f"{replicate + 1} of at most {rule.max_processes}"
+        return f"{replicate + 1} of {rule.min_processes}"
 
     def _keep_round(self, participants: Sequence[Participant], number: int, started: float) -> None:
         """Journals the blocks of a round, in case the race is interrupted."""

@@ -69,9 +69,7 @@ class RunBudget:
     @classmethod
     def of(cls, settings: RunSettings) -> Self:
         """Returns the budget of a run that starts now."""
-        rule = settings.sampling
-        fewest = rule.min_processes if isinstance(rule, SamplingRule) else 1
-        return cls(settings.budget_s, fewest, settings.share_workers)
+        return cls(settings.budget_s, settings.sampling.min_processes, settings.share_workers)
 
     @_started.default
     def _now(self) -> float:
@@ -141,8 +139,16 @@ class Observer(Protocol):
     def say(self, message: str) -> None:
         """Reports a message to the user."""
 
-    def race_started(self, trials: Sequence[Trial], position: int, total: int) -> None:
-        """The trials of a workload start; `position` counts the first from 1."""
+    def race_started(
+        self, trials: Sequence[Trial], position: int, total: int, processes: int
+    ) -> None:
+        """The trials of a workload start, each with this number of processes or more.
+
+        `position` counts the first trial from 1.
+        """
+
+    def process_finished(self, entry: journal.Entry) -> None:
+        """A process of a trial has ended, and is on disk; nothing is being measured."""
 
     def trial_finished(self, result: Result, position: int, total: int) -> None:
         """A trial has ended, and its result is on disk."""
@@ -297,7 +303,9 @@ class Run:
         prepared = all(map(self._preparation.has_tried, able))
         if not pending or (able and not (prepared and self._budget.may_start(len(able)))):
             return
-        self._observer.race_started(pending, self._position + 1, len(self._trials))
+        self._observer.race_started(
+            pending, self._position + 1, len(self._trials), self._settings.sampling.min_processes
+        )
         settings = self._budget.rationed(self._settings, self._left)
         self._left -= len(able)
         outcomes = self._outcomes(pending, settings)
@@ -371,11 +379,15 @@ class Run:
             settings,
             log_file=_log_files(settings.log_dir / self._id),
             say=self._observer.say,
-            finished=self._journal.append,
+            finished=self._process_finished,
             measured=self._journal.append_round,
             profile_dir=settings.profile_dir / self._id if settings.profile else None,
             open_session=open_session,
         )
+
+    def _process_finished(self, entry: journal.Entry) -> None:
+        self._journal.append(entry)
+        self._observer.process_finished(entry)
 
     def _ready(self, trial: Trial) -> Trial:
         """Returns a trial with everything that preparation found for it.

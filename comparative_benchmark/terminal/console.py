@@ -1,23 +1,17 @@
 """Terminal output: progress during a run, and tables of results."""
 
-import contextlib
 import re
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Any
 
 import attrs
-from rich.control import Control
-from rich.segment import ControlType
 from rich.table import Table
 from rich.text import Text
 
 from comparative_benchmark.analysis.roofline.ceilings import Ceilings
 from comparative_benchmark.analysis.stats.analysis import Interval
-from comparative_benchmark.engine import session
 from comparative_benchmark.engine.trial import Trial
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing import compare_remarks
@@ -28,6 +22,7 @@ from comparative_benchmark.results.comparing.compare import (
     summarize_comparisons,
 )
 from comparative_benchmark.results.comparing.compare_remarks import mixture_remarks
+from comparative_benchmark.results.journal import Entry
 from comparative_benchmark.results.outcome import disturbances
 from comparative_benchmark.results.record import (
     Generation,
@@ -44,10 +39,10 @@ from comparative_benchmark.terminal.screen import (
     NO_LIMIT,
     Column,
     FittedTable,
-    Screen,
     fitted,
     output_screen,
 )
+from comparative_benchmark.terminal.status import LiveRace, StatusScreen
 from comparative_benchmark.terminal.tables import digits, status_text
 
 # Field, heading, and rank of its column.
@@ -232,126 +227,6 @@ def _rate(value: float | None, limits: IntervalRecord | None) -> str:
     )
 
 
-# Interval at which an unchanged line is redrawn in a terminal, or repeated elsewhere.
-_REDRAWN_S = 1.0
-_SAID_S = 30.0
-
-
-class StatusScreen(Screen):
-    """Standard error with a status line at the end.
-
-    Args:
-      clock: monotonic clock in seconds; replaced in tests.
-      keywords: keyword arguments of the screen.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic, **keywords: Any) -> None:
-        super().__init__(**{"stderr": True, "soft_wrap": True, **keywords})
-        self._clock = clock
-        # Cells of `parity` run in several threads.
-        self._guard = threading.RLock()
-        self._live = False
-        self._shown, self._shown_at = "", -_REDRAWN_S
-        self._spoke_at = self._began_at = clock()
-        self._what, self._done, self._total, self._done_at_start = "", 0, 0, 0
-        self._counting_since = self._phase_since = clock()
-        self._phase = ""
-
-    def print(self, *objects: Any, **keywords: Any) -> None:
-        """Prints a line above the status line."""
-        with self._guard:
-            self.erase()
-            super().print(*objects, **keywords)
-            self._spoke_at = self._clock()
-
-    def at(self, what: str, done: int, total: int) -> None:
-        """Announces a part of a command.
-
-        Args:
-          what: name of the part, e.g. a workload.
-          done: number of completed steps.
-          total: number of steps; both give the estimate of the remaining time.
-        """
-        with self._guard:
-            if total != self._total:
-                self._counting_since, self._done_at_start = self._clock(), done
-            self._what, self._done, self._total = what, done, total
-        self.beat("", "")
-
-    def beat(self, whom: str, phase: str) -> None:
-        """Shows a worker's activity and its duration; see `pulse`."""
-        now, key = self._clock(), f"{whom} {phase}"
-        with self._guard:
-            if key != self._phase:
-                self._phase, self._phase_since = key, now
-            in_phase = f"{phase} {_duration(now - self._phase_since)}" if phase else ""
-        total = f"{_duration(now - self._began_at)} elapsed"
-        parts = [self._position(), whom, in_phase, total, self._left()]
-        self.show_status("  ".join(filter(None, parts)), key=key)
-
-    def show_status(self, line: str, key: str | None = None) -> None:
-        """Shows a line until the next one.
-
-        Args:
-          line: the status.
-          key: the part of it whose change makes it new; the whole line by default.
-        """
-        with self._guard:
-            now, key = self._clock(), line if key is None else key
-            if not self.is_terminal:
-                if now - self._spoke_at >= _SAID_S:
-                    self.print(Text(line))
-            elif key != self._shown or now - self._shown_at >= _REDRAWN_S:
-                self._shown, self._shown_at = key, now
-                self._draw(line)
-
-    def erase(self) -> None:
-        """Removes the status line."""
-        with self._guard:
-            if self._live:
-                self.control(
-                    Control((ControlType.CARRIAGE_RETURN,), (ControlType.ERASE_IN_LINE, 2))
-                )
-                self._live = False
-
-    @contextlib.contextmanager
-    def following(self) -> Iterator[None]:
-        """Shows the workers' activity during the block."""
-        with session.listening(self.beat):
-            try:
-                yield
-            finally:
-                self.erase()
-
-    def _draw(self, line: str) -> None:
-        self.erase()
-        text = Text(line, no_wrap=True, end="")
-        # In the last column some terminals begin a new line.
-        text.truncate(max(10, self.width - 1), overflow="ellipsis")
-        super().print(text, end="")
-        self._live = True
-
-    def _position(self) -> str:
-        if not self._total:
-            return self._what
-        return f"[{min(self._done + 1, self._total)}/{self._total}] {self._what}"
-
-    def _left(self) -> str:
-        """Returns the remaining time at the current rate; empty if it is unknown."""
-        behind = self._done - self._done_at_start
-        if behind <= 0 or self._done >= self._total:
-            return ""
-        each_s = (self._clock() - self._counting_since) / behind
-        return f"about {_duration(each_s * (self._total - self._done))} left"
-
-
-def _duration(seconds: float) -> str:
-    """Returns e.g. `7 s`, `12 min` or `3.4 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
 class Console:
     """Progress on stderr (one line per trial; a live line in a terminal), tables on stdout."""
 
@@ -359,6 +234,7 @@ class Console:
         self._verbose = verbose
         self._suites = suites
         self._err = StatusScreen()
+        self._race = LiveRace((), 1)
         self._out = output_screen()
         if not self._err.is_terminal:
             self._err = StatusScreen(width=NO_LIMIT)
@@ -385,12 +261,21 @@ class Console:
         """See `runner.Observer`."""
         self.say(f"preparing  {what}")
 
-    def race_started(self, trials: Sequence[Trial], position: int, total: int) -> None:
+    def race_started(
+        self, trials: Sequence[Trial], position: int, total: int, processes: int
+    ) -> None:
         """See `runner.Observer`."""
         subject = trials[0].workload.label
         if len(trials) > 1:
             subject += f", {len(trials)} competitors"
         self._err.at(subject, position - 1, total)
+        self._race = LiveRace(trials, processes)
+        self._err.show_table(self._race)
+
+    def process_finished(self, entry: Entry) -> None:
+        """See `runner.Observer`."""
+        self._race.add(entry)
+        self._err.advance(self._race.share * len(self._race.names))
 
     def trial_finished(self, result: Result, position: int, total: int) -> None:
         """See `runner.Observer`."""
@@ -403,6 +288,7 @@ class Console:
             line.append(f"  {tables.digits(median_ms)} ms")
         elif result.status is not Status.OK:
             line.append(f"  in {result.phase}: {result.reason}")
+        self._err.show_table(None)
         self._err.print(line, soft_wrap=True)
         if result.profile and result.profile.error:
             error = f"    no profile: {result.profile.error}"

@@ -124,6 +124,7 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
     def run(*, resume=True, rule=RULE, until=math.inf):
         observer = SimpleNamespace(
             say=machine.said.append, preparing=None, race_started=lambda *_: None,
+            process_finished=lambda _: None,
             trial_finished=lambda *_: None,
         )  # fmt: skip
         return runner.execute(

@@ -91,6 +91,7 @@ def run(tmp_path, monkeypatch, finished):
     )
     observer = SimpleNamespace(
         say=said.append, preparing=None, race_started=lambda *_: None,
+        process_finished=lambda _: None,
         trial_finished=lambda *_: None,
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from comparative_benchmark.engine import session
-from comparative_benchmark.terminal.console import StatusScreen
+from comparative_benchmark.terminal.status import StatusScreen
 
 
 class Clock:
@@ -103,7 +103,7 @@ def test_no_listener_hears_of_a_worker_that_is_timed():
 _PROGRAM = """
 from rich.text import Text
 from comparative_benchmark.engine import session
-from comparative_benchmark.terminal.console import StatusScreen
+from comparative_benchmark.terminal.status import StatusScreen
 
 screen = StatusScreen()
 with screen.following():
@@ -136,6 +136,82 @@ def test_on_a_terminal_the_line_is_drawn_over_and_taken_away():
     assert len(drawn[2].splitlines()[-1]) == 59
     assert drawn[3:] == [""]
     assert not re.search(r"\n.*\n", text.decode())
+
+
+_RACE = """
+from types import SimpleNamespace
+from comparative_benchmark.engine import session
+from comparative_benchmark.results.outcome import ProcessRecord
+from comparative_benchmark.results.record import Block, Status
+from comparative_benchmark.terminal.status import LiveRace, StatusScreen
+
+def ended(key, status=Status.OK):
+    blocks = [Block(latencies_ms=(10.0, 12.0, 11.0))] if status is Status.OK else []
+    return SimpleNamespace(key=key, process=ProcessRecord(status=status, blocks=blocks))
+
+screen = StatusScreen()
+race = LiveRace([SimpleNamespace(key=k, competitor=k) for k in ("eager", "xla")], 2)
+with screen.following():
+    screen.at("BERT", 4, 12)
+    screen.show_table(race)
+    for entry in (ended("eager"), ended("xla", Status.WRONG_OUTPUT), ended("eager")):
+        session.beat("eager, process 1 of 2", "compile", entered=True)
+        race.add(entry)
+        screen.advance(2 * race.share)
+    screen.print("a line")
+    session.beat("eager", "load", entered=True)
+    screen.show_table(None)
+    screen.print("the end")
+"""
+
+
+def _screens(program):
+    """Returns the lines on the terminal before each time that it is erased, and at the end."""
+    ours, theirs = pty.openpty()
+    size = {"TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "70", "LINES": "20"}
+    command = [sys.executable, "-P", "-c", program]
+    with subprocess.Popen(
+        command, stderr=theirs, stdin=theirs, env={**os.environ, **size}
+    ) as process:
+        os.close(theirs)
+        text = b""
+        while piece := _read(ours):
+            text += piece
+    os.close(ours)
+    assert process.returncode == 0, text
+    lines, screens = [""], []
+    for part in re.split(r"(\r\n|\r|\x1b\[2K|\x1b\[1A|\x1b\[\d*m)", text.decode()):
+        if part == "\r\n":
+            lines.append("")
+        elif part == "\r":
+            screens.append([line.rstrip() for line in lines])
+        elif part == "\x1b[2K":
+            lines[-1] = ""
+        elif part == "\x1b[1A":
+            lines.pop()
+        elif not part.startswith("\x1b"):
+            lines[-1] += part
+    return [*screens, lines]
+
+
+def test_a_race_has_a_table_of_its_processes():
+    *screens, last = _screens(_RACE)
+    bar = "\u2501" * 12
+    tables = [[re.sub(r"[\u2501\u2578\s]{2,}", " | ", line) for line in s] for s in screens]
+    assert tables[1] == [
+        "eager | 0 of 2 processes",
+        "xla | 0 of 2 processes",
+        "[5/12] BERT | eager, process 1 of 2 | compile 0 s | 0 s elapsed",
+    ]
+    assert tables[2][:2] == ["eager | 1 of 2 processes | 11 ms so far", "xla | 0 of 2 processes"]
+    # A wrong output has no speed, and its trial gets no more processes.
+    assert any(table[1:2] == ["xla | 1 of 2 processes | wrong_output"] for table in tables)
+    complete = next(s for s in screens if "2 of 2" in s[0])
+    assert complete[0].split("  ")[1] == bar
+    assert "[5/12] BERT" in complete[2]
+    # The table moves below a line that is printed, and is gone at the end.
+    assert any(s[0] == "a line" and "2 of 2" in s[1] and len(s) == 4 for s in screens)
+    assert last == ["a line", "the end", ""]
 
 
 def _read(descriptor):

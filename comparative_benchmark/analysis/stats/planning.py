@@ -17,7 +17,7 @@ import random
 import statistics
 from collections.abc import Iterator, Sequence
 from statistics import NormalDist
-from typing import Self
+from typing import ClassVar, Self
 
 import attrs
 import numpy as np
@@ -48,6 +48,7 @@ class FixedCounts:
 
     warmup_iterations: int
     iterations: int
+    min_processes: ClassVar[int] = 1
 
 
 @attrs.frozen(kw_only=True)
@@ -59,6 +60,11 @@ class CompileOnly:
 
     pairs: int = 6
     seed: int | None = 0
+
+    @property
+    def min_processes(self) -> int:
+        """Number of processes of each trial."""
+        return 2 * self.pairs
 
 
 @attrs.frozen(kw_only=True)

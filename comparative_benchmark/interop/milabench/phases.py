@@ -41,7 +41,7 @@ from comparative_benchmark.results.record import (
     Status,
 )
 from comparative_benchmark.results.results_file import ResultsFile, converted
-from comparative_benchmark.terminal.console import StatusScreen
+from comparative_benchmark.terminal.status import StatusScreen
 from comparative_benchmark.terminal.tables import script_name
 
 # More processes would measure the scheduler, and could exhaust the machine.

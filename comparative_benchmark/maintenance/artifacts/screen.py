@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.text import Text
 
 from comparative_benchmark.maintenance.artifacts.outcomes import Ending, Outcome
-from comparative_benchmark.terminal.console import StatusScreen
 from comparative_benchmark.terminal.screen import Screen as Paper
+from comparative_benchmark.terminal.status import StatusScreen
 from openxla.benchmark.artifacts.progress import Progress, human_bytes
 
 _STYLES = {
