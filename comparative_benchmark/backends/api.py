@@ -8,7 +8,6 @@ that `BackendInfo.implementation` names. Packages register a `BackendInfo` in th
 import abc
 import functools
 import importlib
-import importlib.util
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ import numpy.typing as npt
 
 from comparative_benchmark.backends.compiled_calls import CompiledCalls
 from comparative_benchmark.backends.host_settings import HostSettings
-from comparative_benchmark.backends.missing_packages import Absence
+from comparative_benchmark.backends.missing_packages import Absence, is_installed
 from comparative_benchmark.errors import UsageError
 from openxla.benchmark.def_types import DeviceSpec, Model, ModelFrameworkType
 from openxla.benchmark.installation import install_command
@@ -700,14 +699,6 @@ def installed_versions(packages: Iterable[str]) -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[package] = version(package)
     return found
-
-
-def is_installed(module: str) -> bool:
-    """Returns whether a module can be found, without importing it."""
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def load_object(path: str) -> Any:

@@ -172,12 +172,12 @@ def lack_of(error: BaseException) -> Lack | None:
         # Modules of the code itself are not packages.
         if package not in sys.stdlib_module_names and package not in packages_distributions():
             return None
-        is_installed = True
+        has_package = True
     else:
         is_missing = isinstance(error, ModuleNotFoundError)
-        is_installed = not is_missing or ("." in module and _is_found(package))
+        has_package = not is_missing or ("." in module and is_installed(package))
     line = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-    return Lack(module=module, is_installed=is_installed, line=line)
+    return Lack(module=module, is_installed=has_package, line=line)
 
 
 def importer_of(error: BaseException, own: str) -> str | None:
@@ -215,9 +215,10 @@ def _normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _is_found(package: str) -> bool:
+def is_installed(module: str) -> bool:
+    """Returns whether a module can be found, without importing it."""
     try:
-        return importlib.util.find_spec(package) is not None
+        return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
         return False
 

@@ -40,6 +40,7 @@ from comparative_benchmark.backends.model_protocols import (
     TrainingLoop,
 )
 from comparative_benchmark.backends.recipes import chosen_among
+from comparative_benchmark.jax_xla.reference import bodies
 from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.training.in_jax import Run, TrainableModel
@@ -108,10 +109,8 @@ def _equations(jaxpr: Any) -> Iterator[Any]:
     """Yields the equations of a jaxpr and those in its branches, loops and calls."""
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         yield equation
-        for value in equation.params.values():
-            for item in value if isinstance(value, tuple | list) else (value,):
-                if hasattr(getattr(item, "jaxpr", item), "eqns"):
-                    yield from _equations(item)
+        for body in bodies(equation.params):
+            yield from _equations(body)
 
 
 def parts_of(model: Any, params: Any, inputs: Sequence[jax.Array]) -> GenerationParts:
@@ -275,13 +274,7 @@ class JaxXla(Backend):
         if isinstance(self._model, TrainableModel):
             self._compile_step(self._model)
             return
-        with self.context.phase("trace"), self._precision():
-            traced = jax.jit(self._apply).trace(self._params, *self._inputs)
-        self._callbacks = Callbacks(traced.jaxpr)
-        with self.context.phase("lower"), self._precision():
-            lowered = traced.lower()
-        with self.context.phase("compile"):
-            self._compiled = lowered.compile()
+        self._compile_ahead(jax.jit(self._apply), self._params, *self._inputs)
 
     def dispatch(self) -> Any:
         """Calls the executable; JAX returns before the outputs are complete."""
@@ -419,17 +412,20 @@ class JaxXla(Backend):
         """Compiles a training step, which takes over the memory of the state."""
         first = block_until_ready(model.state(self._params))
         batches = block_until_ready(model.batches(self._inputs))
+        step = jax.jit(model.step, donate_argnums=0)
+        self._compile_ahead(step, first, self._params, *batches[0])
+        self._steps = Run(model, self._compiled, first, self._params)
+        self._training = TrainingLoop(self._steps, batches, self._steps.outputs)
+        self.rewind = self._training.rewind
+
+    def _compile_ahead(self, function: Any, *arguments: Any) -> None:
         with self.context.phase("trace"), self._precision():
-            step = jax.jit(model.step, donate_argnums=0)
-            traced = step.trace(first, self._params, *batches[0])
+            traced = function.trace(*arguments)
         self._callbacks = Callbacks(traced.jaxpr)
         with self.context.phase("lower"), self._precision():
             lowered = traced.lower()
         with self.context.phase("compile"):
             self._compiled = lowered.compile()
-        self._steps = Run(model, self._compiled, first, self._params)
-        self._training = TrainingLoop(self._steps, batches, self._steps.outputs)
-        self.rewind = self._training.rewind
 
     def _precision(self) -> Any:
         return jax_models.precision(on_gpu=self._on_gpu, types=self._types)

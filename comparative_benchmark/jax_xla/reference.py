@@ -75,9 +75,8 @@ def _count(program: Any) -> _Count:
     jaxpr = getattr(program, "jaxpr", program)
     found = _Count()
     for equation in jaxpr.eqns:
-        bodies = list(_bodies(equation.params))
-        if bodies:
-            _add_bodies(found, equation, bodies)
+        if inner := list(bodies(equation.params)):
+            _add_bodies(found, equation, inner)
             continue
         name = equation.primitive.name
         found.flops += _FORMULAS[name](equation) if name in _FORMULAS else 0
@@ -89,19 +88,19 @@ def _count(program: Any) -> _Count:
     return found
 
 
-def _add_bodies(found: _Count, equation: Any, bodies: Sequence[Any]) -> None:
+def _add_bodies(found: _Count, equation: Any, inner: Sequence[Any]) -> None:
     """Adds the work of an equation that contains programs: a call, a loop, a branch."""
     name = equation.primitive.name
     if name == "while":
         raise ValueError("the number of iterations of a `while` loop depends on values")
-    counts = [_count(body) for body in bodies]
+    counts = [_count(body) for body in inner]
     if len({count.flops for count in counts}) > 1:
         raise ValueError(f"the bodies of `{name}` differ in cost")
     times = equation.params["length"] if name == "scan" else 1
     found.flops += times * counts[0].flops
     # The first operand of `cond` chooses the branch.
     operands = equation.invars[1:] if name == "cond" else equation.invars
-    for body, count in zip(bodies, counts, strict=True):
+    for body, count in zip(inner, counts, strict=True):
         found.note_constants(count.constants)
         variables = getattr(body, "jaxpr", body).invars
         if name == "scan" or list(map(_shape, variables)) == list(map(_shape, operands)):
@@ -114,7 +113,7 @@ def _add_bodies(found: _Count, equation: Any, bodies: Sequence[Any]) -> None:
                 found.read(atom, _bytes(atom))
 
 
-def _bodies(params: Mapping[str, Any]) -> Iterator[Any]:
+def bodies(params: Mapping[str, Any]) -> Iterator[Any]:
     """Yields the programs among an equation's parameters, those in tuples included."""
     for value in params.values():
         for item in value if isinstance(value, tuple | list) else (value,):

@@ -52,7 +52,7 @@ def forward(model: Any, tensors: Sequence[torch.Tensor]) -> Any:
 
 def float64_bytes(model: Any) -> int:
     """Returns the memory that a float64 copy of the model's weights takes."""
-    tensors = {id(t): t for m in modules.of(model) for t in (*m.parameters(), *m.buffers())}
+    tensors = {id(tensor): tensor for tensor in modules.tensors_of(model)}
     return sum(8 * t.numel() for t in tensors.values() if t.is_floating_point())
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,31 +125,23 @@ def profile_of(
         stack=stack,
         iterations=iterations,
         operators=operators,
-        breaks=_reasons(breaks),
+        # The most frequent first.
+        breaks=tuple(
+            f"{count} x {' '.join(reason.split())}"
+            for reason, count in Counter(dict(breaks)).most_common()
+        ),
         fusions=_fusions(fused, operators),
         remarks=(_ONE_SPAN,) if compiled and not fused else (),
     )
 
 
-def _reasons(breaks: Mapping[str, int]) -> tuple[str, ...]:
-    """Returns Dynamo's reasons, one per line, the most frequent first."""
-    return tuple(
-        f"{count} x {' '.join(reason.split())}"
-        for reason, count in Counter(dict(breaks)).most_common()
-    )
-
-
-def _fusions(fused: Iterable[Operator], operators: Sequence[Operator]) -> tuple[str, ...]:
-    kernels = list(fused)
+def _fusions(kernels: Sequence[Operator], operators: Sequence[Operator]) -> tuple[str, ...]:
     if not kernels:
         return ()
     calls = sum(operator.calls for operator in kernels)
-    others = sum(operator.calls for operator in operators if _is_library(operator))
+    # Products outside fused kernels are calls of libraries.
+    others = sum(operator.calls for operator in operators if operator.flops is not None)
     return (f"{calls:.0f} calls of {len(kernels)} fused kernels, {others:.0f} library calls",)
-
-
-def _is_library(operator: Operator) -> bool:
-    return operator.flops is not None
 
 
 def _operator(event: Mapping[str, Any]) -> Operator:

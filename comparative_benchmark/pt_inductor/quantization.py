@@ -138,8 +138,7 @@ def _weight_bytes(model: Any) -> int:
     """Returns the bytes that parameters and buffers hold; shared ones count once."""
     stores = {
         part.untyped_storage().data_ptr(): part.untyped_storage().nbytes()
-        for root in modules.of(model)
-        for tensor in (*root.parameters(), *root.buffers())
+        for tensor in modules.tensors_of(model)
         for part in _plain(tensor)
     }
     return sum(stores.values())
@@ -179,11 +178,7 @@ class QuantisedRun(TorchDispatchMode):
     def __init__(self, model: Any, rounding: Rounding) -> None:
         super().__init__()
         self._rounding = rounding
-        self._weights = {
-            tensor.untyped_storage().data_ptr()
-            for module in modules.of(model)
-            for tensor in (*module.parameters(), *module.buffers())
-        }
+        self._weights = {t.untyped_storage().data_ptr() for t in modules.tensors_of(model)}
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None

@@ -286,12 +286,7 @@ def nearby(model: Any, inputs: Sequence[Array]) -> list[Array]:
 @contextlib.contextmanager
 def changed_weights(model: Any, random: np.random.Generator, spacings: float) -> Iterator[None]:
     """Moves floating-point weights by up to `spacings` inside the block."""
-    tensors = [
-        tensor
-        for module in modules.of(model)
-        for tensor in (*module.parameters(), *module.buffers())
-        if tensor.is_floating_point()
-    ]
+    tensors = [tensor for tensor in modules.tensors_of(model) if tensor.is_floating_point()]
     kept = [tensor.detach().clone() for tensor in tensors]
     try:
         for tensor in tensors:

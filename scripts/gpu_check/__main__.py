@@ -20,7 +20,7 @@ from typing import NoReturn
 import attrs
 
 from comparative_benchmark.analysis.machine import other_processes
-from comparative_benchmark.backends.api import is_installed
+from comparative_benchmark.backends.missing_packages import is_installed
 from comparative_benchmark.results.results_file import write_atomically
 from gpu_check import observations, summary
 from gpu_check.bootstrap import CHECKOUT, WORK_VARIABLE

@@ -154,13 +154,15 @@ def of(model: Any) -> Iterator[torch.nn.Module]:
         yield from (value for value in vars(model).values() if isinstance(value, torch.nn.Module))
 
 
+def tensors_of(model: Any) -> Iterator[torch.Tensor]:
+    """Yields the parameters and buffers of a model's modules."""
+    for module in of(model):
+        yield from (*module.parameters(), *module.buffers())
+
+
 def element_types(model: Any) -> frozenset[str]:
     """Returns the NumPy names of the element types of a model's parameters and buffers."""
-    return frozenset(
-        str(tensor.dtype).removeprefix("torch.")
-        for module in of(model)
-        for tensor in (*module.parameters(), *module.buffers())
-    )
+    return frozenset(str(tensor.dtype).removeprefix("torch.") for tensor in tensors_of(model))
 
 
 class _Forward(torch.nn.Module):

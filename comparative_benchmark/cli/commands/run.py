@@ -17,7 +17,6 @@ from comparative_benchmark.errors import (
     EXIT_UNFINISHED,
     EXIT_WRONG,
 )
-from comparative_benchmark.request import RunRequest
 from comparative_benchmark.results import expected_failures
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.roofs import ceilings_for
@@ -46,7 +45,9 @@ def run(
       UsageError: an option is invalid.
     """
     request = request_from(options)
-    known = _known_failures(request)
+    known = expected_failures.load(
+        request.expected_failures or expected_failures.EXPECTED_FAILURES_FILE
+    )
     console = Console(verbose=request.verbose, suites=request.suites)
     if request.dry_run:
         console.plan(plan_run(request, console.say, selection=selection).trials)
@@ -68,7 +69,8 @@ def run(
             say=console.say,
         )
     results = measured.results
-    judgement = _judge(known, results)
+    today = datetime.datetime.now(datetime.UTC).date()
+    judgement = expected_failures.judge(known, map(_ending, results), today=today)
     expected = _expected(results, judgement)
     shown = [Case(result=result) for result in results]
     told = summary_lines(shown, absent=measured.absent, command=sys.argv, output=request.output)
@@ -107,19 +109,6 @@ def exit_code(results: Sequence[Result]) -> int:
     if statuses - {Status.OK, Status.UNSUPPORTED}:
         return EXIT_FAILED
     return EXIT_OK if Status.OK in statuses else EXIT_MISSING
-
-
-def _known_failures(request: RunRequest) -> list[expected_failures.ExpectedFailure]:
-    return expected_failures.load(
-        request.expected_failures or expected_failures.EXPECTED_FAILURES_FILE
-    )
-
-
-def _judge(
-    entries: Sequence[expected_failures.ExpectedFailure], results: Sequence[Result]
-) -> expected_failures.Judgement:
-    today = datetime.datetime.now(datetime.UTC).date()
-    return expected_failures.judge(entries, map(_ending, results), today=today)
 
 
 def _ending(result: Result) -> expected_failures.Ending:

@@ -17,7 +17,8 @@ from typing import Any, Protocol
 import attrs
 
 from comparative_benchmark.analysis.verification.verification import Verification
-from comparative_benchmark.backends.api import ModelDefinition, get_backend, is_installed
+from comparative_benchmark.backends.api import ModelDefinition, get_backend
+from comparative_benchmark.backends.missing_packages import is_installed
 from comparative_benchmark.engine.session import SessionEnded, call_function
 from comparative_benchmark.maintenance.artifacts import kinds
 from comparative_benchmark.maintenance.artifacts.job import Job
