@@ -63,7 +63,10 @@ class Iree(Backend):
         """
         if self._target != "local":
             with self.context.phase("load"):
-                self._open_device()
+                try:
+                    runtime.open_device(self._target, threads=self.context.threads)
+                except runtime.NoDeviceError as error:
+                    raise UnsupportedError(_no_device(self._target, error)) from error
         self._model, self._arrays = model, tuple(inputs)
 
     def compile(self) -> None:
@@ -79,7 +82,11 @@ class Iree(Backend):
         with self.context.phase("load"):
             # The framework's copy of the weights would count towards the program's memory.
             gc.collect()
-            self._program = self._load_program()
+            if self._is_compiled:
+                _check_gpu(self._vmfb)
+            self._program = runtime.LoadedProgram(
+                self._vmfb, self._archive, threads=self.context.threads, device=self._target
+            )
         with self.context.phase("h2d"):
             self.replace_inputs(self._arrays)
         self._call = self._program.call
@@ -152,12 +159,6 @@ class Iree(Backend):
             work_dir=self.context.work_dir,
         )
 
-    def _open_device(self) -> None:
-        try:
-            runtime.open_device(self._target, threads=self.context.threads)
-        except runtime.NoDeviceError as error:
-            raise UnsupportedError(_no_device(self._target, error)) from error
-
     def _compile(self) -> None:
         """Compiles the model or a published program; writes the program and its weights."""
         from comparative_benchmark.iree import compilation, program
@@ -192,13 +193,6 @@ class Iree(Backend):
             return
         with self.context.phase("load"):
             runtime.write_parameters(imported.parameters, self._archive)
-
-    def _load_program(self) -> runtime.LoadedProgram:
-        if self._is_compiled:
-            _check_gpu(self._vmfb)
-        return runtime.LoadedProgram(
-            self._vmfb, self._archive, threads=self.context.threads, device=self._target
-        )
 
     def _add_facts_of_gpu(self, facts: BackendFacts, program: bytes) -> None:
         facts.device_name = runtime.device_name(self._target)

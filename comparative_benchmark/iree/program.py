@@ -54,13 +54,11 @@ class ImportedProgram:
         input_type: the dialect it is written in, "stablehlo" or "torch".
         parameters: archive key to weight, any shape including 0-d, bfloat16 as `ml_dtypes`. May
             share memory with the model it came from.
-        entry: name of the exported function.
     """
 
     mlir: bytes
     input_type: str
     parameters: Mapping[str, Weight]
-    entry: str = ENTRY
 
 
 def from_stablehlo(

@@ -14,12 +14,10 @@ from typing import Any, TypeAlias
 
 import iree.runtime as rt
 import numpy as np
-import numpy.typing as npt
 
 from comparative_benchmark.backends import host_settings
+from comparative_benchmark.backends.api import Array
 from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE
-
-Array = npt.NDArray[Any]
 
 DeviceArray: TypeAlias = Any
 """An `iree.runtime.HalBufferView`: shape, element type and memory of its own.
@@ -62,7 +60,6 @@ class LoadedProgram:
         vmfb: Path,
         irpa: Path | None,
         *,
-        entry: str = ENTRY,
         threads: int = 1,
         device: str = "local",
     ) -> None:
@@ -72,14 +69,13 @@ class LoadedProgram:
             vmfb: output of `compile_program`. Read, not mapped: it may be replaced afterwards.
             irpa: output of `write_parameters`; None for a program without weights. Stays mapped,
                 and its weights may be used in place: keep it unmodified while the program lives.
-            entry: exported function to call.
             threads: CPU threads that compute, each on a CPU of `pinned_cpus`; with one, the
                 calling thread computes. Ignored for other devices.
             device: "local" for the CPU, or an IREE device URI such as "cuda".
 
         Raises:
-            ValueError: for a thread count that exceeds the process's CPUs, an unknown entry, or an
-                archive that lacks a weight.
+            ValueError: for a thread count that exceeds the process's CPUs, a program without the
+                entry function, or an archive that lacks a weight.
             NoDeviceError: if the device does not exist here.
         """
         self._device = open_device(device, threads=threads)
@@ -91,10 +87,10 @@ class LoadedProgram:
             provider = index.create_provider(scope=PARAMETER_SCOPE)
             modules.append(rt.create_io_parameters_module(instance, provider))
         program = rt.VmModule.copy_buffer(instance, vmfb.read_bytes())
-        self._function = program.lookup_function(entry)
+        self._function = program.lookup_function(ENTRY)
         if self._function is None:
             raise ValueError(
-                f"the program has no function {entry!r}; it has {program.function_names}"
+                f"the program has no function {ENTRY!r}; it has {program.function_names}"
             )
         self._context = rt.VmContext(instance, [*modules, program])
 

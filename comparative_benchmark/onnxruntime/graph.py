@@ -159,20 +159,14 @@ def _digest_of_weight(weight: TensorProto, directory: Path) -> bytes:
     for field in ("name", "doc_string", "external_data", "data_location", "metadata_props"):
         bare.ClearField(field)
     digest = hashlib.sha256(bare.SerializeToString(deterministic=True))
-    _add_content(digest, external, directory)
+    if external:
+        with (directory / external["location"]).open("rb") as file:
+            file.seek(int(external.get("offset", 0)))
+            left = int(external["length"])
+            while left and (chunk := file.read(min(left, _CHUNK))):
+                digest.update(chunk)
+                left -= len(chunk)
     return digest.digest()
-
-
-def _add_content(digest: Any, external: Mapping[str, str], directory: Path) -> None:
-    """Adds the bytes of a weight that is in a separate file."""
-    if not external:
-        return
-    with (directory / external["location"]).open("rb") as file:
-        file.seek(int(external.get("offset", 0)))
-        left = int(external["length"])
-        while left and (chunk := file.read(min(left, _CHUNK))):
-            digest.update(chunk)
-            left -= len(chunk)
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
@@ -277,8 +271,7 @@ def apply_recipe(
     Returns:
       Files of the quantised graphs, and a summary: `name`, the number of changed `layers` and of
       `linear` ones (products with weights), the operator that they became, and the bytes of all
-        weights
-      before and after.
+      weights before and after.
 
     Raises:
       UnsupportedError: the quantiser has no such recipe.
@@ -293,8 +286,6 @@ def apply_recipe(
 
 def apply_here(channel: child_process.Channel, paths: list[str], recipe: str) -> dict[str, Any]:
     """Quantises graphs in this process; see `apply_recipe`."""
-    import onnx
-
     chosen = parse(recipe)
     # It logs every node, and recommends a preprocessing step that the exporter has done.
     logging.disable(logging.WARNING)

@@ -75,7 +75,9 @@ class OpenVino(ResidentBackend):
 
     def facts(self) -> BackendFacts:
         """Returns the plug-in's facts: precision, layers, cache."""
-        self._digest = self._digest or self._fingerprint()
+        compiled_from = list(zip(self._compiled, self._paths, strict=True))
+        if self._digest is None:
+            self._digest = joint_digest([program.fingerprint(*pair) for pair in compiled_from])
         cached = [bool(item.get_property("LOADED_FROM_CACHE")) for item in self._compiled]
         has_cache = "CACHE_DIR" in self._properties
         first = self._compiled[0]
@@ -99,8 +101,7 @@ class OpenVino(ResidentBackend):
                 "inference_precision": program.precision_of(first),
                 "num_streams": first.get_property("NUM_STREAMS"),
                 "layers": {
-                    path.stem: program.executed(compiled)
-                    for path, compiled in zip(self._paths, self._compiled, strict=True)
+                    path.stem: program.executed(compiled) for compiled, path in compiled_from
                 },
             },
         )
@@ -147,10 +148,3 @@ class OpenVino(ResidentBackend):
                     f"compute this model in {got}: measure the fp32 model, or choose "
                     f"openvino:{self.context.compiler}+{WIDENED}, which allows this"
                 )
-
-    def _fingerprint(self) -> str:
-        digests = [
-            program.fingerprint(compiled, path)
-            for compiled, path in zip(self._compiled, self._paths, strict=True)
-        ]
-        return joint_digest(digests)

@@ -8,7 +8,7 @@ from openxla.benchmark.installation import install_command
 _OPTIONS = ("no-xnnpack",)
 
 
-def _quantizing(name: str, precision: str, description: str) -> CompilerInfo:
+def _converting(name: str, precision: str | None, description: str) -> CompilerInfo:
     # Not a default, so that a run of `tflite` alone is comparable with the other backends.
     return CompilerInfo(
         name=name,
@@ -38,18 +38,12 @@ BACKEND = BackendInfo(
             options=_OPTIONS,
             accelerator="cpu",
         ),
-        CompilerInfo(
-            name="fp32",
-            description="fp32 weights and computation",
-            options=_OPTIONS,
-            default=False,
-            accelerator="cpu",
-        ),
-        _quantizing("fp16", "fp16-weights", "16-bit weights, computation in fp32"),
-        _quantizing(
+        _converting("fp32", None, "fp32 weights and computation"),
+        _converting("fp16", "fp16-weights", "16-bit weights, computation in fp32"),
+        _converting(
             "dynamic-range", "dynamic-range", "int8 weights, activations quantised at run time"
         ),
-        _quantizing("int8", "int8", "int8 weights and activations, calibrated; fp32 at the edges"),
+        _converting("int8", "int8", "int8 weights and activations, calibrated; fp32 at the edges"),
     ),
     reference="comparative_benchmark.tflite.backend:compute",
     # For models written in JAX and TensorFlow, these frameworks compute truth and reference.

@@ -152,12 +152,14 @@ class XlaHlo(Backend):
                 self.synchronize(self.dispatch())
         planes = {"*.trace.json.gz": "trace.json.gz", "*.xplane.pb": "xla.xplane.pb"}
         files = operator_profile.take_files(scratch, directory, planes, stack=self._client.platform)
-        _for_perfetto(files[0])
+        # Without its metadata, which Perfetto cannot read.
+        events = operator_profile.read_trace(files[0])
+        operator_profile.write_trace(files[0], events)
         before, after = self._exported.path, directory / "optimized.hlo.txt"
         text = xla_executables.optimized_hlo(self._executable.loaded, metadata=True)
         after.write_text(text, encoding="utf-8")
         found = operator_profile.profile_of(
-            operator_profile.read_trace(files[0]),
+            events,
             xla_executables.optimized_hlo(self._executable.loaded),
             stack=f"XLA of jaxlib {version('jaxlib')}",
             iterations=iterations,
@@ -190,8 +192,3 @@ def hlo_of(content: bytes, form: str) -> HloModule:
     if form == "hlo-proto":
         return HloModule.from_proto(content)
     return HloModule.from_stablehlo(content)
-
-
-def _for_perfetto(trace: Path) -> None:
-    """Rewrites a trace without its metadata, which Perfetto cannot read."""
-    operator_profile.write_trace(trace, operator_profile.read_trace(trace))
