@@ -11,14 +11,13 @@ from old_history import create_old_history
 from test_history_rows import noisy_nights, row
 
 from comparative_benchmark.reporting.history import database as module
-from comparative_benchmark.reporting.history import writing
+from comparative_benchmark.reporting.history import default_location, writing
 from comparative_benchmark.reporting.history.database import (
     RESULTS,
     VERSION,
     Database,
     HistoryError,
     database_url,
-    default_location,
     upgrade,
 )
 from comparative_benchmark.reporting.history.queries import Filter, rows

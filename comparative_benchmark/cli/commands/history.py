@@ -10,6 +10,7 @@ from typing import IO
 
 from comparative_benchmark.cli.options.results import FILTERS
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
+from comparative_benchmark.reporting.tabular import write_csv, write_parquet
 from comparative_benchmark.terminal.screen import Screen
 from openxla.benchmark.files import new_file
 from openxla.benchmark.installation import install_command
@@ -18,7 +19,7 @@ try:
     from comparative_benchmark.reporting.history import output, queries, regressions, results_files
     from comparative_benchmark.reporting.history.database import Database
     from comparative_benchmark.reporting.history.findings import Kind, as_json, changed_text
-    from comparative_benchmark.reporting.history.rows import DamagedRowError
+    from comparative_benchmark.reporting.history.rows import COLUMNS, DamagedRowError
     from comparative_benchmark.reporting.history.writing import import_files
 except ModuleNotFoundError as missing:
     raise UsageError(f"the history needs {missing.name}: {install_command('history')}") from missing
@@ -71,13 +72,13 @@ def _query(options: argparse.Namespace, database: Database) -> int:
             raise UsageError("Parquet cannot be printed; name a file with -o")
         try:
             with _replacing(options.output) as path:
-                output.write_parquet(found, path)
+                write_parquet(path, COLUMNS, found)
         except ModuleNotFoundError as error:
             raise UsageError(f"Parquet needs {error.name}: {install_command('history')}") from error
         return EXIT_OK
     with _text_output(options.output) as file:
         if options.format == "csv":
-            output.write_csv(found, file)
+            write_csv(file, COLUMNS, found)
         elif options.format == "json":
             output.write_json(found, file)
         else:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from comparative_benchmark.api.results import as_json
 from comparative_benchmark.errors import EXIT_OK, UsageError
-from comparative_benchmark.reporting.history import location
+from comparative_benchmark.reporting import history
 from comparative_benchmark.reporting.report.inputs import ReportError
 from comparative_benchmark.reporting.report.trends import (
     OWN_HISTORY,
@@ -34,7 +34,7 @@ def compare(options: argparse.Namespace) -> int:
     """
     old, new = map(read_document, (options.old, options.new))
     # The default history is optional: if it is missing or unreadable, compare without it.
-    sources = options.history or ([OWN_HISTORY] if location.is_there() else [])
+    sources = options.history or ([OWN_HISTORY] if history.default_exists() else [])
     try:
         with open_trends(sources) as trends:
             comparisons = _comparisons(old, new, options, trends)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import sqlalchemy as sa
 from filelock import FileLock
@@ -18,13 +18,12 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from comparative_benchmark.errors import UsageError
-from comparative_benchmark.reporting.history.location import HISTORY_VARIABLE, default_location
-from comparative_benchmark.reporting.history.rows import COLUMNS, DIMENSIONS, Row
+from comparative_benchmark.reporting.history import HISTORY_VARIABLE, default_location
+from comparative_benchmark.reporting.history.rows import COLUMNS, DIMENSIONS
 
 METADATA = sa.MetaData()
 # Fields of `Row` that each result has, in columns of the same names.
-RESULT_FIELDS = COLUMNS[COLUMNS.index("versions") + 1 :]
-_HINTS = get_type_hints(Row)
+RESULT_FIELDS = tuple(COLUMNS)[list(COLUMNS).index("versions") + 1 :]
 _NUMBERS: dict[Any, type[sa.Integer | sa.Double[float]]] = {
     int | None: sa.Integer,
     float | None: sa.Double,
@@ -34,7 +33,7 @@ _NUMBERS: dict[Any, type[sa.Integer | sa.Double[float]]] = {
 def _columns(*names: str) -> "list[sa.Column[Any]]":
     """Returns columns for fields of `Row`: numbers or NULL, text, or JSON text."""
     return [
-        sa.Column(name, _NUMBERS.get(_HINTS[name], sa.Text), nullable=_HINTS[name] in _NUMBERS)
+        sa.Column(name, _NUMBERS.get(COLUMNS[name], sa.Text), nullable=COLUMNS[name] in _NUMBERS)
         for name in names
     ]
 

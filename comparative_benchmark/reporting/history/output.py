@@ -4,13 +4,11 @@ YAML and issue text have the form of TorchBench's detector: its readers find the
 places; additional data are in separate keys.
 """
 
-import csv
 import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,26 +19,12 @@ from comparative_benchmark.analysis.stats.analysis import WITHIN_ONE_PROCESS
 from comparative_benchmark.reporting.history.findings import Finding, Kind, Occurrence, changed_text
 from comparative_benchmark.reporting.history.queries import Record, Series
 from comparative_benchmark.reporting.history.rows import (
-    COLUMNS,
     DIMENSIONS,
-    METRICS,
     competitor,
-    spreadsheet_text,
 )
 from comparative_benchmark.terminal.screen import Column, fitted
 
 FORMATS = ("table", "csv", "json", "parquet")
-_BATCH = 10_000
-_COUNTS = ("batch_size", "threads", "processes")
-_NUMBERS = (*METRICS, "latency_low_ms", "latency_high_ms")
-
-
-def write_csv(records: Iterable[Record], file: IO[str]) -> None:
-    """Writes one line per result with all columns; nested values are JSON."""
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for record in records:
-        writer.writerow([_cell(record[name]) for name in COLUMNS])
 
 
 def write_json(records: Iterable[Record], file: IO[str]) -> None:
@@ -50,26 +34,6 @@ def write_json(records: Iterable[Record], file: IO[str]) -> None:
         file.write(separator + json.dumps(_json_values(record), allow_nan=False))
         separator = ",\n"
     file.write("[]\n" if separator == "[\n" else "\n]\n")
-
-
-def write_parquet(records: Iterable[Record], path: Path) -> None:
-    """Writes all columns; versions are a map, options a list, and `extra` is JSON.
-
-    Raises:
-      ModuleNotFoundError: pyarrow is not installed.
-      OSError: the file cannot be written.
-    """
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    schema = pa.schema([(name, _arrow_type(pa, name)) for name in COLUMNS])
-    with parquet.ParquetWriter(path, schema) as writer:
-        for batch in _batches(records):
-            columns = [
-                pa.array([_arrow_value(name, item[name]) for item in batch], field.type)
-                for name, field in zip(COLUMNS, schema, strict=True)
-            ]
-            writer.write_table(pa.table(columns, schema=schema))
 
 
 def print_records(records: Iterable[Record], screen: Console) -> None:
@@ -158,38 +122,6 @@ def _interval(record: Record) -> str:
 
 def _json_values(record: Record) -> Record:
     return {**record, "time": record["time"].isoformat()}
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, (list, dict)):
-        return json.dumps(value)
-    if isinstance(value, str):
-        return spreadsheet_text(value)
-    return value.isoformat() if hasattr(value, "isoformat") else value
-
-
-def _arrow_type(pa: Any, name: str) -> Any:
-    if name == "time":
-        return pa.timestamp("us", tz="UTC")
-    if name in _NUMBERS:
-        return pa.float64()
-    if name in _COUNTS:
-        return pa.int64()
-    if name == "options":
-        return pa.list_(pa.string())
-    return pa.map_(pa.string(), pa.string()) if name == "versions" else pa.string()
-
-
-def _arrow_value(name: str, value: Any) -> Any:
-    if name == "versions":
-        return list(value.items())
-    return json.dumps(value) if name == "extra" else value
-
-
-def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
-    iterator = iter(records)
-    while batch := list(islice(iterator, _BATCH)):
-        yield batch
 
 
 # Read by TorchBench workflows after its detector.

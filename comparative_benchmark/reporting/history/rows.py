@@ -14,7 +14,7 @@ import re
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import attrs
 import msgspec
@@ -95,15 +95,6 @@ Number: TypeAlias = (
 Time: TypeAlias = Annotated[float, Meta(ge=1e-100, le=1e100)]
 Process: TypeAlias = Annotated[tuple[Time, ...], Meta(min_length=1)]
 StatusName: TypeAlias = Annotated[str, Meta(pattern=rf"^({'|'.join(STATUSES)})\Z")]
-
-
-# Characters with which a spreadsheet formula may begin.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
-def spreadsheet_text(text: str) -> str:
-    """Returns a text that spreadsheets do not run as a formula, with an apostrophe if needed."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 class FormatError(UsageError, ValueError):
@@ -392,8 +383,9 @@ class Row(_Fields, frozen=True, kw_only=True):
 
 DIMENSIONS = Dimensions.__struct_fields__
 _DIMENSIONS = operator.attrgetter(*DIMENSIONS)
-# Columns of tables and files.
-COLUMNS = ("time", *(name for name in Row.__struct_fields__ if name != "time"))
+_HINTS = get_type_hints(Row)
+# Columns of tables and files, and their types.
+COLUMNS = {"time": _HINTS.pop("time"), **_HINTS}
 
 
 def row_of(result: PortableResult, *, time: datetime.datetime) -> Row:
