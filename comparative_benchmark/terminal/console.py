@@ -52,6 +52,8 @@ _FIGURES = (
     ("tokens_per_s", "tokens/s", 0),
 )
 
+_BATCH = re.compile(r"_BATCH\d+$")
+
 
 def generation_table(
     cases: Sequence[Case],
@@ -114,9 +116,6 @@ def _figure(generation: Generation, name: str) -> str:
     return (
         latency_text(Interval(estimate=value, **attrs.asdict(limits))) if limits else digits(value)
     )
-
-
-_BATCH = re.compile(r"_BATCH\d+$")
 
 
 def training_table(

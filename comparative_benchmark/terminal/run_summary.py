@@ -22,6 +22,8 @@ from comparative_benchmark.results.record import AGREED, Status
 from comparative_benchmark.terminal.compare_views import latency_text, ratio_text
 from comparative_benchmark.terminal.tables import digits
 
+_LONGEST_REASON = 160
+
 
 def split(cases: Sequence[Case]) -> tuple[list[Case], str]:
     """Returns the cases whose packages are installed, and the line for the others.
@@ -54,9 +56,6 @@ def line(absences: Mapping[str, Absence]) -> str:
         groups.setdefault(absence.remedy, []).append(name)
     texts = (f"{', '.join(names)} ({remedy})" for remedy, names in groups.items())
     return f"not installed: {', '.join(texts)}" if groups else ""
-
-
-_LONGEST_REASON = 160
 
 
 def summary_lines(

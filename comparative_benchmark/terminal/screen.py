@@ -22,6 +22,14 @@ _UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")
 # as in `jax_xla:xla@old`, it is not a mention.
 _CALL = re.compile(r"((?<!\w)@|#)(?=\w)")
 
+NO_LIMIT = 1000
+
+Cell = str | Text
+
+# A workload without a column is a line above its rows.
+_INDENT = "  "
+_NO_LIMIT = 10_000
+
 
 def escaped(text: str) -> str:
     """Returns the text as one line without markup, links and mentions, for a table cell."""
@@ -34,9 +42,6 @@ def escaped(text: str) -> str:
 def row(cells: Sequence[str]) -> str:
     """Returns a row of a table; the cells are escaped."""
     return "| " + " | ".join(map(escaped, cells)) + " |"
-
-
-NO_LIMIT = 1000
 
 
 class Screen(Console):
@@ -66,13 +71,6 @@ def output_screen() -> Screen:
     """Returns standard output for tables; lines are not wrapped in a pipe."""
     screen = Screen(highlight=False)
     return screen if screen.is_terminal else Screen(highlight=False, width=NO_LIMIT)
-
-
-Cell = str | Text
-
-# A workload without a column is a line above its rows.
-_INDENT = "  "
-_NO_LIMIT = 10_000
 
 
 @attrs.frozen(kw_only=True)

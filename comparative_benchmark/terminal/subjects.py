@@ -7,6 +7,10 @@ from pathlib import Path
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.request import EVAL, RunRequest
 
+_BOTH = "MODEL ({model}) and {option} cannot be combined; use one of them"
+
+_SPELT = {"name": "-name", "test": "-t", "model": "--torchbench"}
+
 
 class Subject(enum.Enum):
     """The kinds of subject that a run can have."""
@@ -24,7 +28,6 @@ _MODELS = (Subject.MODULE, Subject.DIRECTORY, Subject.PROGRAM)
 _NO_MODEL = dict.fromkeys(
     (*_CASES, Subject.TORCHBENCH), "{option} requires a MODEL: cbs run MODEL {option} ..."
 )
-_BOTH = "MODEL ({model}) and {option} cannot be combined; use one of them"
 _ONE_OF = dict.fromkeys(_MODELS, _BOTH)
 _NO_DIRECTORY = dict.fromkeys(
     (Subject.MODULE, Subject.PROGRAM),
@@ -75,7 +78,6 @@ REFUSALS: Mapping[str, Mapping[Subject, str]] = {
     "auto_batch": _NO_FOLDERS,
     "install": _NO_FOLDERS,
 }
-_SPELT = {"name": "-name", "test": "-t", "model": "--torchbench"}
 
 
 def check(request: RunRequest) -> Subject:

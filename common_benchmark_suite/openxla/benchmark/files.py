@@ -28,6 +28,31 @@ TEMPORARY_PREFIX = "cbs-locked-"
 _UNLOCKED = "cbs-new-"
 _YOUNG_S = 600.0
 
+UNFINISHED = ".unfinished-"
+_AGAIN = "download it again"
+# The start of pointers and error messages.
+_POINTERS = (
+    (rb"version https?://(git-lfs|git-media|hawser)", "a Git LFS pointer; run `git lfs pull`"),
+    (rb"/annex/objects/|(\.\./)*\.git/annex/", "a git-annex pointer; run `git annex get`"),
+    (rb"\s*<(!doctype html|html|head|body)\b", f"an HTML page; {_AGAIN}"),
+    (rb"\s*(<\?xml[^>]*\?>)?\s*<(Error|ErrorResponse)>", f"an error message in XML; {_AGAIN}"),
+    (
+        (
+            rb"\s*([45]\d\d\b[\s:]|(entry |file |repository )?not found|access denied"
+            rb"|forbidden|unauthorized|invalid (username|credentials))"
+        ),
+        f"an error message of a server; {_AGAIN}",
+    ),
+)
+_PACKERS = (
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+)
+_LONGEST_MESSAGE = 2**16
+_ZEROS = 512
+
 
 @contextlib.contextmanager
 def temporary_folder(name: str) -> Iterator[str]:
@@ -102,32 +127,6 @@ def import_file(name: str, file: Path) -> ModuleType:
         sys.modules.pop(name, None)
         raise
     return module
-
-
-UNFINISHED = ".unfinished-"
-_AGAIN = "download it again"
-# The start of pointers and error messages.
-_POINTERS = (
-    (rb"version https?://(git-lfs|git-media|hawser)", "a Git LFS pointer; run `git lfs pull`"),
-    (rb"/annex/objects/|(\.\./)*\.git/annex/", "a git-annex pointer; run `git annex get`"),
-    (rb"\s*<(!doctype html|html|head|body)\b", f"an HTML page; {_AGAIN}"),
-    (rb"\s*(<\?xml[^>]*\?>)?\s*<(Error|ErrorResponse)>", f"an error message in XML; {_AGAIN}"),
-    (
-        (
-            rb"\s*([45]\d\d\b[\s:]|(entry |file |repository )?not found|access denied"
-            rb"|forbidden|unauthorized|invalid (username|credentials))"
-        ),
-        f"an error message of a server; {_AGAIN}",
-    ),
-)
-_PACKERS = (
-    (b"\x1f\x8b", "gzip"),
-    (b"BZh", "bzip2"),
-    (b"\xfd7zXZ", "xz"),
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-)
-_LONGEST_MESSAGE = 2**16
-_ZEROS = 512
 
 
 @contextmanager

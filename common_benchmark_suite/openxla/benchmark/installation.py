@@ -17,6 +17,8 @@ from typing import Any
 ROOT_DIR_VARIABLE = "CBS_ROOT_DIR"
 LOCKS_DIR_VARIABLE = "CBS_LOCKS_DIR"
 
+PACKAGE = "common-benchmark-suite"
+
 
 def checkout() -> Path | None:
     """Returns the checkout that contains the suite; None if it is an installed package."""
@@ -54,9 +56,6 @@ def set_root(root: Path | None) -> None:
     """Sets the artifact root of this process and its workers, unless it is None."""
     if root is not None:
         os.environ[ROOT_DIR_VARIABLE] = str(root.absolute())
-
-
-PACKAGE = "common-benchmark-suite"
 
 
 def install_command(extras: str) -> str:

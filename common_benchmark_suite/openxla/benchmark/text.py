@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
 
 def near(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """Returns the most similar known word; None if none is similar.
@@ -31,9 +33,6 @@ def choices(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     names = list(known)
     close = near(word, names, cutoff=cutoff)
     return f"{f'did you mean {close}? ' if close else ''}choices are {', '.join(names)}"
-
-
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def encodable(text: str) -> str:

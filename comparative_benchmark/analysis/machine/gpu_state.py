@@ -19,6 +19,28 @@ PROC = Path("/proc")
 # Set in the environment of every worker and its children.
 SESSION_VARIABLE = "CBS_SESSION"
 
+# nvmlClocksEventReasons; the others are harmless: an idle GPU, or clocks that a user has set.
+SLOWDOWNS: Mapping[int, str] = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "heat (software)",
+    0x40: "heat (hardware)",
+    0x80: "power brake",
+    0x100: "display clocks",
+}
+
+# As for CPUs: a median tolerates disturbances of few blocks.
+BLOCKS_LIMIT = 0.05
+# A clock under load varies by its steps of 15 MHz, which is less than 1 % of it.
+CLOCK_FALL_LIMIT = 0.05
+# Reasons that a program does not cause in normal operation. A power cap is the normal state of a
+# program that works hard; if it comes and goes, the clock shows it.
+THROTTLING = frozenset({"hardware slowdown", "heat (software)", "heat (hardware)", "power brake"})
+
+# Whether there was a disturbance (None if unknown), and its description.
+Finding = tuple[bool | None, str]
+
 
 def foreign(pids: Sequence[int] | None, proc: Path = PROC) -> tuple[int, ...] | None:
     """Returns the processes that do not belong to the run of this worker.
@@ -95,18 +117,6 @@ def _owner(pid: int, proc: Path) -> int | None:
         return (proc / str(pid)).stat().st_uid
     except OSError:
         return None
-
-
-# nvmlClocksEventReasons; the others are harmless: an idle GPU, or clocks that a user has set.
-SLOWDOWNS: Mapping[int, str] = {
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "heat (software)",
-    0x40: "heat (hardware)",
-    0x80: "power brake",
-    0x100: "display clocks",
-}
 
 
 @attrs.frozen(kw_only=True)
@@ -230,18 +240,6 @@ def _visible_gpus(source: Any, visible: str | None, order: str | None) -> tuple[
             part = chosen or nvml.part(source, handle, 0)
         gpus.append(_Gpu(index=number, handle=handle, used=is_used, mig=mig, part=part))
     return tuple(gpus)
-
-
-# As for CPUs: a median tolerates disturbances of few blocks.
-BLOCKS_LIMIT = 0.05
-# A clock under load varies by its steps of 15 MHz, which is less than 1 % of it.
-CLOCK_FALL_LIMIT = 0.05
-# Reasons that a program does not cause in normal operation. A power cap is the normal state of a
-# program that works hard; if it comes and goes, the clock shows it.
-THROTTLING = frozenset({"hardware slowdown", "heat (software)", "heat (hardware)", "power brake"})
-
-# Whether there was a disturbance (None if unknown), and its description.
-Finding = tuple[bool | None, str]
 
 
 @attrs.frozen

@@ -23,6 +23,13 @@ OBSERVED_S = 1.0
 # Share of one CPU; see `conditions` for why 5 %.
 _BUSY_LIMIT = 0.05
 
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# Reserved for the parent and the system, so that the kernel's OOM killer is not needed.
+_RESERVE_BYTES = 1 << 30
+
+_PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
+_MOST_ROUNDS = 100
+
 
 @attrs.frozen(kw_only=True)
 class Observed:
@@ -76,11 +83,6 @@ def _cpu_times() -> dict[int, tuple[str, float]]:
         if times is not None:
             by_pid[process.pid] = (process.info["name"] or "?", times.user + times.system)
     return by_pid
-
-
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# Reserved for the parent and the system, so that the kernel's OOM killer is not needed.
-_RESERVE_BYTES = 1 << 30
 
 
 def default_limit_bytes() -> int:
@@ -169,9 +171,6 @@ def _signal_group(group: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 
-
-_PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
-_MOST_ROUNDS = 100
 
 # Whether this process adopts orphans.
 _adopting = False

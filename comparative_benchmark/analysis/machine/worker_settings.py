@@ -41,14 +41,6 @@ OFFLINE_VARIABLES = {
 OFFLINE_ERRORS = ("OfflineModeIsEnabled", "LocalEntryNotFoundError", "NetworkRefusedError")
 _WORDS = ("offline mode", "couldn't connect to", "connection refused", "127.0.0.1:9")
 
-
-def is_offline_error(text: str) -> bool:
-    """Returns whether an error's text shows that it needed the network."""
-    return any(name in text for name in OFFLINE_ERRORS) or any(
-        word in text.lower() for word in _WORDS
-    )
-
-
 # Variables that change speed or numbers: of compilers, runtimes, math libraries, threads and
 # allocators.
 _TELLING = re.compile(
@@ -72,6 +64,22 @@ _NEEDED = re.compile(
     re.VERBOSE,
 )
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|KEY(?!BOARD)|AUTH|COOKIE|JWT", re.IGNORECASE)
+
+Denormals = Literal["kept", "ftz", "daz", "ftz+daz"]
+
+_BLAS = re.compile(r"lib[\w-]*(openblas|mkl_rt|mkl_core|blis|nvpl_blas|armpl|cblas)[\w.-]*")
+
+# Names of the function that returns version and kernels, in different builds of OpenBLAS.
+_OPENBLAS_CONFIG = tuple(
+    f"{prefix}openblas_get_config{suffix}" for prefix in ("scipy_", "") for suffix in ("64_", "")
+)
+
+
+def is_offline_error(text: str) -> bool:
+    """Returns whether an error's text shows that it needed the network."""
+    return any(name in text for name in OFFLINE_ERRORS) or any(
+        word in text.lower() for word in _WORDS
+    )
 
 
 def for_worker(environment: Mapping[str, str]) -> dict[str, str]:
@@ -99,15 +107,6 @@ def telling(environment: Mapping[str, str]) -> dict[str, str]:
 def _is_secret(name: str) -> bool:
     # The variable for tokenizers' threads is not a secret.
     return _SECRET.search(name) is not None and "TOKENIZERS" not in name
-
-
-Denormals = Literal["kept", "ftz", "daz", "ftz+daz"]
-
-_BLAS = re.compile(r"lib[\w-]*(openblas|mkl_rt|mkl_core|blis|nvpl_blas|armpl|cblas)[\w.-]*")
-# Names of the function that returns version and kernels, in different builds of OpenBLAS.
-_OPENBLAS_CONFIG = tuple(
-    f"{prefix}openblas_get_config{suffix}" for prefix in ("scipy_", "") for suffix in ("64_", "")
-)
 
 
 @attrs.frozen(kw_only=True)

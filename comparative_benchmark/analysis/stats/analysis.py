@@ -22,6 +22,38 @@ from numpy.typing import NDArray
 # Beyond this many degrees of freedom t is normal for every purpose here.
 _NORMAL_FROM = 1e4
 
+Processes = Sequence[Sequence[float]]
+Rounds = Sequence[tuple[float, float]]
+Array = NDArray[np.float64]
+
+LATENCY_LEVEL = 0.95
+# At most 2 % of comparisons of equals may end in a verdict, so it uses a 98 % interval.
+VERDICT_LEVEL = 0.98
+# Races stop when their spread looks small, so that spread is too small on average, and plain 98 %
+# intervals cover the truth in 96 % of races. Student's t therefore gets this share of the error
+# that a level allows; stopping takes the rest (`benchmarks/aa_simulation.py`).
+SHARE_OF_ERROR = 0.6
+# For Holm's tests at an error of 5 %: far out in the tail stopping takes a little more.
+FAMILY_ERROR = 0.04
+NOISE_THRESHOLD = 0.01
+MIN_PROCESSES = 3
+# Fewer processes of nearly equal programs agree too often by chance. For equals with two process
+# speeds 10 % apart, three processes give 2.8 % false verdicts (`benchmarks/aa_simulation.py`).
+CLOSE = 1.25
+CLOSE_VERDICT_PROCESSES = 5
+# Three equal replicates have a p-value near 0, which no correction for many tests fixes.
+DECISIVE_PROCESSES = 6
+WITHIN_ONE_PROCESS = "within one process"
+
+# Intervals whose limits differ by a larger factor are not printed.
+_WIDEST = 1e4
+# The samples of a single process are split into at most this many batches of consecutive samples.
+_MOST_BATCHES = 20
+# Beyond this many decades a number is not a latency, and its square may not fit a float.
+_MOST_DIGITS = 15
+# Two processes that differ can have an interval wider than a float.
+_LARGEST_LOG = 700.0
+
 
 @lru_cache(maxsize=1024)
 def student_quantile(probability: float, degrees: float) -> float:
@@ -63,39 +95,6 @@ def _density_at_zero(degrees: float) -> float:
 def _gauss_legendre() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     nodes, weights = np.polynomial.legendre.leggauss(96)
     return nodes, weights
-
-
-Processes = Sequence[Sequence[float]]
-Rounds = Sequence[tuple[float, float]]
-Array = NDArray[np.float64]
-
-LATENCY_LEVEL = 0.95
-# At most 2 % of comparisons of equals may end in a verdict, so it uses a 98 % interval.
-VERDICT_LEVEL = 0.98
-# Races stop when their spread looks small, so that spread is too small on average, and plain 98 %
-# intervals cover the truth in 96 % of races. Student's t therefore gets this share of the error
-# that a level allows; stopping takes the rest (`benchmarks/aa_simulation.py`).
-SHARE_OF_ERROR = 0.6
-# For Holm's tests at an error of 5 %: far out in the tail stopping takes a little more.
-FAMILY_ERROR = 0.04
-NOISE_THRESHOLD = 0.01
-MIN_PROCESSES = 3
-# Fewer processes of nearly equal programs agree too often by chance. For equals with two process
-# speeds 10 % apart, three processes give 2.8 % false verdicts (`benchmarks/aa_simulation.py`).
-CLOSE = 1.25
-CLOSE_VERDICT_PROCESSES = 5
-# Three equal replicates have a p-value near 0, which no correction for many tests fixes.
-DECISIVE_PROCESSES = 6
-WITHIN_ONE_PROCESS = "within one process"
-
-# Intervals whose limits differ by a larger factor are not printed.
-_WIDEST = 1e4
-# The samples of a single process are split into at most this many batches of consecutive samples.
-_MOST_BATCHES = 20
-# Beyond this many decades a number is not a latency, and its square may not fit a float.
-_MOST_DIGITS = 15
-# Two processes that differ can have an interval wider than a float.
-_LARGEST_LOG = 700.0
 
 
 class SampleError(ValueError):

@@ -41,6 +41,21 @@ _TIMER_STEPS = 10_000
 # Samples are sent through a pipe and stored in the results.
 _MOST_ITERATIONS = 2000
 
+# Nearly equal programs get at least this many: fewer agree too often by chance, and most false
+# verdicts would come from races that stopped at three or four.
+CLOSE_PROCESSES = 6
+POWER = 0.9
+# Variance of a median / variance of a mean, normal samples.
+_MEDIAN_VARIANCE = math.pi / 2
+# Standard deviation / median absolute deviation, normal samples.
+_SD_PER_MAD = 1.4826
+# The median of |x - y| over the standard deviation of x - y, normal samples.
+_MEDIAN_DIFFERENCE_PER_SD = 0.6745
+
+PRECISION, NOISE, GO_ON = "precision", "noise", ""
+# A ratio far from 1 need not be resolved to `effect`: a quarter of its distance is enough.
+_SHARE_OF_DISTANCE = 0.25
+
 
 @attrs.frozen(kw_only=True)
 class FixedCounts:
@@ -207,18 +222,6 @@ def _zigzag(count: int) -> Iterator[int]:
         yield (index + 1) // 2 if index % 2 else (count - index // 2) % count
 
 
-# Nearly equal programs get at least this many: fewer agree too often by chance, and most false
-# verdicts would come from races that stopped at three or four.
-CLOSE_PROCESSES = 6
-POWER = 0.9
-# Variance of a median / variance of a mean, normal samples.
-_MEDIAN_VARIANCE = math.pi / 2
-# Standard deviation / median absolute deviation, normal samples.
-_SD_PER_MAD = 1.4826
-# The median of |x - y| over the standard deviation of x - y, normal samples.
-_MEDIAN_DIFFERENCE_PER_SD = 0.6745
-
-
 def replicate_variances(paired: Sequence[Rounds]) -> tuple[Array, Array]:
     """Returns the log ratio of each replicate, and its variance from the scatter of its rounds.
 
@@ -382,11 +385,6 @@ def widest_sd_for_precision(goal: float, most: int) -> float:
 def _percent(share: float) -> str:
     percent = 100 * share
     return f"{percent:.1f} %" if percent < 9.95 else f"{percent:.0f} %"
-
-
-PRECISION, NOISE, GO_ON = "precision", "noise", ""
-# A ratio far from 1 need not be resolved to `effect`: a quarter of its distance is enough.
-_SHARE_OF_DISTANCE = 0.25
 
 
 def stop_reasons(

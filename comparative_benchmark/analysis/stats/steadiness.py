@@ -30,6 +30,24 @@ _ROUNDS_STANDARD_ERRORS = 4.0
 # Smaller changes do not count, however significant they are.
 _LEAST_CHANGE = 0.02
 
+# Among fewer values in a row, no order is unlikely enough.
+FEWEST_PROCESSES = 8
+_ERROR = 0.01
+_PERMUTATIONS = 20_000
+
+FEWEST_SAMPLES = 8
+# pyperf's limits for means and quartiles.
+_SLOWER_FIRST_MEAN, _FASTER_FIRST_MEAN, _QUARTILES, _MAD_FACTOR = 0.10, 0.50, 0.05, 2.0
+# Smaller differences, in standard errors, count as chance.
+_STANDARD_ERRORS = 3.0
+_SD_PER_MAD = 1.4826
+# Standard error of a quartile, normal samples, in sd / sqrt(n).
+_QUARTILE_ERROR = 1.36
+# The same for a median.
+_MEDIAN_ERROR = 1.25
+# Standard error of the logarithm of a MAD, times sqrt(n).
+_MAD_ERROR = 1.17
+
 
 @attrs.frozen(kw_only=True)
 class Change:
@@ -162,12 +180,6 @@ def _relative(own: Rounds, rivals: Sequence[Rounds]) -> list[float]:
     return differences
 
 
-# Among fewer values in a row, no order is unlikely enough.
-FEWEST_PROCESSES = 8
-_ERROR = 0.01
-_PERMUTATIONS = 20_000
-
-
 def resembles(values: Sequence[float]) -> bool:
     """Returns whether successive values resemble each other more than chance allows.
 
@@ -195,20 +207,6 @@ def _critical(count: int) -> float:
     """Returns the ratio below which random orders fall in 1 % of cases."""
     orders = np.random.default_rng(count).random((_PERMUTATIONS, count)).argsort(axis=-1)
     return float(np.quantile(_ratio(orders.astype(np.float64)), _ERROR))
-
-
-FEWEST_SAMPLES = 8
-# pyperf's limits for means and quartiles.
-_SLOWER_FIRST_MEAN, _FASTER_FIRST_MEAN, _QUARTILES, _MAD_FACTOR = 0.10, 0.50, 0.05, 2.0
-# Smaller differences, in standard errors, count as chance.
-_STANDARD_ERRORS = 3.0
-_SD_PER_MAD = 1.4826
-# Standard error of a quartile, normal samples, in sd / sqrt(n).
-_QUARTILE_ERROR = 1.36
-# The same for a median.
-_MEDIAN_ERROR = 1.25
-# Standard error of the logarithm of a MAD, times sqrt(n).
-_MAD_ERROR = 1.17
 
 
 @attrs.frozen(kw_only=True)

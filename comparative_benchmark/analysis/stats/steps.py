@@ -27,6 +27,25 @@ _FROM_DIFFERENCES = 1 / (0.674490 * math.sqrt(2))
 # Number of series per batch: the fit's data of each night then fits the cache of a core.
 _TOGETHER = 32
 
+# With slower drift, the level itself drifts.
+_MOST_CORRELATION = 0.9
+# The default if the tails are not known: one of a thousand nights is then 4.1 standard deviations
+# off, compared with 3.3 for normal ones.
+_USUAL_TAIL = 10.0
+_FEWEST_FOR_TAIL = 200
+_HEAVIEST_TAIL, _NO_TAIL = 2.1, 1e4
+# The compared quantile has this many deviations beyond it.
+_BEYOND = 5
+
+# Fewer nights do not show enough of the spread from night to night.
+FEWEST_NIGHTS = 5
+_FEWEST_BEFORE = 3
+# Significance level at which a series without a change keeps a piece for the joint test.
+_PRUNED_ABOVE = 0.01
+_INTERVAL_LEVEL = 0.95
+# As good as normal.
+_LIGHT = 1e6
+
 
 def boundaries(values: Array, known: Mask, penalty: Array) -> list[list[int]]:
     """Returns the starts of pieces in the best piecewise-constant fit of each series.
@@ -130,17 +149,6 @@ def penalties(scale: Array, nights: Array, least: float) -> Array:
     return penalty
 
 
-# With slower drift, the level itself drifts.
-_MOST_CORRELATION = 0.9
-# The default if the tails are not known: one of a thousand nights is then 4.1 standard deviations
-# off, compared with 3.3 for normal ones.
-_USUAL_TAIL = 10.0
-_FEWEST_FOR_TAIL = 200
-_HEAVIEST_TAIL, _NO_TAIL = 2.1, 1e4
-# The compared quantile has this many deviations beyond it.
-_BEYOND = 5
-
-
 def correlation(values: Array, known: Mask) -> float:
     """Returns the correlation of successive nights, from 0 to 0.9.
 
@@ -225,16 +233,6 @@ def inflation(nights: int, correlation: float) -> float:
     """
     r = correlation
     return (1 + r) / (1 - r) - 2 * r * (1 - r**nights) / (nights * (1 - r) ** 2)
-
-
-# Fewer nights do not show enough of the spread from night to night.
-FEWEST_NIGHTS = 5
-_FEWEST_BEFORE = 3
-# Significance level at which a series without a change keeps a piece for the joint test.
-_PRUNED_ABOVE = 0.01
-_INTERVAL_LEVEL = 0.95
-# As good as normal.
-_LIGHT = 1e6
 
 
 @attrs.frozen(kw_only=True)

@@ -26,38 +26,6 @@ Array = npt.NDArray[Any]
 # shows may be this share of the number of elements that change among them.
 _MISSED_SHARE = 0.1
 
-
-def integer_problem(
-    output: Array, truth: Array, reference: Array, neighbours: Sequence[Array] = ()
-) -> str | None:
-    """Returns the problem of an output of integers or booleans; None without one.
-
-    Args:
-      output: output of the candidate; all arrays have its shape.
-      truth: output of the float64 run.
-      reference: output of the run in the model's own type; it has the type of `output`.
-      neighbours: float64 outputs on slightly different weights and inputs, if there are any.
-    """
-    different = output != reference
-    if not (count := int(np.count_nonzero(different))):
-        return None
-    others = [
-        truth.astype(reference.dtype),
-        *(value.astype(reference.dtype) for value in neighbours),
-    ]
-    explained = np.zeros_like(different)
-    unstable = np.zeros_like(different)
-    for other in others:
-        explained |= output == other
-        unstable |= reference != other
-    unexplained = int(np.count_nonzero(different & ~explained))
-    if unexplained <= _MISSED_SHARE * int(np.count_nonzero(unstable)):
-        return None
-    at_ties = count - unexplained
-    ties = f", {at_ties} of them at near-ties of the float64 run" if at_ties else ""
-    return f"{count} of {output.size} integers differ{ties}"
-
-
 MIN_SQNR = "min_sqnr_db"
 
 # By precision, in dB; docs/design/0010-tflite.md has the measurements.
@@ -67,42 +35,6 @@ MIN_SQNR_DB: Mapping[str, float] = MappingProxyType(
 # Noise spreads over an output, a wrong element stands out: no element may be off by more than this
 # multiple of the largest root mean square error that passes.
 MAX_ELEMENT_FACTOR = 8.0
-
-
-def parameters_for(
-    precision: str | None, data_type: str | None, given: Mapping[str, float]
-) -> dict[str, float]:
-    """Returns the verify parameters of a case for a program of a precision.
-
-    Args:
-      precision: the type that the compiler quantises to; None if it keeps the model's type.
-      data_type: data type of the workload; a case that is a quantised file has its own precision.
-      given: verify parameters of the case. Tolerances of an unquantised case do not apply to a
-        program that the compiler quantised: only `min_sqnr_db` does.
-    """
-    effective = precision or data_type or ""
-    if effective not in MIN_SQNR_DB:
-        return dict(given)
-    minimum = {MIN_SQNR: MIN_SQNR_DB[effective]}
-    if effective != data_type:
-        return {**minimum, **{name: given[name] for name in (MIN_SQNR,) if name in given}}
-    return {**minimum, **given}
-
-
-def sqnr_db(relative_rmse: float) -> float:
-    """Returns the ratio for an error relative to the truth's root mean square; infinity for 0."""
-    return -20 * math.log10(relative_rmse) if relative_rmse > 0 else math.inf
-
-
-def largest_error(minimum_db: float, scale: float) -> float:
-    """Returns the maximum error of a single element, in the output's own unit.
-
-    Args:
-      minimum_db: minimum SQNR that passes.
-      scale: root mean square of the truth.
-    """
-    return float(MAX_ELEMENT_FACTOR * scale * 10 ** (-minimum_db / 20))
-
 
 # Spacing of numbers near one.
 EPSILONS = {
@@ -152,6 +84,93 @@ _BIAS_SCATTER = 4.0
 # Runtimes may cut results to 16 bits instead of rounding them. OpenVINO does so on CPUs without
 # AVX-512, in a part of each row: the mean of a softmax is off by 0.17 spacings of numbers near one.
 _CUT_SHARES = {"f16": 0.25, "bf16": 0.25}
+
+# Smaller groups prove nothing: their root mean squares scatter by a fifth and more.
+_FEWEST = 16
+# A group's limit relative to the whole output's: there are hundreds of groups, and errors within
+# one row resemble each other. In 16 bits the next coarser type is too close for more.
+_GROUP_FACTORS = {"f16": 2.0, "bf16": 2.0}
+_GROUP_FACTOR = 4.0
+
+# Magnitudes are grouped by factors of eight. A gap of two empty groups ends a regime: beyond it is
+# a mask or another quantity, whose rounding does not affect this one.
+_OCTAVES = 3
+_GAP = 2
+# Bounded functions (sigmoid, tanh, softmax, erf) are exact to a few spacings near one. Far out in a
+# tail their values are smaller than that, and right programs may differ by all of the value.
+_UNIT = 1.0
+# A slice with fewer large elements is an outlier among small ones: (sum t^2)^2 / (n sum t^4).
+_LEAST_PARTICIPATION = 0.1
+# The slices of a longer axis differ in content, not in meaning, and are too many to distinguish.
+_LONGEST_AXIS = 4096
+_CHUNK = 1 << 20
+_LEAST_EXPONENT, _EXPONENTS = -1080, 2112
+
+
+def integer_problem(
+    output: Array, truth: Array, reference: Array, neighbours: Sequence[Array] = ()
+) -> str | None:
+    """Returns the problem of an output of integers or booleans; None without one.
+
+    Args:
+      output: output of the candidate; all arrays have its shape.
+      truth: output of the float64 run.
+      reference: output of the run in the model's own type; it has the type of `output`.
+      neighbours: float64 outputs on slightly different weights and inputs, if there are any.
+    """
+    different = output != reference
+    if not (count := int(np.count_nonzero(different))):
+        return None
+    others = [
+        truth.astype(reference.dtype),
+        *(value.astype(reference.dtype) for value in neighbours),
+    ]
+    explained = np.zeros_like(different)
+    unstable = np.zeros_like(different)
+    for other in others:
+        explained |= output == other
+        unstable |= reference != other
+    unexplained = int(np.count_nonzero(different & ~explained))
+    if unexplained <= _MISSED_SHARE * int(np.count_nonzero(unstable)):
+        return None
+    at_ties = count - unexplained
+    ties = f", {at_ties} of them at near-ties of the float64 run" if at_ties else ""
+    return f"{count} of {output.size} integers differ{ties}"
+
+
+def parameters_for(
+    precision: str | None, data_type: str | None, given: Mapping[str, float]
+) -> dict[str, float]:
+    """Returns the verify parameters of a case for a program of a precision.
+
+    Args:
+      precision: the type that the compiler quantises to; None if it keeps the model's type.
+      data_type: data type of the workload; a case that is a quantised file has its own precision.
+      given: verify parameters of the case. Tolerances of an unquantised case do not apply to a
+        program that the compiler quantised: only `min_sqnr_db` does.
+    """
+    effective = precision or data_type or ""
+    if effective not in MIN_SQNR_DB:
+        return dict(given)
+    minimum = {MIN_SQNR: MIN_SQNR_DB[effective]}
+    if effective != data_type:
+        return {**minimum, **{name: given[name] for name in (MIN_SQNR,) if name in given}}
+    return {**minimum, **given}
+
+
+def sqnr_db(relative_rmse: float) -> float:
+    """Returns the ratio for an error relative to the truth's root mean square; infinity for 0."""
+    return -20 * math.log10(relative_rmse) if relative_rmse > 0 else math.inf
+
+
+def largest_error(minimum_db: float, scale: float) -> float:
+    """Returns the maximum error of a single element, in the output's own unit.
+
+    Args:
+      minimum_db: minimum SQNR that passes.
+      scale: root mean square of the truth.
+    """
+    return float(MAX_ELEMENT_FACTOR * scale * 10 ** (-minimum_db / 20))
 
 
 @attrs.frozen(kw_only=True)
@@ -244,28 +263,6 @@ def error_limits(
         # that elements share, such as the sum of a softmax's row.
         bias=max(needed * bias_share, long_sum, shared * mean),
     )
-
-
-# Smaller groups prove nothing: their root mean squares scatter by a fifth and more.
-_FEWEST = 16
-# A group's limit relative to the whole output's: there are hundreds of groups, and errors within
-# one row resemble each other. In 16 bits the next coarser type is too close for more.
-_GROUP_FACTORS = {"f16": 2.0, "bf16": 2.0}
-_GROUP_FACTOR = 4.0
-
-# Magnitudes are grouped by factors of eight. A gap of two empty groups ends a regime: beyond it is
-# a mask or another quantity, whose rounding does not affect this one.
-_OCTAVES = 3
-_GAP = 2
-# Bounded functions (sigmoid, tanh, softmax, erf) are exact to a few spacings near one. Far out in a
-# tail their values are smaller than that, and right programs may differ by all of the value.
-_UNIT = 1.0
-# A slice with fewer large elements is an outlier among small ones: (sum t^2)^2 / (n sum t^4).
-_LEAST_PARTICIPATION = 0.1
-# The slices of a longer axis differ in content, not in meaning, and are too many to distinguish.
-_LONGEST_AXIS = 4096
-_CHUNK = 1 << 20
-_LEAST_EXPONENT, _EXPONENTS = -1080, 2112
 
 
 @attrs.define

@@ -20,6 +20,23 @@ import numpy.typing as npt
 
 from comparative_benchmark.analysis.verification.verification import limits_of, open_array
 
+# More than any core achieves. Cycles: the fastest clocks sold are 6.2 GHz. Float32: two AVX-512
+# units of 16 multiply-adds, times four because transforms (Winograd) multiply less than is counted.
+# Fewer bits: AMX, four tiles at a time. Bytes: three 64-byte accesses to the L1 cache.
+_CYCLES_PER_S = 6.5e9
+_FLOPS_PER_CYCLE = {"f64": 128.0, "f32": 256.0}
+_MOST_FLOPS_PER_CYCLE = 16384.0
+_BYTES_PER_CYCLE = 192.0
+# A worker reads the state of the machine before and after a block, and encodes its answer.
+_OVERHEAD_CPU_MS = 100.0
+_OVERHEAD_CPU_MS_PER_BLOCK = 15.0
+_OVERHEAD_MS = 500.0
+# CPU time and wall time are read one after the other.
+_CLOCK_SLACK_MS = 5.0
+# Maximum factor for a first run on another input: caches are cold, and memory is new.
+_COLD_FACTOR = 20.0
+_COLD_MS = 0.5
+
 
 def agreeing(
     outputs: Mapping[str, Sequence[Path]],
@@ -68,24 +85,6 @@ def _wide(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _rms(values: npt.NDArray[Any]) -> float:
     return float(np.sqrt(np.mean(np.abs(_wide(values)) ** 2)))
-
-
-# More than any core achieves. Cycles: the fastest clocks sold are 6.2 GHz. Float32: two AVX-512
-# units of 16 multiply-adds, times four because transforms (Winograd) multiply less than is counted.
-# Fewer bits: AMX, four tiles at a time. Bytes: three 64-byte accesses to the L1 cache.
-_CYCLES_PER_S = 6.5e9
-_FLOPS_PER_CYCLE = {"f64": 128.0, "f32": 256.0}
-_MOST_FLOPS_PER_CYCLE = 16384.0
-_BYTES_PER_CYCLE = 192.0
-# A worker reads the state of the machine before and after a block, and encodes its answer.
-_OVERHEAD_CPU_MS = 100.0
-_OVERHEAD_CPU_MS_PER_BLOCK = 15.0
-_OVERHEAD_MS = 500.0
-# CPU time and wall time are read one after the other.
-_CLOCK_SLACK_MS = 5.0
-# Maximum factor for a first run on another input: caches are cold, and memory is new.
-_COLD_FACTOR = 20.0
-_COLD_MS = 0.5
 
 
 @attrs.frozen(kw_only=True)

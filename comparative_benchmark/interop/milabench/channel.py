@@ -36,6 +36,9 @@ from openxla.benchmark.files import temporary_folder
 
 INSTALL, PREPARE, RUN, PIN = "install", "prepare", "run", "pin"
 
+# For the benchfile itself, which only makes requests; its commands have their own limits.
+LONGEST_S = 24 * 3600.0
+
 
 @attrs.define(kw_only=True)
 class PhaseOutcome:
@@ -81,10 +84,6 @@ class Wishes:
     disk_reserve_bytes: int | None = None
     protect: tuple[str, ...] = ()
     alone: bool = False
-
-
-# For the benchfile itself, which only makes requests; its commands have their own limits.
-LONGEST_S = 24 * 3600.0
 
 
 class Channel:

@@ -37,6 +37,23 @@ _FUNCTIONS: Mapping[str, Callable[..., float]] = {
     "abs": abs,
 }
 
+# `{milabench_data}` of milabench, and `${system.arch}`, `${..num_machines}` of OmegaConf.
+_PLACEHOLDER = re.compile(r"\$\{\.*([a-z_][a-z_.]*)\}|\{([a-z_]+)\}")
+# In milabench's sizer, `auto(8, 4)` contains the value that it would choose for a device, and
+# `auto_batch(32)` the default, which a search for the best batch size multiplies. `expr(2 * 4)` is
+# arithmetic. Each may follow `name=`.
+_NAMED = re.compile(r"[\w.-]+=(auto|expr)")
+_AUTO = re.compile(r"auto(_batch)?\(\s*([^,(){}]+?)\s*(?:,\s*[^,(){}]+?\s*)?\)")
+_EXPRESSION = re.compile(r"expr\((.*)\)", re.DOTALL)
+
+BATCH_FACTOR = "batch_factor"
+
+_METHODS = ("per_gpu", "njobs")
+_FILE_NAME = re.compile(r"\w[\w.+-]*")
+_CAPABILITY = re.compile(r"(len\(nodes\)|gpu\[(['\"])count\2\])\s*(>=?)\s*(\d+)")
+
+BACKEND, COMPILER = "milabench", "script"
+
 
 class ArgumentsError(ValueError):
     """An `argv` cannot be converted to a command line."""
@@ -69,19 +86,6 @@ def _value(node: ast.expr) -> float:
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
             return _FUNCTIONS[name](*map(_value, args))
     raise ArgumentsError(f"unsupported expression {ast.unparse(node)!r}")
-
-
-# `{milabench_data}` of milabench, and `${system.arch}`, `${..num_machines}` of OmegaConf.
-_PLACEHOLDER = re.compile(r"\$\{\.*([a-z_][a-z_.]*)\}|\{([a-z_]+)\}")
-# In milabench's sizer, `auto(8, 4)` contains the value that it would choose for a device, and
-# `auto_batch(32)` the default, which a search for the best batch size multiplies. `expr(2 * 4)` is
-# arithmetic. Each may follow `name=`.
-_NAMED = re.compile(r"[\w.-]+=(auto|expr)")
-_AUTO = re.compile(r"auto(_batch)?\(\s*([^,(){}]+?)\s*(?:,\s*[^,(){}]+?\s*)?\)")
-_EXPRESSION = re.compile(r"expr\((.*)\)", re.DOTALL)
-
-
-BATCH_FACTOR = "batch_factor"
 
 
 class AnyNumber(dict[str, str]):
@@ -158,11 +162,6 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, Mapping | list):
         raise ArgumentsError(f"{name}: expected a string or a number, got {value!r}")
     return str(value)
-
-
-_METHODS = ("per_gpu", "njobs")
-_FILE_NAME = re.compile(r"\w[\w.+-]*")
-_CAPABILITY = re.compile(r"(len\(nodes\)|gpu\[(['\"])count\2\])\s*(>=?)\s*(\d+)")
 
 
 @attrs.frozen(kw_only=True)
@@ -351,9 +350,6 @@ def select(
 
 def _names(bench: Bench) -> set[str]:
     return {bench.name, bench.group, bench.install_group, bench.folder.name, *bench.tags}
-
-
-BACKEND, COMPILER = "milabench", "script"
 
 
 def definition(bench: Bench, device: str, config: Mapping[str, Any], units: str) -> Definition:

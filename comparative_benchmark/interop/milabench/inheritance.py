@@ -29,6 +29,25 @@ _OF_A_SYSTEM = (
 # Another section that such a file may have: runs with other settings. It is ignored here.
 _BESIDE_A_SYSTEM = ("multirun",)
 
+# Values from milabench's own configuration, from which the template inherits.
+DEFAULTS: Mapping[str, Any] = {
+    "max_duration": 600,
+    "voir": {"options": {"stop": 60, "interval": "1s"}},
+    "validation": {"usage": {"gpu_load_threshold": 0.5, "gpu_mem_threshold": 0.5}},
+}
+_LISTS = ("include", "includes")
+_KEYS = (
+    *("inherits", "definition", "group", "install_group", "install_variant", "enabled"),
+    *("weight", "tags", "url", "plan", "argv", "voir", "max_duration", "num_machines"),
+    *("requires_capabilities", "validation", "env", "dirs", "pip", "venv", "use_deepspeed"),
+    *("gradient_accumulation_steps", "matrix", "job", "docker_image", "client", "server"),
+    *("name", "tag", "system", "extra", "description"),
+)
+# An unknown key this similar to a known one is an error; others belong to the benchfile.
+_LIKE = 0.72
+_MOST_FILES = 200
+_MOST_COMBINATIONS = 10_000
+
 
 @attrs.frozen(kw_only=True)
 class Override:
@@ -87,26 +106,6 @@ def of_system(path: Path) -> Override:
     if not isinstance(nodes, list) or not all(isinstance(item, dict) for item in nodes):
         file.fail(node, "nodes must be a list of mappings")
     return Override(name="*", fields={"system": fields}, place=str(path))
-
-
-# Values from milabench's own configuration, from which the template inherits.
-DEFAULTS: Mapping[str, Any] = {
-    "max_duration": 600,
-    "voir": {"options": {"stop": 60, "interval": "1s"}},
-    "validation": {"usage": {"gpu_load_threshold": 0.5, "gpu_mem_threshold": 0.5}},
-}
-_LISTS = ("include", "includes")
-_KEYS = (
-    *("inherits", "definition", "group", "install_group", "install_variant", "enabled"),
-    *("weight", "tags", "url", "plan", "argv", "voir", "max_duration", "num_machines"),
-    *("requires_capabilities", "validation", "env", "dirs", "pip", "venv", "use_deepspeed"),
-    *("gradient_accumulation_steps", "matrix", "job", "docker_image", "client", "server"),
-    *("name", "tag", "system", "extra", "description"),
-)
-# An unknown key this similar to a known one is an error; others belong to the benchfile.
-_LIKE = 0.72
-_MOST_FILES = 200
-_MOST_COMBINATIONS = 10_000
 
 
 @attrs.frozen(kw_only=True)

@@ -39,6 +39,18 @@ from comparative_benchmark.results.record import (
 _MOST_TRIES = 64
 TOO_FEW = f"fewer than {FEWEST_SAMPLES} rates: no warm-up removed beyond what the script skips"
 
+_LARGEST_FACTOR = 256
+# A smaller gain is noise, and not worth the memory.
+_LEAST_GAIN = 1.02
+
+_NO_NETWORK = "but `run` has no network; download in prepare.py"
+
+# Most severe first.
+_GRAVITY = (
+    *(Status.UNSUPPORTED, Status.CRASHED, Status.TIMEOUT, Status.FAILED, Status.OUT_OF_MEMORY),
+    *(Status.WRONG_OUTPUT, Status.UNSTEADY),
+)
+
 
 @attrs.frozen(kw_only=True)
 class Steady:
@@ -97,11 +109,6 @@ def together(processes: Sequence[Sequence[float]]) -> list[float]:
     return [math.fsum(row) for row in zip(*(p[-shortest:] for p in processes), strict=True)]
 
 
-_LARGEST_FACTOR = 256
-# A smaller gain is noise, and not worth the memory.
-_LEAST_GAIN = 1.02
-
-
 def is_automatic(bench: Bench) -> bool:
     """Returns whether a benchmark's configuration contains `auto_batch(...)`."""
     return "auto_batch(" in json.dumps(bench.config, default=str)
@@ -124,9 +131,6 @@ def best_factor(rate: Callable[[int], float | None]) -> int:
             break
         factor, best = 2 * factor, faster
     return factor
-
-
-_NO_NETWORK = "but `run` has no network; download in prepare.py"
 
 
 @attrs.frozen(kw_only=True)
@@ -290,13 +294,6 @@ def _how_it_ended(ended: Ended, steady: Steady) -> tuple[Status, str | None]:
             )
         return Status.UNSTEADY, reason
     return Status.OK, None
-
-
-# Most severe first.
-_GRAVITY = (
-    *(Status.UNSUPPORTED, Status.CRASHED, Status.TIMEOUT, Status.FAILED, Status.OUT_OF_MEMORY),
-    *(Status.WRONG_OUTPUT, Status.UNSTEADY),
-)
 
 
 def _status(

@@ -47,6 +47,10 @@ from comparative_benchmark.terminal.tables import script_name
 # More processes would measure the scheduler, and could exhaust the machine.
 _MOST_PER_CPU = 16
 
+UNPINNED = "unpinned"
+Outcome = tuple[Status, str | None]
+_FINE: Outcome = (Status.OK, None)
+
 
 def do(phase: str, placement: Placement, wishes: Wishes) -> PhaseOutcome:
     """Runs a phase of a benchmark; never raises because of errors in foreign code."""
@@ -104,11 +108,6 @@ def _folder_problem(folder: Path) -> str | None:
         if item.is_symlink() and not item.resolve().is_relative_to(home):
             return f"{item} links to a path outside its collection"
     return None
-
-
-UNPINNED = "unpinned"
-Outcome = tuple[Status, str | None]
-_FINE: Outcome = (Status.OK, None)
 
 
 def install(benches: Sequence[Bench], base: Path, *, variant: str | None, force: bool) -> int:

@@ -26,6 +26,14 @@ _INTERVAL_S = 0.5
 _LOSSES = 8
 _WIDTH = 140
 
+MISSING = "missing"
+# Share of processes that may fail, as in milabench.
+ALLOWED_FAILURE_RATE = 0.01
+# The background load of an idle system stays below this share.
+FOREIGN_CPU_LIMIT = 0.05
+_HEADINGS = ("fail", "n", "perf", "units", "sem%", "std%", "peak_memory", "score", "weight")
+_WIDE = ("sem%", "std%", "weight")
+
 
 class Dash:
     """A live table on a terminal; plain lines elsewhere."""
@@ -93,15 +101,6 @@ def _cells(observed: Observed, *, long: bool) -> list[str]:
         device = f"{observed.device_memory_mb:.0f} MB"
         device += "" if use is None else f" {use:.0%}"
     return [rate, f"loss {loss}", f"progress {progress}", f"device {device}"]
-
-
-MISSING = "missing"
-# Share of processes that may fail, as in milabench.
-ALLOWED_FAILURE_RATE = 0.01
-# The background load of an idle system stays below this share.
-FOREIGN_CPU_LIMIT = 0.05
-_HEADINGS = ("fail", "n", "perf", "units", "sem%", "std%", "peak_memory", "score", "weight")
-_WIDE = ("sem%", "std%", "weight")
 
 
 @attrs.frozen(kw_only=True)

@@ -15,6 +15,11 @@ from comparative_benchmark.interop.milabench.phases import not_installed
 from comparative_benchmark.interop.milabench.workspace import Placement
 from openxla.benchmark.files import new_directory
 
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+_STEM = "{{STEM}}"
+_PACKAGED = Path(__file__).with_name("template_files")
+_IN_THE_TREE = Path(__file__).parents[3] / "benchmarks" / "_template"
+
 
 def shell(benches: Sequence[Bench], base: Path, command: str | None) -> int:
     """Runs the user's shell, or a command in it; returns its exit code.
@@ -38,12 +43,6 @@ def shell(benches: Sequence[Bench], base: Path, command: str | None) -> int:
     return subprocess.run(
         [program, *arguments], cwd=benches[0].folder, env=env, check=False
     ).returncode
-
-
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
-_STEM = "{{STEM}}"
-_PACKAGED = Path(__file__).with_name("template_files")
-_IN_THE_TREE = Path(__file__).parents[3] / "benchmarks" / "_template"
 
 
 def write(name: str, directory: Path) -> Iterator[str]:

@@ -34,6 +34,11 @@ _PROVIDED = Path(__file__).parent / "provided"
 HOST_PATH = _PROVIDED / "host"
 SCRIPT_PATH = _PROVIDED / "script"
 
+# Runs the scripts, and is imported by our modules in their environment.
+ALWAYS_INSTALLED = ("voir",)
+_TOOLS = "pip-tools"
+_PATIENCE_S = 600.0
+
 
 @attrs.frozen(kw_only=True)
 class Gpu:
@@ -225,12 +230,6 @@ def host_command(questions: int, answers: int, file: Path) -> list[str]:
 def as_json(value: Any) -> str:
     """Returns JSON for the process that executes a benchfile."""
     return json.dumps(value, default=str)
-
-
-# Runs the scripts, and is imported by our modules in their environment.
-ALWAYS_INSTALLED = ("voir",)
-_TOOLS = "pip-tools"
-_PATIENCE_S = 600.0
 
 
 class VenvError(RuntimeError):

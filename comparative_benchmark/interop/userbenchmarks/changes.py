@@ -43,6 +43,10 @@ _MORE_IS_BETTER = re.compile(r"throughput|tokens_per_s|speedup|score|per_second|
 # Statuses that are not failures.
 _FINE = ("ok", "pass", "pass_due_to_skip")
 
+# Smaller relative changes of a metric are not reported.
+THRESHOLD = 0.03
+_HEADINGS = ("metric", "base", "head", "change", "98 % interval", "result")
+
 
 @attrs.frozen(kw_only=True)
 class Signal:
@@ -223,11 +227,6 @@ def _signals(answer: Any, control: Document, treatment: Document, compared: int)
 
 def _only(one: Document, other: Document) -> dict[str, Value]:
     return {name: v for name, v in one["metrics"].items() if name not in other["metrics"]}
-
-
-# Smaller relative changes of a metric are not reported.
-THRESHOLD = 0.03
-_HEADINGS = ("metric", "base", "head", "change", "98 % interval", "result")
 
 
 @attrs.frozen(kw_only=True)

@@ -35,6 +35,17 @@ from openxla.benchmark.text import did_you_mean
 CI_FILE = "ci.yaml"
 SCHEDULES = ("nightly", "weekly")
 
+FOLDER = "userbenchmark"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+_FILE = re.compile(r"metrics-\d{14}\.json")
+Document = dict[str, Any]
+
+# With wrong outputs or missing data, the metrics contain statuses; the benchmark did not fail.
+_PARTLY = (EXIT_OK, EXIT_WRONG, EXIT_MISSING)
+_GRACE_S = 5.0
+_DETECTOR_S = 600.0
+
 
 class CiError(UsageError, ValueError):
     """A `ci.yaml` is invalid; the message names the file and the error."""
@@ -100,10 +111,6 @@ def _document(path: Path) -> Any:
         raise CiError(f"{path}:{line}: invalid YAML: {error.problem}") from error
     except (yaml.YAMLError, UnicodeDecodeError, OSError, RecursionError) as error:
         raise CiError(f"{path} cannot be read as YAML: {error}") from error
-
-
-FOLDER = "userbenchmark"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 class UserbenchmarkError(UsageError):
@@ -198,10 +205,6 @@ def output_base(folder: Path) -> Path:
     return folder.parent / USERBENCHMARK_OUTPUT_PREFIX
 
 
-_FILE = re.compile(r"metrics-\d{14}\.json")
-Document = dict[str, Any]
-
-
 class _Metrics(msgspec.Struct):
     name: str
     environ: dict[str, Any]
@@ -242,12 +245,6 @@ def read_metrics(path: Path, name: str | None = None) -> Document:
     if name is not None and document["name"] != name:
         raise MetricsError(f"{path} belongs to userbenchmark {document['name']!r}, not {name!r}")
     return document
-
-
-# With wrong outputs or missing data, the metrics contain statuses; the benchmark did not fail.
-_PARTLY = (EXIT_OK, EXIT_WRONG, EXIT_MISSING)
-_GRACE_S = 5.0
-_DETECTOR_S = 600.0
 
 
 @attrs.frozen(kw_only=True)

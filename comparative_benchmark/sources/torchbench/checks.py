@@ -21,6 +21,11 @@ from comparative_benchmark.sources.torchbench.loading import LoadedFolder, Reque
 from comparative_benchmark.sources.torchbench.model import FolderModel
 from comparative_benchmark.sources.torchbench.running import Running, same
 
+# Scripted code may add in another order; the guide requires the same output.
+_JIT_TOLERANCE = 1e-4
+# Memory that allocators and lazily loaded libraries may keep on a device.
+_DEVICE_SLACK_BYTES = 1 << 20
+
 
 def probe(folder: str, test: str, batch_size: int, packages: str | None = None) -> dict[str, Any]:
     """Runs a folder's test once as a trial and its truth do; returns the facts about its inputs.
@@ -40,12 +45,6 @@ def probe(folder: str, test: str, batch_size: int, packages: str | None = None) 
     model.judged_by(inputs)
     model.outputs_of(model.timed(*model.reside(inputs)))
     return {"elements": sum(value.size for value in inputs)}
-
-
-# Scripted code may add in another order; the guide requires the same output.
-_JIT_TOLERANCE = 1e-4
-# Memory that allocators and lazily loaded libraries may keep on a device.
-_DEVICE_SLACK_BYTES = 1 << 20
 
 
 def check(folder: str, test: str, packages: str | None = None) -> dict[str, Any]:

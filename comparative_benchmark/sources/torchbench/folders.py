@@ -32,6 +32,9 @@ _DEEPEST = 4
 _LEFT_OUT = frozenset({"__pycache__", ".git", ".hg", ".svn"})
 _CHUNK = 1 << 20
 
+TAG = "torchbench"
+_MODULE = f"{__package__}.model"
+
 
 class FolderError(UsageError, ValueError):
     """A path from the user is not valid; the message gives the remedy."""
@@ -279,10 +282,6 @@ def repository(folder: Path) -> Path:
     """Returns the checkout that contains a folder, or else the folder's parent."""
     two_up = folder.parents[1] if len(folder.parents) > 1 else folder.parent
     return two_up.parent if two_up.name == "torchbenchmark" else folder.parent
-
-
-TAG = "torchbench"
-_MODULE = f"{__package__}.model"
 
 
 def named(folders: Sequence[Folder]) -> dict[str, Folder]:

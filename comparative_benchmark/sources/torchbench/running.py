@@ -15,6 +15,13 @@ from comparative_benchmark.sources.torchbench import state
 from comparative_benchmark.sources.torchbench.loading import LoadedFolder
 from openxla.benchmark.models.pt.tensors import as_tensor
 
+# At most this many numbers of a training step's weights and gradients are verified, spread evenly.
+_MOST_JUDGED = 1 << 20
+# Types that a call may be given in addition to what `get_module()` returns.
+_PLAIN = (torch.Tensor, bool, int, float, str, type(None), torch.dtype, torch.device)
+# Gradients below this share of the root mean square of all may be rounding errors.
+_NOISE_IN_GRADIENTS = 1e-3
+
 
 class Calls:
     """The calls of a module.
@@ -106,14 +113,6 @@ def watching(modules: Iterable[Any]) -> Iterator[list[tuple[torch.nn.Module, Cal
 
             stack.callback(module.register_forward_pre_hook(note).remove)
         yield watched
-
-
-# At most this many numbers of a training step's weights and gradients are verified, spread evenly.
-_MOST_JUDGED = 1 << 20
-# Types that a call may be given in addition to what `get_module()` returns.
-_PLAIN = (torch.Tensor, bool, int, float, str, type(None), torch.dtype, torch.device)
-# Gradients below this share of the root mean square of all may be rounding errors.
-_NOISE_IN_GRADIENTS = 1e-3
 
 
 class Running:

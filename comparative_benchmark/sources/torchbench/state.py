@@ -21,6 +21,18 @@ from comparative_benchmark.backends.api import Array
 # Maximum depth of containers in attributes: folders keep batches in lists of pairs.
 _DEEPEST = 4
 
+_WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+# With the same seed, these draw other numbers in double; dropout does not.
+_DRAW = {torch.rand, torch.randn, torch.rand_like, torch.randn_like, torch.normal, torch.bernoulli}
+
+_DRAW_INTO = {
+    *(torch.Tensor.normal_, torch.Tensor.uniform_, torch.Tensor.exponential_),
+    *(torch.Tensor.log_normal_, torch.Tensor.cauchy_, torch.Tensor.geometric_),
+}
+
+_WITH_STATE = (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
+_KEPT_IN_PLACE = (torch.Tensor, torch.nn.Module, torch.optim.Optimizer)
+
 
 def leaves(value: Any) -> tuple[torch.Tensor, ...]:
     """Returns the tensors in a value, in the order in which PyTorch flattens it."""
@@ -99,14 +111,7 @@ def _is_of_a_folder(value: Any) -> bool:
     return module.startswith("torchbenchmark.") and hasattr(value, "__dict__") and not known
 
 
-_WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
-# With the same seed, these draw other numbers in double; dropout does not.
-_DRAW = {torch.rand, torch.randn, torch.rand_like, torch.randn_like, torch.normal, torch.bernoulli}
 _DRAW |= {torch.multinomial, torch.Tensor.multinomial, torch.Tensor.bernoulli}
-_DRAW_INTO = {
-    *(torch.Tensor.normal_, torch.Tensor.uniform_, torch.Tensor.exponential_),
-    *(torch.Tensor.log_normal_, torch.Tensor.cauchy_, torch.Tensor.geometric_),
-}
 
 
 class Widening(TorchFunctionMode):
@@ -150,10 +155,6 @@ def _drawn(func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
 
 def _narrow(value: torch.Tensor) -> torch.Tensor:
     return value.float() if value.dtype == torch.float64 else value
-
-
-_WITH_STATE = (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
-_KEPT_IN_PLACE = (torch.Tensor, torch.nn.Module, torch.optim.Optimizer)
 
 
 class State:

@@ -27,6 +27,15 @@ ALLOWED_VARIABLE = "CBS_FOREIGN_NETWORK"
 # Programs that folders start for downloads.
 _DOWNLOADERS = ("curl", "wget", "git", "gdown", "pip", "aws", "kaggle")
 
+_BASE = "torchbenchmark"
+# PyTorch's messages if it was built without CUDA, or finds no GPU.
+_NO_GPU = (
+    "Torch not compiled with CUDA enabled",
+    "Found no NVIDIA driver",
+    "No CUDA GPUs are available",
+    "deserialize object on a CUDA device but torch.cuda.is_available() is False",
+)
+
 
 class NetworkRefusedError(ConnectionRefusedError):
     """A folder tried to reach another machine."""
@@ -101,16 +110,6 @@ def _is_here(host: str | bytes) -> bool:
     except ValueError:
         return False
     return address.is_loopback or address.is_unspecified
-
-
-_BASE = "torchbenchmark"
-# PyTorch's messages if it was built without CUDA, or finds no GPU.
-_NO_GPU = (
-    "Torch not compiled with CUDA enabled",
-    "Found no NVIDIA driver",
-    "No CUDA GPUs are available",
-    "deserialize object on a CUDA device but torch.cuda.is_available() is False",
-)
 
 
 def reason(error: BaseException, folder: Path, packages: Path | None) -> str | None:

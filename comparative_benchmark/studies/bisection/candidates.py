@@ -28,6 +28,8 @@ COMPANIONS: Mapping[str, tuple[str, ...]] = {
 _INDEX_PATIENCE_S = 300.0
 _INSTALL_PATIENCE_S = 3600.0
 
+_GIT_PATIENCE_S = 600.0
+
 
 class Installer(Protocol):
     """Queries a package index, and installs from it."""
@@ -203,9 +205,6 @@ def _last(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
     return (errors or lines or ["no reason given"])[-1][:400]
-
-
-_GIT_PATIENCE_S = 600.0
 
 
 @attrs.frozen(kw_only=True)

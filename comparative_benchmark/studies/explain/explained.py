@@ -23,6 +23,8 @@ from openxla.benchmark.text import did_you_mean
 
 _MOST_SHOWN = 12
 
+_WIDTH = 200
+
 
 def choose(
     document: Document, asked: Sequence[str], *, case: str | None = None, device: str | None = None
@@ -121,9 +123,6 @@ def _named(asked: str, cases: Sequence[Case]) -> Case:
 
 def _label(case: Case) -> str:
     return f"{case.competitor}/{case.framework}"
-
-
-_WIDTH = 200
 
 
 @attrs.frozen(kw_only=True, repr=False)

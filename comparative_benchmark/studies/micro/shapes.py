@@ -31,6 +31,8 @@ TOKENS = 4 * 4096
 MOST_POWER = 16
 CUSTOM = "custom"
 
+_PRODUCTS = "comparative_benchmark.pt_inductor.reference:matrix_products"
+
 
 @attrs.frozen(order=True)
 class Shape:
@@ -162,9 +164,6 @@ def of(*sizes: object) -> Shape:
 def distinct(shapes: Iterable[Shape]) -> list[Shape]:
     """Returns the shapes without duplicates, in order."""
     return list(dict.fromkeys(shapes))
-
-
-_PRODUCTS = "comparative_benchmark.pt_inductor.reference:matrix_products"
 
 
 @attrs.frozen(kw_only=True)

@@ -44,6 +44,11 @@ _START_S, _TRUTH_S = 4.0, 0.4
 _MOST_ROUNDS_S = 10.0
 _SIZES = {"f32": 4, "i32": 4, "i8": 1}
 
+PLOT_SUFFIXES = (".svg", ".png", ".pdf")
+_WIDTH, _HEIGHT = 7.0, 4.0
+_MARGIN = 2
+_DECIDED = (Verdict.FASTER, Verdict.SLOWER)
+
 
 @attrs.frozen(kw_only=True)
 class Estimate:
@@ -217,12 +222,6 @@ def _ratio_text(item: Comparison) -> str:
     ratio = item.ratio
     assert ratio is not None
     return f"{ratio.estimate:.2f} x ({ratio.low:.2f}-{ratio.high:.2f}) at {item.label}"
-
-
-PLOT_SUFFIXES = (".svg", ".png", ".pdf")
-_WIDTH, _HEIGHT = 7.0, 4.0
-_MARGIN = 2
-_DECIDED = (Verdict.FASTER, Verdict.SLOWER)
 
 
 def check_plot(path: Path) -> None:

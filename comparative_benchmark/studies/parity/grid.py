@@ -38,6 +38,12 @@ from openxla.benchmark.workloads import workload_of
 # Workload, case (or the row's label without a case), framework, competitor.
 CellKey = tuple[str, str, str, str]
 
+SCHEMA_VERSION = 1
+_KIND = "parity"
+# `--resume` reuses results with these statuses.
+_SETTLED = (Status.OK, Status.UNSUPPORTED)
+_WRITE_EVERY_S = 2.0
+
 
 @attrs.frozen(kw_only=True)
 class Row:
@@ -309,13 +315,6 @@ def _identity(cell: Cell, device: str) -> dict[str, Any]:
         "competitor": str(cell.column.competitor),
         "device": device,
     }
-
-
-SCHEMA_VERSION = 1
-_KIND = "parity"
-# `--resume` reuses results with these statuses.
-_SETTLED = (Status.OK, Status.UNSUPPORTED)
-_WRITE_EVERY_S = 2.0
 
 
 class ParityFileError(UsageError, RuntimeError):

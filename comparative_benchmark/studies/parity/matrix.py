@@ -22,6 +22,9 @@ _STYLES = {"ok": "green", "unsupported": "dim", "expected": "yellow"}
 _FAILED_STYLE = "red"
 _PADDING = 2
 
+# Width for pipes, so that logs and other programs receive unwrapped lines.
+_WIDTH_OF_A_PIPE = 220
+
 
 @attrs.define
 class Footnotes:
@@ -153,10 +156,6 @@ def _heading(column: tuple[str, str]) -> str:
     framework, competitor = column
     backend, _, compiler = competitor.partition(":")
     return f"{framework}\n{backend}\n{compiler}"
-
-
-# Width for pipes, so that logs and other programs receive unwrapped lines.
-_WIDTH_OF_A_PIPE = 220
 
 
 class Screen:

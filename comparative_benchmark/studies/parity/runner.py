@@ -46,6 +46,12 @@ _SETTLED = (Status.OK, Status.UNSUPPORTED)
 
 Job = tuple[Cell, Trial]
 
+# Cells of one column that a lane takes at a time: enough to amortize the start of a worker, few
+# enough for all lanes to end at about the same time.
+_BATCH = 32
+# These are not run again alone; running in parallel does not cause wrong outputs.
+_CERTAIN = (Status.OK, Status.UNSUPPORTED, Status.WRONG_OUTPUT)
+
 
 class Lane:
     """Runs cells in sequence, in workers that they may share."""
@@ -198,13 +204,6 @@ def run_all(
             for lane in lanes:
                 lane.stop()
             raise
-
-
-# Cells of one column that a lane takes at a time: enough to amortize the start of a worker, few
-# enough for all lanes to end at about the same time.
-_BATCH = 32
-# These are not run again alone; running in parallel does not cause wrong outputs.
-_CERTAIN = (Status.OK, Status.UNSUPPORTED, Status.WRONG_OUTPUT)
 
 
 class Observer(Protocol):

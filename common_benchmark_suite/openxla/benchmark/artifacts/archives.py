@@ -46,6 +46,8 @@ _NOT_EXPECTED = (
 )
 _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
 
+_STEMS = {"inputs_npy.tgz": "input", "outputs_npy.tgz": "output"}
+
 
 class ArchiveError(StoreError):
     """An archive is damaged, or holds forbidden content; nothing was unpacked."""
@@ -238,9 +240,6 @@ def pack_directory(target: Path, directory: Path, *, level: int = COMPRESSION_LE
     files = (path for path in directory.rglob("*") if path.is_file())
     members = {path.relative_to(directory).as_posix(): path for path in files}
     pack(target, members, level=level)
-
-
-_STEMS = {"inputs_npy.tgz": "input", "outputs_npy.tgz": "output"}
 
 
 def read(

@@ -21,6 +21,9 @@ from openxla.benchmark.workloads import workload_of
 # numpy writes bfloat16 as two opaque bytes; we write no other type like that.
 _BF16_ON_DISK = np.dtype("V2")
 
+_STEM = "input"
+USER_INPUTS_PREFIX = "USER_"
+
 
 def save_all(
     directory: Path, stem: str, values: Sequence[npt.NDArray[Any]]
@@ -63,10 +66,6 @@ def numbered(directory: Path, stem: str) -> list[Path]:
     """Returns the files `<stem>_<n>.npy` in numerical order: 10 comes after 9, not after 1."""
     paths = directory.glob(f"{stem}_*.npy")
     return sorted(paths, key=lambda path: int(path.stem.removeprefix(f"{stem}_")))
-
-
-_STEM = "input"
-USER_INPUTS_PREFIX = "USER_"
 
 
 class UserInputError(ValueError):

@@ -31,6 +31,9 @@ MANIFEST_VERSION = 1
 ArtifactType = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\Z")]
 ModelName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*\Z")]
 
+LOCK_VERSION = 1
+_LOCK_TIMEOUT_S = 60.0
+
 
 class ArtifactFile(Record, frozen=True, kw_only=True):
     """One file.
@@ -172,10 +175,6 @@ def with_urls(cases: Sequence[BenchmarkCase]) -> list[BenchmarkCase]:
         if case.model.name in locks
     }
     return [attrs.evolve(case, model=models.get(case.model.name, case.model)) for case in cases]
-
-
-LOCK_VERSION = 1
-_LOCK_TIMEOUT_S = 60.0
 
 
 class LockedModel(Record, frozen=True, kw_only=True):

@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 _CHUNK_BYTES = 1 << 20
 
+Item = TypeVar("Item")
+
 
 class PublishError(StoreError):
     """A model was not published: our manifest is not visible; the message gives the reason."""
@@ -162,9 +164,6 @@ def digested(path: Path) -> LocalFile:
             md5.update(piece)
             size += len(piece)
     return LocalFile(path=path, size_bytes=size, sha256=sha256.hexdigest(), md5=md5.digest())
-
-
-Item = TypeVar("Item")
 
 
 def _run_each(

@@ -44,6 +44,10 @@ __all__ = ["FetchError", "FetchOptions", "FetchedModel", "Source", "fetch", "loc
 _SPARE_BYTES = 64 << 20
 _MOST_LISTED = 5
 
+# Keyed by URL. It can be rebuilt from the published manifests.
+_FILE = "urls.json"
+_DEADLINE_S = 120.0
+
 
 @attrs.frozen(kw_only=True)
 class Source:
@@ -258,11 +262,6 @@ def _named(model: FetchedModel, cache: Cache, options: FetchOptions) -> FetchedM
             raise StoreError(f"{files[file.path]} cannot be created ({error}); retry") from error
         options.notify("linked", file.path)
     return attrs.evolve(model, files=files)
-
-
-# Keyed by URL. It can be rebuilt from the published manifests.
-_FILE = "urls.json"
-_DEADLINE_S = 120.0
 
 
 def url_as_written(url: str) -> str:

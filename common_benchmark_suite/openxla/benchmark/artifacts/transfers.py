@@ -38,6 +38,12 @@ _JITTER = random.Random()  # noqa: S311
 _CHUNK_BYTES = 1 << 18
 _MOST_DAMAGED = 3
 
+T = TypeVar("T")
+
+# Tasks check the deadline themselves and give better messages. This extra time is for tasks that
+# hang where no timeout applies: name resolution, a dead network file system.
+_GRACE_S = 1.0
+
 
 @attrs.frozen(kw_only=True)
 class FetchOptions(TransferOptions):
@@ -280,13 +286,6 @@ def _disk_errors(path: Path, url: str) -> Iterator[None]:
             f"{url}: the disk of {path.parent} is full ({error.strerror}) after "
             f"{human_bytes(there)}; free some space, or put the artifact root elsewhere"
         ) from error
-
-
-T = TypeVar("T")
-
-# Tasks check the deadline themselves and give better messages. This extra time is for tasks that
-# hang where no timeout applies: name resolution, a dead network file system.
-_GRACE_S = 1.0
 
 
 def run_all(

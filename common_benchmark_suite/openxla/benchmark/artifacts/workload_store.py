@@ -35,6 +35,22 @@ from openxla.benchmark.workloads import source_digest
 
 T = TypeVar("T")
 
+MANIFEST_FILE = "manifest.json"
+# 2: the reference of a generating model continues with the truth's tokens.
+MANIFEST_VERSION = 2
+
+NEIGHBOURS = "neighbours"
+# Noise of recipes; not part of the manifest.
+QUANTISED = "quantised"
+_STEMS = {"inputs": "input", "truth": "output", "reference": "output", NEIGHBOURS: "output"}
+# Prefix of folders for the second input.
+SECOND = "second-"
+# Prefix for a further input while it is compared with the second.
+FURTHER = "further-"
+INPUT_KINDS = ("inputs", f"{SECOND}inputs")
+
+KINDS = {**_STEMS, **{f"{SECOND}{kind}": stem for kind, stem in _STEMS.items()}}
+
 
 @attrs.frozen(kw_only=True)
 class RouteDifference:
@@ -134,20 +150,7 @@ class WorkloadCost:
         )
 
 
-MANIFEST_FILE = "manifest.json"
-# 2: the reference of a generating model continues with the truth's tokens.
-MANIFEST_VERSION = 2
 _UNKNOWN_COST = WorkloadCost()
-NEIGHBOURS = "neighbours"
-# Noise of recipes; not part of the manifest.
-QUANTISED = "quantised"
-_STEMS = {"inputs": "input", "truth": "output", "reference": "output", NEIGHBOURS: "output"}
-# Prefix of folders for the second input.
-SECOND = "second-"
-# Prefix for a further input while it is compared with the second.
-FURTHER = "further-"
-INPUT_KINDS = ("inputs", f"{SECOND}inputs")
-KINDS = {**_STEMS, **{f"{SECOND}{kind}": stem for kind, stem in _STEMS.items()}}
 
 
 class ArtifactError(RuntimeError):

@@ -30,6 +30,10 @@ from openxla.benchmark.models.in_tree import IN_TREE, MODELS, Tree
 
 DEFINITIONS = "benchmark_definitions"
 
+PATIENCE_S = 5.0
+
+SUITES_GROUP = "openxla.benchmark.suites"
+
 
 def frameworks_in(folder: Path) -> list[Path]:
     """Returns the subfolders that define benchmarks; empty for another layout."""
@@ -102,9 +106,6 @@ def _is_in(module: str, package: str) -> bool:
     return module == package or module.startswith(f"{package}.")
 
 
-PATIENCE_S = 5.0
-
-
 class Expression:
     """A compiled expression with a time limit for each search.
 
@@ -149,8 +150,6 @@ def _end(*_: Any) -> None:
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-
-SUITES_GROUP = "openxla.benchmark.suites"
 
 
 class NoMatchError(LookupError):

@@ -45,6 +45,22 @@ _DTYPES: Mapping[str, npt.DTypeLike] = {
 }
 _MAX_HEADER_BYTES = 100_000_000
 
+# Attribute names, and positions in lists: ("layers", 0, "attention", "query", "kernel").
+VariablePath: TypeAlias = tuple[str | int, ...]
+Array: TypeAlias = npt.NDArray[np.generic]
+
+# torch's tensor name -> names of our variables. A table, such as the positions, may be a
+# variable by itself, with the module's name.
+_VARIABLES = {
+    "weight": ("kernel", "depthwise_kernel", "scale", "embedding", None),
+    "running_mean": ("mean",),
+    "running_var": ("var",),
+}
+# By number of dimensions: from [out, in, ...] to [..., in, out], i.e. channels-last.
+_KERNEL_LAYOUTS = {2: (1, 0), 3: (2, 1, 0), 4: (2, 3, 1, 0)}
+_DEPTHWISE_LAYOUT = (2, 3, 0, 1)  # [channels, 1, height, width] -> [height, width, channels, 1]
+_MOST_NAMED = 8
+
 
 class SafetensorsFile(Mapping[str, Tensor]):
     """The tensors of one or more files of a model; each is read when requested.
@@ -130,23 +146,6 @@ def _entries(path: Path) -> Iterator[tuple[str, _Entry]]:
 
 def _dtype(name: str) -> np.dtype[Any]:
     return np.dtype(_DTYPES[name])
-
-
-# Attribute names, and positions in lists: ("layers", 0, "attention", "query", "kernel").
-VariablePath: TypeAlias = tuple[str | int, ...]
-Array: TypeAlias = npt.NDArray[np.generic]
-
-# torch's tensor name -> names of our variables. A table, such as the positions, may be a
-# variable by itself, with the module's name.
-_VARIABLES = {
-    "weight": ("kernel", "depthwise_kernel", "scale", "embedding", None),
-    "running_mean": ("mean",),
-    "running_var": ("var",),
-}
-# By number of dimensions: from [out, in, ...] to [..., in, out], i.e. channels-last.
-_KERNEL_LAYOUTS = {2: (1, 0), 3: (2, 1, 0), 4: (2, 3, 1, 0)}
-_DEPTHWISE_LAYOUT = (2, 3, 0, 1)  # [channels, 1, height, width] -> [height, width, channels, 1]
-_MOST_NAMED = 8
 
 
 def placed_variables(

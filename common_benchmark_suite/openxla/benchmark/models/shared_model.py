@@ -15,6 +15,8 @@ from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.architectures.base import integer
 from openxla.benchmark.models.model_interfaces import InferenceModel
 
+Model = TypeVar("Model", bound=InferenceModel)
+
 
 def calibration_sets(
     architecture: Architecture, parameters: Parameters, checkpoint: Path, count: int
@@ -40,9 +42,6 @@ def calibration_sets(
     for index in range(1, count + 1):
         rows = slice(index * batch, (index + 1) * batch)
         yield tuple(np.ascontiguousarray(array[rows]) for array in arrays)
-
-
-Model = TypeVar("Model", bound=InferenceModel)
 
 
 class ArchitectureModel(InferenceModel):

@@ -27,6 +27,10 @@ if TYPE_CHECKING:  # identities are computed without numpy
 # Values of the parameter `direction`; a case without it runs forward.
 FORWARD, FORWARD_BACKWARD = "forward", "forward_backward"
 
+# By type: the exponent at which distinct numbers start, the number of exponents used, and the bits
+# of the mantissa.
+_DISTINCT = {"fp32": (-8, 16, 23), "fp16": (-8, 16, 10), "bf16": (-60, 120, 7)}
+
 
 class OperatorArchitecture(Architecture):
     """Parameters: `model_name` (the operator), `m`, `k`, `n`, `data_type` and `direction`.
@@ -195,11 +199,6 @@ def _values(name: str, argument: Argument, data_type: str) -> "npt.NDArray[np.ge
         rows = np.broadcast_to(np.arange(argument.shape[-1]), argument.shape)
         return _as_numbers(random.permuted(rows, axis=-1), data_type)
     return random.standard_normal(argument.shape, dtype=np.float32)
-
-
-# By type: the exponent at which distinct numbers start, the number of exponents used, and the bits
-# of the mantissa.
-_DISTINCT = {"fp32": (-8, 16, 23), "fp16": (-8, 16, 10), "bf16": (-60, 120, 7)}
 
 
 def _as_numbers(ranks: "npt.NDArray[np.int64]", data_type: str) -> "npt.NDArray[np.float32]":

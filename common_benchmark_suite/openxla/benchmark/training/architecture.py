@@ -41,6 +41,8 @@ _KEYS = ("attention.self.key.bias", "attention.k_proj.bias", "attn.c_attn.bias")
 # The type of updated weights and of outputs about them.
 _MASTERS = "f32"
 
+_FLOAT64, _FLOAT32, _BF16 = 8, 4, 2
+
 
 class TrainingArchitecture(Architecture):
     """Parameters: the network's parameters, and `train`, the optimizer.
@@ -231,9 +233,6 @@ def _uniform(name: str, shape: tuple[int, ...]) -> Any:
 
 
 ARCHITECTURE = TrainingArchitecture()
-
-
-_FLOAT64, _FLOAT32, _BF16 = 8, 4, 2
 
 
 def number_of_weights(parameters: Parameters) -> int:

@@ -45,6 +45,12 @@ _SCALES = {"weight": 0.05, "gradient": 1e-3, "first": 1e-3, "second": 1e-6, "mom
 # rounding of the weight itself. Epsilon makes a difference of 1e-2.
 _OF_CHANGE, _SPACINGS = 1e-4, 4
 
+Model = TypeVar("Model", bound="TrainingModel")
+Array = npt.NDArray[Any]
+
+# Smaller changes count as zero; real changes have logarithms far from this one's.
+_UNCHANGED = 1e-12
+
 
 def draw_update(kind: str, name: str, shape: Sequence[int]) -> Floats:
     """Returns float32 numbers of a shape, the same ones for the same kind and name.
@@ -101,13 +107,6 @@ def _pattern(kind: str, name: str) -> Floats:
         return (_SCALES[kind] * random.uniform(0.25, 1, _PATTERN)).astype(np.float32)
     values = (_SCALES[kind] * random.standard_normal(_PATTERN)).astype(np.float32)
     return values.astype(ml_dtypes.bfloat16).astype(np.float32) if kind == "gradient" else values
-
-
-Model = TypeVar("Model", bound="TrainingModel")
-Array = npt.NDArray[Any]
-
-# Smaller changes count as zero; real changes have logarithms far from this one's.
-_UNCHANGED = 1e-12
 
 
 class TrainableModel(model_interfaces.TrainingModel):

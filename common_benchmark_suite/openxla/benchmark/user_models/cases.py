@@ -61,6 +61,10 @@ ALL_BENCHMARKS = find_cases(
 ).cases
 '''
 
+# Slower disks do not get more time.
+_SLOWEST_BYTES_PER_S = 50e6
+_MOST_FILES = 10_000
+
 
 @attrs.frozen(kw_only=True)
 class Definitions:
@@ -299,11 +303,6 @@ def command_words(recorded: Recorded) -> str | None:
     if wanted.base:
         words += ["--base", str(wanted.base)]
     return shlex.join(words + ["--allow-code"] * wanted.allow_code)
-
-
-# Slower disks do not get more time.
-_SLOWEST_BYTES_PER_S = 50e6
-_MOST_FILES = 10_000
 
 
 def find_cases_bounded(text: str, wanted: ModelOptions) -> ModelCases:

@@ -28,6 +28,20 @@ Array = npt.NDArray[Any]
 # Two runs of a model in one process may differ by less: summation order cannot explain more.
 _MOST_APART = 1e-2
 
+# Float64 runs of a whole model agree to 1e-9 of the scale in all frameworks (see DESIGN.md). The
+# rounding error is 1e-16; sums of a million terms, or a condition number of a million, leave 1e-10.
+WIDE_TOLERANCE = 1e-9
+# Tolerance for a single ONNX operator. Some float64 kernels hold constants in float32, such as the
+# scale of `Attention` (observed: 6e-8). Smaller differences cannot change a verdict, because the
+# tolerance for float32 outputs is at least two spacings. A forgotten epsilon of 1e-5 gives 5e-6.
+NODE_TOLERANCE = 2.0**-23
+# Tolerance for an operator evaluated in float32 on float32 operands: 1000 spacings. Semantic faults
+# (an axis, a coordinate, a length) give errors of order one.
+_FLOAT32_TOLERANCE = 1000 * 2.0**-23
+# 16-bit results may differ by this number of spacings.
+_SPACINGS = 4
+EVALUATOR, RUNTIME, UPGRADED = "ONNX's evaluator", "ONNX Runtime", "a newer version of the operator"
+
 
 class UserModel(InferenceModel):
     """The part of a user's model that is common to all frameworks; subclasses define `forward`.
@@ -166,21 +180,6 @@ def _apart(one: Array, other: Array) -> bool:
     left, right = (np.asarray(value, np.float64) for value in (one, other))
     scale = np.abs(left).max(initial=0.0)
     return bool(np.abs(left - right).max(initial=0.0) > _MOST_APART * scale)
-
-
-# Float64 runs of a whole model agree to 1e-9 of the scale in all frameworks (see DESIGN.md). The
-# rounding error is 1e-16; sums of a million terms, or a condition number of a million, leave 1e-10.
-WIDE_TOLERANCE = 1e-9
-# Tolerance for a single ONNX operator. Some float64 kernels hold constants in float32, such as the
-# scale of `Attention` (observed: 6e-8). Smaller differences cannot change a verdict, because the
-# tolerance for float32 outputs is at least two spacings. A forgotten epsilon of 1e-5 gives 5e-6.
-NODE_TOLERANCE = 2.0**-23
-# Tolerance for an operator evaluated in float32 on float32 operands: 1000 spacings. Semantic faults
-# (an axis, a coordinate, a length) give errors of order one.
-_FLOAT32_TOLERANCE = 1000 * 2.0**-23
-# 16-bit results may differ by this number of spacings.
-_SPACINGS = 4
-EVALUATOR, RUNTIME, UPGRADED = "ONNX's evaluator", "ONNX Runtime", "a newer version of the operator"
 
 
 def difference(

@@ -20,6 +20,39 @@ from openxla.benchmark.def_types import (
 )
 from openxla.benchmark.models.architectures.base import DATA_TYPES
 
+# Framework names in model names.
+SHORT = {
+    ModelFrameworkType.PYTORCH: "PT",
+    ModelFrameworkType.JAX: "JAX",
+    ModelFrameworkType.TF_V2: "TF",
+}
+_IN_NAMES = {
+    **SHORT,
+    ModelFrameworkType.ONNX: "ONNX",
+    ModelFrameworkType.STABLEHLO: "STABLEHLO",
+    ModelFrameworkType.TFLITE: "TFLITE",
+}
+
+# Types supported by `preprocessing.numpy_dtype`.
+_TYPES = ("f64", "f32", "f16", "bf16", "i8", "i32", "i64", "i1", "u8")
+_FORM = re.compile(
+    r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<type>[a-z]+\d+)\[(?P<sizes>[^\]]*)\]"
+    r"(?:<(?P<below>\d+)|=(?P<value>-?\d+(?:\.\d+)?))?(?:@(?P<seed>\d+))?"
+)
+BATCH, SEQ = "batch", "seq"
+_MOST_ELEMENTS = 2**33
+EXAMPLES = "e.g. f32[1,3,224,224], i32[4,32]<1000, i32[4,32]=1 or f32[batch,16]@7"
+
+# Framework names in options and files.
+FRAMEWORKS = {
+    **{framework.value: framework for framework in ModelFrameworkType},
+    **{framework.name.lower(): framework for framework in ModelFrameworkType},
+    "pt": ModelFrameworkType.PYTORCH,
+    "torch": ModelFrameworkType.PYTORCH,
+    "tf": ModelFrameworkType.TF_V2,
+    "tensorflow": ModelFrameworkType.TF_V2,
+}
+
 
 class UserModelError(DefinitionError):
     """A user's model cannot be measured; the message gives the reason, place and remedy."""
@@ -71,29 +104,6 @@ class ModelCases:
 
     cases: Sequence[BenchmarkCase]
     remarks: Sequence[str] = ()
-
-
-# Framework names in options and files.
-FRAMEWORKS = {
-    **{framework.value: framework for framework in ModelFrameworkType},
-    **{framework.name.lower(): framework for framework in ModelFrameworkType},
-    "pt": ModelFrameworkType.PYTORCH,
-    "torch": ModelFrameworkType.PYTORCH,
-    "tf": ModelFrameworkType.TF_V2,
-    "tensorflow": ModelFrameworkType.TF_V2,
-}
-# Framework names in model names.
-SHORT = {
-    ModelFrameworkType.PYTORCH: "PT",
-    ModelFrameworkType.JAX: "JAX",
-    ModelFrameworkType.TF_V2: "TF",
-}
-_IN_NAMES = {
-    **SHORT,
-    ModelFrameworkType.ONNX: "ONNX",
-    ModelFrameworkType.STABLEHLO: "STABLEHLO",
-    ModelFrameworkType.TFLITE: "TFLITE",
-}
 
 
 def framework_of(text: str, where: str) -> ModelFrameworkType:
@@ -148,16 +158,6 @@ def model_name(parts: Iterable[str], framework: ModelFrameworkType, variant: Var
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-# Types supported by `preprocessing.numpy_dtype`.
-_TYPES = ("f64", "f32", "f16", "bf16", "i8", "i32", "i64", "i1", "u8")
-_FORM = re.compile(
-    r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<type>[a-z]+\d+)\[(?P<sizes>[^\]]*)\]"
-    r"(?:<(?P<below>\d+)|=(?P<value>-?\d+(?:\.\d+)?))?(?:@(?P<seed>\d+))?"
-)
-BATCH, SEQ = "batch", "seq"
-_MOST_ELEMENTS = 2**33
-EXAMPLES = "e.g. f32[1,3,224,224], i32[4,32]<1000, i32[4,32]=1 or f32[batch,16]@7"
 
 
 @attrs.frozen(kw_only=True)

@@ -39,6 +39,21 @@ from openxla.benchmark.files import write_atomically
 # Below this, all commands are ended: a full disk would lose the results of the others.
 _DISK_RESERVE_BYTES, _DISK_RESERVE = 256 * 2**20, 0.05
 
+# Further output is dropped; the log contains a note.
+LOG_LIMIT_BYTES = 16 * 2**20
+# A line, rules, and a traceback up to the exception, which is not indented.
+_VOIRS_ERROR = re.compile(
+    rb"voir: An error occurred[^\n]*\n=+\nTraceback[^\n]*\n(?:[ \t][^\n]*\n|\n)*([^\s][^\n]*)"
+)
+
+_LOOK_S = 0.5
+_PIECE = 1 << 16
+_AFTER_END_S = 1.0
+# Time that a script may continue after it has reported all rates it announced.
+_AFTER_LAST_RATE_S = 5.0
+
+Listener = Callable[[str, Observed], None]
+
 
 @attrs.frozen(kw_only=True)
 class CommandLine:
@@ -141,14 +156,6 @@ def restored(path: Path, before: bytes) -> bool:
 
 def _texts(records: Iterable[object]) -> Iterable[bytes]:
     return map(results_file.encode, records)
-
-
-# Further output is dropped; the log contains a note.
-LOG_LIMIT_BYTES = 16 * 2**20
-# A line, rules, and a traceback up to the exception, which is not indented.
-_VOIRS_ERROR = re.compile(
-    rb"voir: An error occurred[^\n]*\n=+\nTraceback[^\n]*\n(?:[ \t][^\n]*\n|\n)*([^\s][^\n]*)"
-)
 
 
 class SupervisedCommand:
@@ -321,15 +328,6 @@ def _last_words(tail: bytes) -> str:
     lines = [line.strip() for line in tail.decode(errors="replace").splitlines() if line.strip()]
     # The last line of a traceback is the exception.
     return lines[-1][:300] if lines else ""
-
-
-_LOOK_S = 0.5
-_PIECE = 1 << 16
-_AFTER_END_S = 1.0
-# Time that a script may continue after it has reported all rates it announced.
-_AFTER_LAST_RATE_S = 5.0
-
-Listener = Callable[[str, Observed], None]
 
 
 def run(

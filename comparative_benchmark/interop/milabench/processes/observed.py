@@ -20,6 +20,16 @@ _SEQUENCE = re.compile(rb"\x1b\[([0-9:;<=>?]*)z")
 _UNFINISHED = re.compile(rb"\x1b(?:\[[0-9:;<=>?]*)?\Z")
 _AS_HEX = bytes.maketrans(b":;<=>?", b"abcdef")
 
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+TRAIN = "train"
+# Further rates add no information and would fill the memory.
+_MOST = 100_000
+_LARGEST = 1e300
+# Events with these task names come from milabench's monitors, not from measurements.
+_EARLY_STOP = "early_stop"
+_OWN_TASKS = (_EARLY_STOP, "main")
+
 
 class EventLines:
     """Parses events from a stream of JSON lines.
@@ -110,9 +120,6 @@ class SmuggledEvents:
         return rest
 
 
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-
-
 class ForeignCpu:
     """Measures the CPU time that other programs use, from its construction on."""
 
@@ -147,15 +154,6 @@ class ForeignCpu:
                 user, nice, system, _, _, irq, softirq, steal = map(int, ticks[:8])
                 total += user + nice + system + irq + softirq + steal
         return total * _TICK_S
-
-
-TRAIN = "train"
-# Further rates add no information and would fill the memory.
-_MOST = 100_000
-_LARGEST = 1e300
-# Events with these task names come from milabench's monitors, not from measurements.
-_EARLY_STOP = "early_stop"
-_OWN_TASKS = (_EARLY_STOP, "main")
 
 
 @attrs.define(kw_only=True)

@@ -46,6 +46,14 @@ _MOST_REDIRECTS = 5
 _MOST_CONNECTIONS = 32
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
+EMULATOR_VARIABLE = "STORAGE_EMULATOR_HOST"
+# Larger files are uploaded in pieces, and only a failed piece is sent again. The library requires
+# multiples of 256 KiB.
+_PIECE_BYTES = 8 << 20
+# Limit on the library's own retries; hours of retries against a failing service are useless.
+_RETRY_S = 120.0
+_SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
+
 
 class HttpReader:
     """Sends GET requests. Connections are kept open and shared by all threads."""
@@ -229,15 +237,6 @@ def error_of(status: int, url: str, headers: Mapping[str, str]) -> StoreError:
 def _length(headers: Mapping[str, str]) -> int | None:
     value = headers.get("Content-Length", "")
     return int(value) if value.isascii() and value.isdigit() else None
-
-
-EMULATOR_VARIABLE = "STORAGE_EMULATOR_HOST"
-# Larger files are uploaded in pieces, and only a failed piece is sent again. The library requires
-# multiples of 256 KiB.
-_PIECE_BYTES = 8 << 20
-# Limit on the library's own retries; hours of retries against a failing service are useless.
-_RETRY_S = 120.0
-_SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 
 
 class GcsClient:

@@ -13,6 +13,19 @@ from openxla.benchmark.models.architectures.text import TextArchitecture
 # Compensates for the loss of scale in a branch by the averaging of attention and by activations.
 BRANCH_GAIN = 1.5
 
+# Names in our own modules of the tensors of `rotary_layers` and of the rest of such a model.
+ROTARY_MODULE_NAMES = (
+    (r"^model\.embed_tokens\b", "words"),
+    (r"^model\.layers\b", "layers"),
+    (r"^model\.norm\b", "norm"),
+    (r"^lm_head\b", "head"),
+    (r"\binput_layernorm\b", "attention_norm"),
+    (r"\bpost_attention_layernorm\b", "norm"),
+    (r"\bself_attn\b", "attention"),
+    *PROJECTIONS,
+    (r"\bmlp\.(gate|up|down)_proj\b", r"\1"),
+)
+
 
 class CausalLM(TextArchitecture):
     """Input: input_ids i32[batch, seq].
@@ -50,20 +63,6 @@ class CausalLM(TextArchitecture):
 def matrix(name: str, inputs: int, outputs: int, gain: float = 1.0) -> Iterator[TensorInit]:
     """Yields the weight [out, in] of a linear layer that multiplies the scale by `gain`."""
     return linear(name, inputs, outputs, gain=gain, bias=False)
-
-
-# Names in our own modules of the tensors of `rotary_layers` and of the rest of such a model.
-ROTARY_MODULE_NAMES = (
-    (r"^model\.embed_tokens\b", "words"),
-    (r"^model\.layers\b", "layers"),
-    (r"^model\.norm\b", "norm"),
-    (r"^lm_head\b", "head"),
-    (r"\binput_layernorm\b", "attention_norm"),
-    (r"\bpost_attention_layernorm\b", "norm"),
-    (r"\bself_attn\b", "attention"),
-    *PROJECTIONS,
-    (r"\bmlp\.(gate|up|down)_proj\b", r"\1"),
-)
 
 
 def branch_gain(layers: int) -> float:

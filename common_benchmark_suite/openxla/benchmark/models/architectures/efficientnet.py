@@ -13,6 +13,17 @@ from openxla.benchmark.models.architectures.image_classifier import (
     ImageClassifier,
 )
 
+# Scales of a seeded checkpoint. Its batch norms have running statistics near 0 and 1 and do not
+# correct the scale, so each convolution compensates for the mean square of its input. Before swish,
+# activations have a standard deviation of 2: near 1 or below, swish is so nonlinear that small
+# deviations of scale would grow from block to block.
+_PIXELS = 0.1  # mean square of a picture's pixels
+_BEFORE_SWISH = 2.0
+_SWISH = 1.76  # mean square of swish of a normal variable of that standard deviation
+_POOLED = 1.0  # about the mean square of the mean of swish over an image
+_GATE = 0.3  # mean square of a gate of squeeze-and-excitation, and a margin for the norms' spread
+_RESIDUAL = 0.3  # what a block adds to its input, relative to the first block of its stage
+
 
 def _config(
     width: float, depth: float, image_size: int, depthwise_padding: list[int], **changes: Any
@@ -115,18 +126,6 @@ def blocks(config: Mapping[str, Any]) -> Iterator[Block]:
             )
             inputs = outputs
             count += 1
-
-
-# Scales of a seeded checkpoint. Its batch norms have running statistics near 0 and 1 and do not
-# correct the scale, so each convolution compensates for the mean square of its input. Before swish,
-# activations have a standard deviation of 2: near 1 or below, swish is so nonlinear that small
-# deviations of scale would grow from block to block.
-_PIXELS = 0.1  # mean square of a picture's pixels
-_BEFORE_SWISH = 2.0
-_SWISH = 1.76  # mean square of swish of a normal variable of that standard deviation
-_POOLED = 1.0  # about the mean square of the mean of swish over an image
-_GATE = 0.3  # mean square of a gate of squeeze-and-excitation, and a margin for the norms' spread
-_RESIDUAL = 0.3  # what a block adds to its input, relative to the first block of its stage
 
 
 def _conv(name: str, inputs: int, outputs: int, kernel: int, mean_square: float) -> TensorInit:

@@ -12,6 +12,17 @@ from openxla.benchmark.models.architectures.image_classifier import (
     ImageClassifier,
 )
 
+# Names in checkpoints of the hub (older than transformers 5), and ours (transformers 5).
+_OLDER_NAMES = (
+    (r"^vit\.encoder\.layer\.", "vit.layers."),
+    (r"\.attention\.attention\.query\.", ".attention.q_proj."),
+    (r"\.attention\.attention\.key\.", ".attention.k_proj."),
+    (r"\.attention\.attention\.value\.", ".attention.v_proj."),
+    (r"\.attention\.output\.dense\.", ".attention.o_proj."),
+    (r"\.intermediate\.dense\.", ".mlp.fc1."),
+    (r"\.output\.dense\.", ".mlp.fc2."),
+)
+
 
 def _config(hidden: int, layers: int, heads: int, image_size: int, patch_size: int) -> Any:
     return {
@@ -32,18 +43,6 @@ def _config(hidden: int, layers: int, heads: int, image_size: int, patch_size: i
         "patch_size": patch_size,
         "qkv_bias": True,
     }
-
-
-# Names in checkpoints of the hub (older than transformers 5), and ours (transformers 5).
-_OLDER_NAMES = (
-    (r"^vit\.encoder\.layer\.", "vit.layers."),
-    (r"\.attention\.attention\.query\.", ".attention.q_proj."),
-    (r"\.attention\.attention\.key\.", ".attention.k_proj."),
-    (r"\.attention\.attention\.value\.", ".attention.v_proj."),
-    (r"\.attention\.output\.dense\.", ".attention.o_proj."),
-    (r"\.intermediate\.dense\.", ".mlp.fc1."),
-    (r"\.output\.dense\.", ".mlp.fc2."),
-)
 
 
 class ViT(ImageClassifier):

@@ -24,6 +24,17 @@ from openxla.benchmark.models.jax.flax_model import Build, FlaxModel
 from openxla.benchmark.models.jax.layers import Linear, product
 from openxla.benchmark.models.model_interfaces import GenerationModel, max_new_tokens
 
+# Keys and values of one layer, [batch, heads, length, head_dim].
+LayerCache = tuple[jax.Array, jax.Array]
+Cache = tuple[LayerCache, ...]
+
+# Cosines and sines of the positions, [seq, head_dim / 2].
+Rotation = tuple[jax.Array, jax.Array]
+
+ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = MappingProxyType(
+    {"silu": jax.nn.silu, "gelu_pytorch_tanh": lambda x: jax.nn.gelu(x, approximate=True)}
+)
+
 
 class GreedyModel(FlaxModel, GenerationModel):
     """A generating model; `apply` and `generate` are the same function.
@@ -66,11 +77,6 @@ class GreedyModel(FlaxModel, GenerationModel):
 
 def _choose(logits: jax.Array) -> jax.Array:
     return jax.lax.argmax(logits, axis=1, index_dtype=jnp.int32)
-
-
-# Keys and values of one layer, [batch, heads, length, head_dim].
-LayerCache = tuple[jax.Array, jax.Array]
-Cache = tuple[LayerCache, ...]
 
 
 class Decoder(nnx.Module):
@@ -178,14 +184,6 @@ def split_heads(x: jax.Array, size: int) -> jax.Array:
     """[batch, seq, heads * size] -> [batch, heads, seq, size]."""
     batch, seq, width = x.shape
     return x.reshape(batch, seq, width // size, size).swapaxes(1, 2)
-
-
-# Cosines and sines of the positions, [seq, head_dim / 2].
-Rotation = tuple[jax.Array, jax.Array]
-
-ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = MappingProxyType(
-    {"silu": jax.nn.silu, "gelu_pytorch_tanh": lambda x: jax.nn.gelu(x, approximate=True)}
-)
 
 
 class RmsNorm(nnx.Module):

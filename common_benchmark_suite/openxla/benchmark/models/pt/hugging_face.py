@@ -22,6 +22,10 @@ from openxla.benchmark.models.pt import tensors
 from openxla.benchmark.models.pt.greedy import GreedyModel, KeysValues, StaticCache
 from openxla.benchmark.models.pt.tensors import TORCH_DTYPES, as_tensor
 
+# transformers makes no masks for an attention with an unknown name; without a mask, its own
+# function is causal.
+_ATTENTION = "sdpa_causal"
+
 
 def load(
     model_class: Any,
@@ -96,9 +100,6 @@ class ImageClassifierModel(HuggingFaceModel):
         return self.model(pixel_values=as_tensor(pixel_values)).logits
 
 
-# transformers makes no masks for an attention with an unknown name; without a mask, its own
-# function is causal.
-_ATTENTION = "sdpa_causal"
 transformers.AttentionInterface.register(_ATTENTION, sdpa_attention_forward)
 
 

@@ -12,6 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
+TORCH_DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
+    {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+)
+
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
     """Returns float32 for the 16-bit types, other types unchanged."""
@@ -57,11 +61,6 @@ class RotaryEmbedding(torch.nn.Module):
         angles = position_ids[..., None].to(wide) * self.frequencies.to(wide)
         angles = torch.cat((angles, angles), dim=-1)
         return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-
-
-TORCH_DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
-    {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-)
 
 
 def as_tensor(value: Any) -> torch.Tensor:

@@ -26,6 +26,13 @@ from openxla.benchmark.models.tf.operations import at_least_float32, gelu_tanh, 
 LayerCache = tuple[tf.Tensor, tf.Tensor]
 Cache = tuple[LayerCache, ...]
 
+# Cosines and sines of the positions, [seq, head_dim / 2].
+Rotation = tuple[tf.Tensor, tf.Tensor]
+
+ACTIVATIONS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = MappingProxyType(
+    {"silu": tf.nn.silu, "gelu_pytorch_tanh": gelu_tanh}
+)
+
 
 def insert(cache: LayerCache, new: LayerCache, position: tf.Tensor) -> LayerCache:
     """Returns keys and values of a layer with new ones written at a position."""
@@ -210,14 +217,6 @@ def attention(
     probabilities = tf.reshape(probabilities, (*grouped.shape[:3], length))
     context = tf.reshape(matmul(probabilities, value), (batch, heads, seq, size))
     return merge_heads(context), (key, value)
-
-
-# Cosines and sines of the positions, [seq, head_dim / 2].
-Rotation = tuple[tf.Tensor, tf.Tensor]
-
-ACTIVATIONS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = MappingProxyType(
-    {"silu": tf.nn.silu, "gelu_pytorch_tanh": gelu_tanh}
-)
 
 
 class RmsNorm(Layer):

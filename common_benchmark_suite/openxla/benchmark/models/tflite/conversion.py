@@ -26,6 +26,11 @@ from openxla.benchmark.models.tflite.files import FP16_WEIGHTS, FP32, INT8
 
 MASK = -32.0
 
+# Number of input sets used to calibrate the ranges of activations.
+CALIBRATION_SETS = 16
+
+PhaseTimer = Callable[[str], AbstractContextManager[None]]
+
 
 def clamp_saved_model(directory: Path) -> int:
     """Replaces the lowest float32 number in the constants of a SavedModel.
@@ -134,12 +139,6 @@ def _tame(values: Any) -> tuple[Any, bool]:
     if not np.any(is_least):
         return values, False
     return np.where(is_least, np.float32(MASK), values), True
-
-
-# Number of input sets used to calibrate the ranges of activations.
-CALIBRATION_SETS = 16
-
-PhaseTimer = Callable[[str], AbstractContextManager[None]]
 
 
 @contextmanager

@@ -44,6 +44,8 @@ _ADDRESS = re.compile(r"(?:https://[^\s/]+/(?:[^\s/]+/)*|converted:)([\w.-]+)/([
 # parameters that such a name implies.
 Source = tuple[str, Parameters]
 
+MANIFEST_FILE = "manifest.json"
+
 
 @attrs.frozen(kw_only=True)
 class ModelUri:
@@ -148,9 +150,6 @@ class FileArchitecture(Architecture):
         given = self.complete(parameters)
         plain = super().label(unquantized_parameters(given))
         return plain.replace("-fp32-", f"-{given['data_type']}-", 1)
-
-
-MANIFEST_FILE = "manifest.json"
 
 
 class DamagedFileError(RuntimeError):

@@ -17,6 +17,8 @@ from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.architectures.base import digest_of
 from openxla.benchmark.models.tflite import conversion, files
 
+_CONVERTERS = (conversion.__name__, "openxla.benchmark.models.shared_model")
+
 
 class TfLiteModel(shared_model.ArchitectureModel):
     """The model in the file that `model_uri` names.
@@ -130,9 +132,6 @@ def create_model(**parameters: Any) -> TfLiteModel:
             )
             return made
     raise DefinitionError(f"model_uri {uri.text!r}: the suite has no JAX model {uri.source}")
-
-
-_CONVERTERS = (conversion.__name__, "openxla.benchmark.models.shared_model")
 
 
 def _source_digest(module: str) -> str:

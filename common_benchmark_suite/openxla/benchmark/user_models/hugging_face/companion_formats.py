@@ -54,6 +54,27 @@ _TASKS: Mapping[str, str] = MappingProxyType(
 )
 _FACTOR = re.compile(r"(.+)\.lora_(embedding_)?(A|B)(?:\.weight)?")
 
+MODULES_FILE = "modules.json"
+_SENTENCE_PIPELINE_PICKLE = "pytorch_model.bin"
+_PACKAGE = "sentence_transformers"
+_TRANSFORMER = "Transformer"
+# Stages after the transformer, and whether they have weights.
+_STAGES: Mapping[str, bool] = MappingProxyType(
+    {"Pooling": False, "Normalize": False, "Dense": True, "LayerNorm": True, "Dropout": False}
+)
+# Pooling modes by key in the file, in the order in which their results are concatenated.
+MODES: Mapping[str, str] = MappingProxyType(
+    {
+        "pooling_mode_cls_token": "cls",
+        "pooling_mode_max_tokens": "max",
+        "pooling_mode_mean_tokens": "mean",
+        "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len",
+        "pooling_mode_weightedmean_tokens": "weightedmean",
+        "pooling_mode_lasttoken": "lasttoken",
+    }
+)
+_SENTENCE_PIPELINE_MOST_BYTES = 2**20
+
 
 @attrs.frozen(kw_only=True)
 class Adapter:
@@ -263,28 +284,6 @@ def _of_pattern(patterns: Any, layer: str, usual: Any) -> Any:
 
 def _size(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
-
-
-MODULES_FILE = "modules.json"
-_SENTENCE_PIPELINE_PICKLE = "pytorch_model.bin"
-_PACKAGE = "sentence_transformers"
-_TRANSFORMER = "Transformer"
-# Stages after the transformer, and whether they have weights.
-_STAGES: Mapping[str, bool] = MappingProxyType(
-    {"Pooling": False, "Normalize": False, "Dense": True, "LayerNorm": True, "Dropout": False}
-)
-# Pooling modes by key in the file, in the order in which their results are concatenated.
-MODES: Mapping[str, str] = MappingProxyType(
-    {
-        "pooling_mode_cls_token": "cls",
-        "pooling_mode_max_tokens": "max",
-        "pooling_mode_mean_tokens": "mean",
-        "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len",
-        "pooling_mode_weightedmean_tokens": "weightedmean",
-        "pooling_mode_lasttoken": "lasttoken",
-    }
-)
-_SENTENCE_PIPELINE_MOST_BYTES = 2**20
 
 
 @attrs.frozen(kw_only=True)

@@ -39,6 +39,40 @@ from openxla.benchmark.user_models.model_options import (
 )
 from openxla.benchmark.user_models.refusals import refuse_substitute
 
+# Task -> the transformers class that loads the model, and the suffix of the class's name.
+TASKS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "feature-extraction": ("AutoModel", "Model"),
+        "text-generation": ("AutoModelForCausalLM", "ForCausalLM"),
+        "fill-mask": ("AutoModelForMaskedLM", "ForMaskedLM"),
+        "text-classification": (
+            "AutoModelForSequenceClassification",
+            "ForSequenceClassification",
+        ),
+        "token-classification": ("AutoModelForTokenClassification", "ForTokenClassification"),
+        "question-answering": ("AutoModelForQuestionAnswering", "ForQuestionAnswering"),
+        "text2text-generation": ("AutoModelForSeq2SeqLM", "ForConditionalGeneration"),
+        "image-classification": ("AutoModelForImageClassification", "ForImageClassification"),
+        "automatic-speech-recognition": ("AutoModelForSpeechSeq2Seq", "ForConditionalGeneration"),
+    }
+)
+_IN_TRANSFORMERS = "openxla.benchmark.user_models.hugging_face.in_transformers"
+_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_SAFE = (directories.WEIGHTS_FILE, directories.INDEX_FILE)
+_OF_SENTENCES = "sentence_embedding"
+_TYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+
+_NETWORKS: Mapping[str, Network] = MappingProxyType(
+    {
+        network.module: network
+        for network in (
+            *(families.BERT, families.GPT2, families.LLAMA, families.GEMMA, families.T5),
+            *(families.VIT, families.RESNET, families.EFFICIENTNET, families.WHISPER),
+            families.SD_CLIP,
+        )
+    }
+)
+
 
 def unused_tensors(
     directory: Path, files: Sequence[Path], architecture: Architecture, config: Mapping[str, Any]
@@ -84,40 +118,6 @@ def unused_tensors(
 
 def _size(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape)) or "a number"
-
-
-_NETWORKS: Mapping[str, Network] = MappingProxyType(
-    {
-        network.module: network
-        for network in (
-            *(families.BERT, families.GPT2, families.LLAMA, families.GEMMA, families.T5),
-            *(families.VIT, families.RESNET, families.EFFICIENTNET, families.WHISPER),
-            families.SD_CLIP,
-        )
-    }
-)
-# Task -> the transformers class that loads the model, and the suffix of the class's name.
-TASKS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "feature-extraction": ("AutoModel", "Model"),
-        "text-generation": ("AutoModelForCausalLM", "ForCausalLM"),
-        "fill-mask": ("AutoModelForMaskedLM", "ForMaskedLM"),
-        "text-classification": (
-            "AutoModelForSequenceClassification",
-            "ForSequenceClassification",
-        ),
-        "token-classification": ("AutoModelForTokenClassification", "ForTokenClassification"),
-        "question-answering": ("AutoModelForQuestionAnswering", "ForQuestionAnswering"),
-        "text2text-generation": ("AutoModelForSeq2SeqLM", "ForConditionalGeneration"),
-        "image-classification": ("AutoModelForImageClassification", "ForImageClassification"),
-        "automatic-speech-recognition": ("AutoModelForSpeechSeq2Seq", "ForConditionalGeneration"),
-    }
-)
-_IN_TRANSFORMERS = "openxla.benchmark.user_models.hugging_face.in_transformers"
-_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-_SAFE = (directories.WEIGHTS_FILE, directories.INDEX_FILE)
-_OF_SENTENCES = "sentence_embedding"
-_TYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
 def cases_of(

@@ -17,6 +17,11 @@ from openxla.benchmark.user_models.model_options import UserModelError
 
 _WHOLE = "input_0.npy"
 
+_PROCESSOR_FILE = "preprocessor_config.json"
+_BILINEAR = 2  # Pillow's constant, which configuration files contain
+_CHANNELS = 3
+_WHOLE_FROM = 384  # from this size on, ConvNeXT does not crop pictures
+
 
 def cases_on(
     cases: Sequence[BenchmarkCase],
@@ -124,11 +129,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     from PIL.Image import Image
-
-_PROCESSOR_FILE = "preprocessor_config.json"
-_BILINEAR = 2  # Pillow's constant, which configuration files contain
-_CHANNELS = 3
-_WHOLE_FROM = 384  # from this size on, ConvNeXT does not crop pictures
 
 
 def on_image(

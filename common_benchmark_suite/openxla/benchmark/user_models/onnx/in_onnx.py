@@ -45,6 +45,11 @@ _RANDOM = frozenset(
 # Operators that take scales as numbers.
 _SCALED = frozenset({"Resize", "Upsample"})
 
+# Operators whose output shape depends on the values of their operands.
+_BY_VALUE = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression"})
+FILE = "program.onnx"
+_Run = Callable[[onnx.ModelProto, Sequence[Array]], list[Array]]
+
 
 def widened_model(model: onnx.ModelProto) -> onnx.ModelProto:
     """Returns a copy whose floating-point numbers are all float64.
@@ -212,12 +217,6 @@ def _retype_tensor(tensor: TensorProto, kind: int) -> None:
 
 def _replace(tensor: TensorProto, value: Array) -> None:
     tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
-
-
-# Operators whose output shape depends on the values of their operands.
-_BY_VALUE = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression"})
-FILE = "program.onnx"
-_Run = Callable[[onnx.ModelProto, Sequence[Array]], list[Array]]
 
 
 class OnnxModel(ProgramModel):

@@ -21,6 +21,26 @@ from openxla.benchmark.user_models.programs.signature import (
 
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 
+_TYPES = {
+    1: "f32",
+    2: "u8",
+    3: "i8",
+    6: "i32",
+    7: "i64",
+    9: "i1",
+    10: "f16",
+    11: "f64",
+    16: "bf16",
+}
+_FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}
+# Field numbers.
+_MODEL_GRAPH, _MODEL_OPSET, _MODEL_FUNCTION = 7, 8, 25
+_GRAPH_NODE, _GRAPH_WEIGHT, _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_SPARSE = 1, 5, 11, 12, 15
+_NODE_INPUT, _NODE_OUTPUT, _NODE_KIND, _NODE_ATTRIBUTE = 1, 2, 4, 5
+# Kinds of values that are not arrays.
+_OTHER_VALUES = {4: "sequence", 5: "map", 8: "sparse tensor", 9: "optional value"}
+_TENSOR_SIZES, _TENSOR_TYPE, _TENSOR_NAME, _TENSOR_EXTERNAL = 1, 2, 8, 13
+
 
 class MalformedError(ValueError):
     """The bytes are not a complete message."""
@@ -89,27 +109,6 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
         if not byte & 0x80:
             return value, at + place + 1
     raise MalformedError(f"unterminated varint at byte {at}")
-
-
-_TYPES = {
-    1: "f32",
-    2: "u8",
-    3: "i8",
-    6: "i32",
-    7: "i64",
-    9: "i1",
-    10: "f16",
-    11: "f64",
-    16: "bf16",
-}
-_FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}
-# Field numbers.
-_MODEL_GRAPH, _MODEL_OPSET, _MODEL_FUNCTION = 7, 8, 25
-_GRAPH_NODE, _GRAPH_WEIGHT, _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_SPARSE = 1, 5, 11, 12, 15
-_NODE_INPUT, _NODE_OUTPUT, _NODE_KIND, _NODE_ATTRIBUTE = 1, 2, 4, 5
-# Kinds of values that are not arrays.
-_OTHER_VALUES = {4: "sequence", 5: "map", 8: "sparse tensor", 9: "optional value"}
-_TENSOR_SIZES, _TENSOR_TYPE, _TENSOR_NAME, _TENSOR_EXTERNAL = 1, 2, 8, 13
 
 
 @attrs.define

@@ -57,6 +57,10 @@ _INTERPRETED = frozenset(
 _MOST_STEPS = 2e6
 _MAGIC = b"ML\xefR"
 
+# As little optimisation as XLA supports.
+_PLAINLY: dict[str, Any] = {"xla_backend_optimization_level": 0}
+_WIDE = frozenset({"f64", "i64"})
+
 
 def read_module(content: bytes) -> Any:
     """Returns the module in a file: text, bytecode or portable artifact.
@@ -257,11 +261,6 @@ def _is_float(kind: Any) -> bool:
     if isinstance(element, ir.ComplexType):
         element = element.element_type
     return isinstance(element, ir.F32Type | ir.F16Type | ir.BF16Type)
-
-
-# As little optimisation as XLA supports.
-_PLAINLY: dict[str, Any] = {"xla_backend_optimization_level": 0}
-_WIDE = frozenset({"f64", "i64"})
 
 
 class StableHloModel(ProgramModel):

@@ -48,6 +48,41 @@ _PLAIN = re.compile(
     r"|__builtin__ (dict|set|list|tuple|bytearray)|argparse Namespace|pathlib \w+|datetime \w+"
 )
 
+# Prefixes of entries that are objects, not tensors.
+_OBJECTS = ("custom_obj_", "opaque_obj_")
+_LONGEST_EXPRESSION = 10_000
+# Functions of sympy and torch.utils._sympy.functions that occur in sizes.
+_FUNCTION_NAMES = """
+Symbol Dummy Integer Rational Float Add Mul Pow Mod Min Max Abs floor ceiling sqrt Piecewise
+ExprCondPair Tuple Equality Unequality Eq Ne Lt Le Gt Ge StrictLessThan LessThan StrictGreaterThan
+GreaterThan And Or Not Xor ITE FloorDiv ModularIndexing Where PythonMod CMod CleanDiv CeilDiv
+CeilToInt FloorToInt IntTrueDiv FloatTrueDiv FloatPow PowByNatural LShift RShift ToFloat TruncToInt
+TruncToFloat RoundToInt RoundDecimal Identity IsNonOverlappingAndDenseIndicator
+BitwiseFn_bitwise_and BitwiseFn_bitwise_or BitwiseFn_bitwise_xor OpaqueUnaryFn_sqrt
+OpaqueUnaryFn_exp OpaqueUnaryFn_log OpaqueUnaryFn_log2 OpaqueUnaryFn_sin OpaqueUnaryFn_cos
+OpaqueUnaryFn_tan OpaqueUnaryFn_tanh OpaqueUnaryFn_sinh OpaqueUnaryFn_cosh OpaqueUnaryFn_asin
+OpaqueUnaryFn_acos OpaqueUnaryFn_atan
+"""
+_FUNCTIONS = frozenset(_FUNCTION_NAMES.split())
+_NAMES = frozenset(
+    {"true", "false", "oo", "zoo", "nan", "int_oo", "Infinity", "NegativeInfinity", "pi", "E"}
+)
+_PLAIN_SYMBOL = re.compile(r"[a-z]+\d*")
+_NODES = (
+    *(ast.Expression, ast.Call, ast.keyword, ast.Name, ast.Load, ast.Constant, ast.Tuple),
+    *(ast.UnaryOp, ast.USub, ast.UAdd, ast.Not, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div),
+    *(ast.FloorDiv, ast.Mod, ast.Pow, ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt),
+    ast.GtE,
+)
+# Names of operators: a registered library's, arithmetic on sizes, and mathematics.
+_OPERATORS = re.compile(
+    r"torch\.ops\.\w+\.\w+(\.\w+)?|torch\._?sym_\w+|math\.\w+|#.*"
+    r"|_operator\.(getitem|add|sub|mul|truediv|floordiv|mod|pow|neg|pos|abs|index|eq|ne|lt|le|gt|ge"
+    r"|and_|or_|not_|xor|lshift|rshift|invert)"
+)
+# PyTorch operators that read, write or load files.
+_OF_FILES = re.compile(r"torch\.ops\.(\w+\.)?(from_file|save|load|load_library|import_module)\b.*")
+
 
 @attrs.frozen(kw_only=True)
 class TorchScriptFile:
@@ -283,42 +318,6 @@ def reason_in(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = [line for line in lines if re.match(r"[\w.:]*(Error|Exception|Exit)\b.*: ", line)]
     return said[-1] if said else (lines[0] if lines else type(error).__name__)
-
-
-# Prefixes of entries that are objects, not tensors.
-_OBJECTS = ("custom_obj_", "opaque_obj_")
-_LONGEST_EXPRESSION = 10_000
-# Functions of sympy and torch.utils._sympy.functions that occur in sizes.
-_FUNCTION_NAMES = """
-Symbol Dummy Integer Rational Float Add Mul Pow Mod Min Max Abs floor ceiling sqrt Piecewise
-ExprCondPair Tuple Equality Unequality Eq Ne Lt Le Gt Ge StrictLessThan LessThan StrictGreaterThan
-GreaterThan And Or Not Xor ITE FloorDiv ModularIndexing Where PythonMod CMod CleanDiv CeilDiv
-CeilToInt FloorToInt IntTrueDiv FloatTrueDiv FloatPow PowByNatural LShift RShift ToFloat TruncToInt
-TruncToFloat RoundToInt RoundDecimal Identity IsNonOverlappingAndDenseIndicator
-BitwiseFn_bitwise_and BitwiseFn_bitwise_or BitwiseFn_bitwise_xor OpaqueUnaryFn_sqrt
-OpaqueUnaryFn_exp OpaqueUnaryFn_log OpaqueUnaryFn_log2 OpaqueUnaryFn_sin OpaqueUnaryFn_cos
-OpaqueUnaryFn_tan OpaqueUnaryFn_tanh OpaqueUnaryFn_sinh OpaqueUnaryFn_cosh OpaqueUnaryFn_asin
-OpaqueUnaryFn_acos OpaqueUnaryFn_atan
-"""
-_FUNCTIONS = frozenset(_FUNCTION_NAMES.split())
-_NAMES = frozenset(
-    {"true", "false", "oo", "zoo", "nan", "int_oo", "Infinity", "NegativeInfinity", "pi", "E"}
-)
-_PLAIN_SYMBOL = re.compile(r"[a-z]+\d*")
-_NODES = (
-    *(ast.Expression, ast.Call, ast.keyword, ast.Name, ast.Load, ast.Constant, ast.Tuple),
-    *(ast.UnaryOp, ast.USub, ast.UAdd, ast.Not, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div),
-    *(ast.FloorDiv, ast.Mod, ast.Pow, ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt),
-    ast.GtE,
-)
-# Names of operators: a registered library's, arithmetic on sizes, and mathematics.
-_OPERATORS = re.compile(
-    r"torch\.ops\.\w+\.\w+(\.\w+)?|torch\._?sym_\w+|math\.\w+|#.*"
-    r"|_operator\.(getitem|add|sub|mul|truediv|floordiv|mod|pow|neg|pos|abs|index|eq|ne|lt|le|gt|ge"
-    r"|and_|or_|not_|xor|lshift|rshift|invert)"
-)
-# PyTorch operators that read, write or load files.
-_OF_FILES = re.compile(r"torch\.ops\.(\w+\.)?(from_file|save|load|load_library|import_module)\b.*")
 
 
 class NotAnArchiveError(ValueError):
