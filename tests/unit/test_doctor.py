@@ -4,8 +4,9 @@ import attrs
 import pytest
 
 from comparative_benchmark.analysis.machine import conditions
-from comparative_benchmark.maintenance.doctor import checks
-from comparative_benchmark.maintenance.doctor.checks import Observed, System
+from comparative_benchmark.analysis.machine.other_processes import Observed
+from comparative_benchmark.maintenance.doctor import _nvidia, checks
+from comparative_benchmark.maintenance.doctor.system import System
 
 CPU = "sys/devices/system/cpu"
 QUIET = """\
@@ -235,8 +236,8 @@ def test_gpus_that_are_held_back_and_shared(machine):
 
 
 def test_texts_that_are_no_table_give_no_rows():
-    assert checks.parse_nvidia_csv("No devices were found\n\n", ("a", "b")) == []
-    assert checks.parse_nvidia_csv("1, [N/A]\n", ("a", "b")) == [{"a": "1", "b": None}]
-    assert checks.throttle_reasons(None) is None
-    assert checks.throttle_reasons("[N/A]") is None
-    assert checks.throttle_reasons("0x0000000000000003") == (3, ())
+    assert _nvidia.parse_nvidia_csv("No devices were found\n\n", ("a", "b")) == []
+    assert _nvidia.parse_nvidia_csv("1, [N/A]\n", ("a", "b")) == [{"a": "1", "b": None}]
+    assert _nvidia.throttle_reasons(None) is None
+    assert _nvidia.throttle_reasons("[N/A]") is None
+    assert _nvidia.throttle_reasons("0x0000000000000003") == (3, ())

@@ -10,7 +10,7 @@ import pytest
 from comparative_benchmark.analysis.roofline import ceilings
 from comparative_benchmark.cli.commands import doctor as command
 from comparative_benchmark.cli.options import maintenance as options
-from comparative_benchmark.maintenance.doctor.checks import Finding
+from comparative_benchmark.maintenance.doctor.system import Finding
 from openxla.benchmark.installation import set_root
 
 ROOF = ceilings.Ceilings(

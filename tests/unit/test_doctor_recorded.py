@@ -17,7 +17,7 @@ from doctor_claims import (
 )
 
 from comparative_benchmark.maintenance.doctor import checks
-from comparative_benchmark.maintenance.doctor.checks import System
+from comparative_benchmark.maintenance.doctor.system import System
 
 CPU = "sys/devices/system/cpu"
 GROUP = "sys/fs/cgroup"

@@ -9,8 +9,8 @@ import pytest
 from doctor_claims import inside_of, marks_of, shell, text_of
 
 from comparative_benchmark.analysis.machine import conditions
-from comparative_benchmark.maintenance.doctor import checks
-from comparative_benchmark.maintenance.doctor.checks import System
+from comparative_benchmark.maintenance.doctor import _nvidia, checks
+from comparative_benchmark.maintenance.doctor.system import System
 
 pytestmark = pytest.mark.slow
 
@@ -169,7 +169,7 @@ def test_the_commands_of_a_gpu_print_what_was_claimed(tmp_path, monkeypatch):
     assert cells[1:7] == ["NVIDIA H200", "Disabled", "1200", "1980", "84", "100"]
     assert memory.value == f"{cells[7]} of {cells[8]} MiB used"
     assert mig.value == f"{cells[9]}; driver {cells[10]}"
-    assert int(cells[11], 16) == checks.throttle_reasons(cells[11])[0] == 0x4
+    assert int(cells[11], 16) == _nvidia.throttle_reasons(cells[11])[0] == 0x4
     assert shell(persistence.verify).stdout.split(", ")[2] == "Disabled"
     _, pid, name, used = shell(processes.verify).stdout.strip().split(", ")
     assert processes.value == f"{name} (pid {pid}, {used} MiB)"

@@ -7,7 +7,7 @@ from nvml_double import Gpu, Nvml
 
 from comparative_benchmark.analysis.machine import conditions, gpu_state, nvml
 from comparative_benchmark.analysis.machine.gpu_state import GpuClocks
-from comparative_benchmark.maintenance.doctor import checks
+from comparative_benchmark.maintenance.doctor import _nvidia
 
 GIB = 1 << 30
 ME = os.getpid()
@@ -169,4 +169,4 @@ def test_the_driver_is_not_asked_where_no_gpu_is_used(monkeypatch):
 
 def test_the_doctor_gives_the_same_names():
     for bit, name in gpu_state.SLOWDOWNS.items():
-        assert checks.throttle_reasons(hex(bit)) == (bit, (name,))
+        assert _nvidia.throttle_reasons(hex(bit)) == (bit, (name,))

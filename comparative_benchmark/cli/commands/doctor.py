@@ -12,7 +12,8 @@ from rich.text import Text
 from comparative_benchmark.analysis.machine.host import default_threads, usable_cpus
 from comparative_benchmark.analysis.roofline import ceilings as roofs
 from comparative_benchmark.analysis.stats.planning import SamplingRule
-from comparative_benchmark.maintenance.doctor.checks import Finding, System, examine
+from comparative_benchmark.maintenance.doctor.checks import examine
+from comparative_benchmark.maintenance.doctor.system import Finding, System
 from comparative_benchmark.results.comparing import noise_floor as noise
 from comparative_benchmark.results.results_file import ResultsFileError, read_document
 from comparative_benchmark.terminal.screen import Screen

@@ -15,11 +15,7 @@ from pathlib import Path
 
 from comparative_benchmark.analysis.machine import conditions
 from comparative_benchmark.analysis.machine.other_processes import OBSERVED_S, Observed, observe
-from comparative_benchmark.maintenance.doctor._nvidia import (
-    nvidia,
-    parse_nvidia_csv,
-    throttle_reasons,
-)
+from comparative_benchmark.maintenance.doctor._nvidia import nvidia
 from comparative_benchmark.maintenance.doctor.system import CPU_DIRECTORY, Finding, Status, System
 
 
@@ -283,7 +279,7 @@ def memory(system: System) -> Finding:
     available = min((size for size in (free, room) if size is not None), default=None)
     low = available is not None and available < _MEMORY_LOW_BYTES
     value = "unavailable" if available is None else f"{available / _GIB:.1f} GiB available"
-    verify = _gib_of("MemAvailable")
+    verify = "awk '/^MemAvailable/ {printf \"%.1f GiB\\n\", $2 / 2^20}' /proc/meminfo"
     if room is not None:
         value += " (the container's limit)" if available == room else ""
         verify += "; cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.current  # bytes"
@@ -332,11 +328,6 @@ def disk(system: System) -> Finding:
         verify=f"df -Pk {shlex.quote(str(path))} | "
         "awk 'NR == 2 {printf \"%.0f GiB\\n\", $4 / 2^20}'",
     )
-
-
-def _gib_of(field: str) -> str:
-    """Returns a command that prints a line of /proc/meminfo in GiB."""
-    return f"awk '/^{field}/ {{printf \"%.1f GiB\\n\", $2 / 2^20}}' /proc/meminfo"
 
 
 def _meminfo(system: System) -> dict[str, int]:
@@ -428,36 +419,6 @@ def _steal_command(cpus: Sequence[int]) -> str:
     )
     share = '{printf "%.1f%%\\n", ($2 > all) ? 100 * ($1 - steal) / ($2 - all) : 0}'
     return f"({ticks}; sleep 1; {ticks}) | awk 'NR == 1 {{steal = $1; all = $2}} NR == 2 {share}'"
-
-
-__all__ = [
-    "Finding",
-    "Observed",
-    "Status",
-    "System",
-    "aslr",
-    "clock_source",
-    "cpu_quota",
-    "disk",
-    "examine",
-    "foreign_processes",
-    "governor",
-    "heat",
-    "huge_pages",
-    "load",
-    "measure_timer",
-    "memory",
-    "nvidia",
-    "observe",
-    "parse_nvidia_csv",
-    "smt",
-    "steal",
-    "swap",
-    "throttle_reasons",
-    "timer",
-    "turbo",
-    "virtualisation",
-]
 
 
 def examine(system: System) -> list[Finding]:

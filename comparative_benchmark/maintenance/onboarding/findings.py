@@ -38,7 +38,7 @@ CHECKS = MappingProxyType(
 )
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Finding:
     """The outcome of one check of one implementation.
 
@@ -119,7 +119,7 @@ def agreement(truths: Mapping[str, Sequence[Array]], hint: str) -> list[Finding]
             else f"differs from {first} by {error:.1e} of the scale"
         )
         fix = None if ok else f"find the layer that differs: {hint}"
-        found.append(_agrees(framework, ok=ok, detail=detail, fix=fix))
+        found.append(Finding("agreement", framework, "ok" if ok else "failed", detail, fix))
     bad = [finding.framework for finding in found if finding.state == "failed"]
     detail = (
         f"differs from {', '.join(bad)}"
@@ -127,12 +127,7 @@ def agreement(truths: Mapping[str, Sequence[Array]], hint: str) -> list[Finding]
         else f"agrees with {', '.join(f for f, _ in others)}"
     )
     fix = f"find the layer that differs: {hint}" if bad else None
-    return [_agrees(first, ok=not bad, detail=detail, fix=fix), *found]
-
-
-def _agrees(framework: str, *, ok: bool, detail: str, fix: str | None) -> Finding:
-    state: State = "ok" if ok else "failed"
-    return Finding(check="agreement", framework=framework, state=state, detail=detail, fix=fix)
+    return [Finding("agreement", first, "failed" if bad else "ok", detail, fix), *found]
 
 
 def _largest(values: Sequence[Array], expected: Sequence[Array]) -> float | None:

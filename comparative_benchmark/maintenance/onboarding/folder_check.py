@@ -116,10 +116,4 @@ def _not_run(ended: SessionEnded, test: str) -> list[Finding]:
 
 
 def _finding(check: str, test: str, state: Any, detail: str) -> Finding:
-    return Finding(
-        check=check,
-        framework=test,
-        state=state,
-        detail=detail,
-        fix=_FIXES[check] if state == "failed" else None,
-    )
+    return Finding(check, test, state, detail, _FIXES[check] if state == "failed" else None)

@@ -35,31 +35,22 @@ _MOST_NAMED = 5
 def definitions(framework: str, module_path: str, cases: Sequence[BenchmarkCase]) -> Finding:
     """Checks whether cases use the implementation."""
     if not cases:
-        return Finding(
-            check="definitions",
-            framework=framework,
-            state="failed",
-            detail=f"no case of the catalogue uses {module_path}",
-            fix="define a ModelImplementation with that module_path, and its cases; see "
-            "docs/guides/extend/add-a-model.md",
+        fix = (
+            "define a ModelImplementation with that module_path, and its cases; see "
+            "docs/guides/extend/add-a-model.md"
         )
-    return Finding(
-        check="definitions", framework=framework, state="ok", detail=f"{len(cases)} cases use it"
-    )
+        detail = f"no case of the catalogue uses {module_path}"
+        return Finding("definitions", framework, "failed", detail, fix)
+    return Finding("definitions", framework, "ok", f"{len(cases)} cases use it")
 
 
 def docstrings(framework: str, folder: Path) -> Finding:
     """Checks whether modules, public classes, functions and methods have docstrings."""
     bare = [name for path in sorted(folder.glob("*.py")) for name in _undocumented(path)]
     if bare:
-        return Finding(
-            check="docstrings",
-            framework=framework,
-            state="failed",
-            detail=f"no docstring: {_some(bare)}",
-            fix="describe what each takes and returns, with shapes",
-        )
-    return Finding(check="docstrings", framework=framework, state="ok", detail="all present")
+        fix = "describe what each takes and returns, with shapes"
+        return Finding("docstrings", framework, "failed", f"no docstring: {_some(bare)}", fix)
+    return Finding("docstrings", framework, "ok", "all present")
 
 
 def requirements(framework: str, folder: Path) -> Finding:
@@ -70,9 +61,7 @@ def requirements(framework: str, folder: Path) -> Finding:
     path = folder / "requirements.txt"
 
     def failed(detail: str, fix: str) -> Finding:
-        return Finding(
-            check="requirements", framework=framework, state="failed", detail=detail, fix=fix
-        )
+        return Finding("requirements", framework, "failed", detail, fix)
 
     if not path.is_file():
         return failed(
@@ -87,12 +76,8 @@ def requirements(framework: str, folder: Path) -> Finding:
     lacking = [problem for item in wanted if (problem := _unsatisfied(item))]
     if lacking:
         return failed("; ".join(lacking), f"run {sys.executable} -m pip install -r {path}")
-    return Finding(
-        check="requirements",
-        framework=framework,
-        state="ok",
-        detail=f"{', '.join(map(str, wanted))}: satisfied by the installed packages",
-    )
+    detail = f"{', '.join(map(str, wanted))}: satisfied by the installed packages"
+    return Finding("requirements", framework, "ok", detail)
 
 
 def install(framework: str, folder: Path) -> Finding:
@@ -119,14 +104,9 @@ def install(framework: str, folder: Path) -> Finding:
             if words is not None:
                 errors = [line for line in words.splitlines() if "ERROR" in line]
                 last = (errors or words.strip().splitlines() or ["no message"])[-1]
-                return Finding(
-                    check="install",
-                    framework=framework,
-                    state="failed",
-                    detail=last,
-                    fix=f"choose versions in {path} that can be installed together",
-                )
-    return Finding(check="install", framework=framework, state="ok", detail="installed")
+                fix = f"choose versions in {path} that can be installed together"
+                return Finding("install", framework, "failed", last, fix)
+    return Finding("install", framework, "ok", "installed")
 
 
 def _undocumented(path: Path) -> Iterator[str]:
@@ -406,4 +386,4 @@ class WorkerChecks:
         ]
 
     def _finding(self, check: str, state: State, detail: str, fix: str | None = None) -> Finding:
-        return Finding(check=check, framework=self._framework, state=state, detail=detail, fix=fix)
+        return Finding(check, self._framework, state, detail, fix)

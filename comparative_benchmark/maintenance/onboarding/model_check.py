@@ -1,6 +1,7 @@
 """`cbs check-model`: validates a model against the suite's contract."""
 
 import difflib
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -133,12 +134,7 @@ def _smallest(cases: Mapping[str, Sequence[BenchmarkCase]]) -> dict[str, list[Be
 
 def _size(case: BenchmarkCase) -> tuple[bool, bool, int, str]:
     """Returns a key that orders cases by the resources they need."""
-    elements = 0
-    for spec in workload_of(case).inputs:
-        count = 1
-        for length in spec.shape:
-            count *= length
-        elements += count
+    elements = sum(math.prod(spec.shape) for spec in workload_of(case).inputs)
     return (_SMALL not in case.tags, case.data_type not in ("fp32", None), elements, case.name)
 
 
@@ -177,7 +173,7 @@ def _backend(case: BenchmarkCase) -> BackendInfo | str:
 
 def _none_run(framework: str, reason: str) -> list[Finding]:
     return [
-        Finding(check=check, framework=framework, state="not_run", detail=reason)
+        Finding(check, framework, "not_run", reason)
         for check in ("runs elsewhere", *implementation_checks.RUNS)
     ]
 
@@ -189,10 +185,7 @@ def _agreement(
     chosen: Mapping[str, Sequence[BenchmarkCase]],
 ) -> list[Finding]:
     def all_of(frameworks: Sequence[str], state: State, detail: str) -> list[Finding]:
-        return [
-            Finding(check="agreement", framework=item, state=state, detail=detail)
-            for item in frameworks
-        ]
+        return [Finding("agreement", item, state, detail) for item in frameworks]
 
     if len(asked) < 2:
         return all_of(asked, "not_applicable", "no second implementation to compare with")
@@ -202,20 +195,9 @@ def _agreement(
         return [*found, *all_of(list(truths), "not_run", "no other implementation ran")]
     workloads = {workload_of(chosen[framework][0]).digest for framework in truths}
     if len(workloads) > 1:
+        detail = "the frameworks have no workload in common"
         fix = f"give {name} the same architecture, configuration and parameters in all frameworks"
-        return [
-            *found,
-            *(
-                Finding(
-                    check="agreement",
-                    framework=framework,
-                    state="failed",
-                    detail="the frameworks have no workload in common",
-                    fix=fix,
-                )
-                for framework in truths
-            ),
-        ]
+        return found + [Finding("agreement", item, "failed", detail, fix) for item in truths]
     case = next(iter(chosen.values()))[0]
     hint = f"cbs parity --drift -name '{case.name}'"
     return [*found, *findings.agreement(truths, hint)]

@@ -19,20 +19,6 @@ from comparative_benchmark.errors import EXIT_OK, UsageError
 from openxla.benchmark import synonyms
 from openxla.benchmark.text import printable
 
-_FOLDER_TEMPLATES = Path(__file__).parent / "templates" / "torchbench"
-
-
-def new_folder_files(name: str) -> dict[Path, str]:
-    """Returns the contents of the files in a new folder, by relative path."""
-    fields = {"name": name, "title": name.replace("_", " ").capitalize()}
-    return {
-        Path(name) / template.stem: string.Template(
-            template.read_text(encoding="utf-8")
-        ).substitute(fields)
-        for template in sorted(_FOLDER_TEMPLATES.glob("*.txt"))
-    }
-
-
 _SUITE = Path("common_benchmark_suite/openxla/benchmark")
 _TEMPLATES = Path(__file__).parent / "templates"
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -62,22 +48,11 @@ FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
         framework.package: framework
         for framework in (
             Framework(
-                package="pt",
-                module="torch",
-                competitor="pt_inductor:eager",
-                requirements="example",
+                package="pt", module="torch", competitor="pt_inductor:eager", requirements="example"
             ),
+            Framework(package="jax", module="jax", competitor="jax_xla:xla", requirements="bert"),
             Framework(
-                package="jax",
-                module="jax",
-                competitor="jax_xla:xla",
-                requirements="bert",
-            ),
-            Framework(
-                package="tf",
-                module="tensorflow",
-                competitor="tf_xla:graph",
-                requirements="bert",
+                package="tf", module="tensorflow", competitor="tf_xla:graph", requirements="bert"
             ),
         )
     }
@@ -117,8 +92,9 @@ def _write_folder(name: str, root: Path) -> int:
     _check_name(name)
     if (root / name).exists():
         raise UsageError(f"{root / name} already exists; nothing was written")
-    files = new_folder_files(name)
-    write_files(root, files)
+    fields = {"name": name, "title": name.replace("_", " ").capitalize()}
+    templates = sorted((_TEMPLATES / "torchbench").glob("*.txt"))
+    write_files(root, {Path(name) / path.stem: _substituted(path, fields) for path in templates})
     print(f"\nRun it: cbs run --torchbench {root / name} -o results.json")
     print(f"Put your model in net.py, then run: cbs check-model --torchbench {root / name}")
     return EXIT_OK
@@ -244,5 +220,8 @@ def _checkout(given: Path | None) -> Path:
 
 
 def _filled(template: str, fields: Mapping[str, str], **more: str) -> str:
-    text = (_TEMPLATES / f"{template}.txt").read_text(encoding="utf-8")
-    return string.Template(text).substitute({**fields, **more})
+    return _substituted(_TEMPLATES / f"{template}.txt", {**fields, **more})
+
+
+def _substituted(template: Path, fields: Mapping[str, str]) -> str:
+    return string.Template(template.read_text(encoding="utf-8")).substitute(fields)
