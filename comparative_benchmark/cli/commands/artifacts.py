@@ -21,7 +21,6 @@ from comparative_benchmark.maintenance.artifacts.screen import ExportScreen, Scr
 from comparative_benchmark.terminal.streams import without_secrets
 from openxla.benchmark.artifacts import manifests, published_models
 from openxla.benchmark.artifacts import publish as publications
-from openxla.benchmark.artifacts import published_models as fetching
 from openxla.benchmark.artifacts.cache import Cache, Usage
 from openxla.benchmark.artifacts.manifests import MANIFEST_FILE, LockedModel, read_manifest
 from openxla.benchmark.artifacts.progress import human_bytes
@@ -48,8 +47,6 @@ def run(options: argparse.Namespace) -> int:
     Raises:
       UsageError: a store or a file failed, or an option is invalid; the message gives the remedy.
     """
-    from openxla.benchmark.artifacts.stores import StoreError
-
     handler: Callable[[argparse.Namespace], int] = pkgutil.resolve_name(options.subcommand)
     try:
         return handler(options)
@@ -193,8 +190,9 @@ def publish(options: argparse.Namespace) -> int:
             screen.close()
         _show(report, screen, dry_run=options.dry_run)
         locks[report.model] = report.lock
-    if options.auto_upload and not options.dry_run and not failed:
-        _remove_if_empty(options.directory)
+    moved = options.auto_upload and not options.dry_run and not failed
+    if moved and options.directory.is_dir() and not any(options.directory.iterdir()):
+        options.directory.rmdir()
     if locks and not options.dry_run:
         if options.lock:
             _write(options.lock, locks, screen)
@@ -212,8 +210,8 @@ def lock(options: argparse.Namespace) -> int:
       StoreError: a manifest is unavailable, or the lock file is damaged.
     """
     screen = Screen()
-    fetching = FetchOptions(deadline_s=options.deadline, anonymous=options.anonymous)
-    found = lock_published([absolute(url) for url in options.urls], options=fetching)
+    limits = FetchOptions(deadline_s=options.deadline, anonymous=options.anonymous)
+    found = lock_published([absolute(url) for url in options.urls], options=limits)
     _write(options.output, found, screen)
     return EXIT_OK
 
@@ -263,12 +261,6 @@ def _show(report: PublishReport, screen: Screen, *, dry_run: bool) -> None:
         screen.say(f"  {name} is not in the manifest; it was not published", "yellow")
 
 
-def _remove_if_empty(directory: Path) -> None:
-    """Removes a directory of models if it is empty."""
-    if directory.is_dir() and not any(directory.iterdir()):
-        directory.rmdir()
-
-
 def _write(path: Path, entries: Mapping[str, LockedModel], screen: Screen) -> None:
     """Locks models in a file, unless another file in its directory locks them differently."""
     _check_beside(path, entries)
@@ -293,7 +285,9 @@ def _write(path: Path, entries: Mapping[str, LockedModel], screen: Screen) -> No
 
 
 def _check_beside(path: Path, entries: Mapping[str, LockedModel]) -> None:
-    for other in _others(path):
+    for other in sorted(path.parent.glob("*.json")):
+        if other.name == path.name:
+            continue
         models = manifests.read_lock_file(other).models
         for model in sorted(entries):
             if models.get(model, entries[model]) != entries[model]:
@@ -301,10 +295,6 @@ def _check_beside(path: Path, entries: Mapping[str, LockedModel]) -> None:
                     f"{other} already locks {model} at {models[model].url}; write to that file, "
                     "or remove its entry"
                 )
-
-
-def _others(path: Path) -> Sequence[Path]:
-    return [item for item in sorted(path.parent.glob("*.json")) if item.name != path.name]
 
 
 def fetch(options: argparse.Namespace) -> int:
@@ -335,7 +325,7 @@ def fetch(options: argparse.Namespace) -> int:
         on_progress=screen.progress,
     )
     try:
-        found, failure = fetching.fetch(sources, options=wanted), None
+        found, failure = published_models.fetch(sources, options=wanted), None
     except FetchError as error:
         found, failure = error.fetched, error
     finally:
@@ -523,12 +513,9 @@ def _freed_by(cache: Cache, dropped: list[inventory.CachedModel]) -> Usage:
     """Returns the space freed by removing some views: objects linked only from them."""
     names: dict[str, int] = {}
     for model in dropped:
-        paths = (
-            [f.sha256 for f in model.manifest.files if f.path in model.present]
-            if (model.manifest)
-            else []
-        )
-        for sha256 in (*paths, model.manifest_sha256):
+        files = model.manifest.files if model.manifest else ()
+        digests = [file.sha256 for file in files if file.path in model.present]
+        for sha256 in (*digests, model.manifest_sha256):
             names[sha256] = names.get(sha256, 0) + 1
     sizes = []
     for sha256, count in names.items():

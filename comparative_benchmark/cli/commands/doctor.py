@@ -12,14 +12,13 @@ from rich.text import Text
 from comparative_benchmark.analysis.machine.host import default_threads, usable_cpus
 from comparative_benchmark.analysis.roofline import ceilings as roofs
 from comparative_benchmark.analysis.stats.planning import SamplingRule
+from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, EXIT_WRONG
 from comparative_benchmark.maintenance.doctor.checks import examine
 from comparative_benchmark.maintenance.doctor.system import Finding, System
 from comparative_benchmark.results.comparing import noise_floor as noise
 from comparative_benchmark.results.results_file import ResultsFileError, read_document
 from comparative_benchmark.terminal.screen import Screen
 from openxla.benchmark.installation import root_dir
-
-EXIT_OK, EXIT_FAILED, EXIT_UNFIT, EXIT_MISSING = 0, 1, 2, 3
 
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "red", "unknown": "dim"}
 _UNFIT = ("warning", "problem")
@@ -81,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         if floor.pooled and (outlook := floor.pooled.outlook(SamplingRule())):
             _out().print(Text(str(outlook)))
     unfit = any(finding.status in _UNFIT for finding in findings)
-    return EXIT_UNFIT if options.strict and unfit else EXIT_OK
+    return EXIT_WRONG if options.strict and unfit else EXIT_OK
 
 
 def _measure(options: argparse.Namespace, threads: int, errors: Screen) -> roofs.Ceilings | None:
