@@ -21,6 +21,7 @@ from openxla.benchmark.def_types import (
     ModelImplementation,
     ParameterValue,
 )
+from openxla.benchmark.files import sha256_of
 from openxla.benchmark.text import near
 
 Protocol = Literal["2021", "current", "unknown"]
@@ -30,7 +31,6 @@ _INIT = "__init__.py"
 # A checkout has its models two folders down.
 _DEEPEST = 4
 _LEFT_OUT = frozenset({"__pycache__", ".git", ".hg", ".svn"})
-_CHUNK = 1 << 20
 
 TAG = "torchbench"
 _MODULE = f"{__package__}.model"
@@ -135,20 +135,12 @@ def digest(path: Path) -> str:
       OSError: a file cannot be read.
     """
     return _digest_of(
-        f"{file.relative_to(path).as_posix()}\0{_file_digest(file)}" for file in _files(path)
+        f"{file.relative_to(path).as_posix()}\0{sha256_of(file)}" for file in _files(path)
     )
 
 
 def _digest_of(lines: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
-
-
-def _file_digest(file: Path) -> str:
-    summed = hashlib.sha256()
-    with file.open("rb") as content:
-        while chunk := content.read(_CHUNK):
-            summed.update(chunk)
-    return summed.hexdigest()
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -55,11 +55,6 @@ def held(made: Any, kind: type) -> list[Any]:
     return list(items.values())
 
 
-def within(value: Any) -> Iterator[Any]:
-    """Yields a value, and the contents of containers and of objects of the folder's classes."""
-    yield from _within(value, _DEEPEST)
-
-
 def owners(made: Any) -> list[Any]:
     """Returns an object and the objects of the folder's own classes in it, e.g. with counters."""
     owners = {id(made): made}
@@ -68,17 +63,18 @@ def owners(made: Any) -> list[Any]:
     return list(owners.values())
 
 
-def _within(value: Any, depth: int) -> Iterator[Any]:
+def within(value: Any, depth: int = _DEEPEST) -> Iterator[Any]:
+    """Yields a value, and the contents of containers and of objects of the folder's classes."""
     yield value
     if depth and isinstance(value, list | tuple):
         for item in value:
-            yield from _within(item, depth - 1)
+            yield from within(item, depth - 1)
     elif depth and isinstance(value, Mapping):
         for item in value.values():
-            yield from _within(item, depth - 1)
+            yield from within(item, depth - 1)
     elif depth and _is_of_a_folder(value):  # e.g. an agent that holds networks
         for item in vars(value).values():
-            yield from _within(item, depth - 1)
+            yield from within(item, depth - 1)
 
 
 def judged(values: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:

@@ -38,7 +38,7 @@ _PLACES = ("{work_dir}", "{cache_dir}")
 
 @attrs.frozen
 class _Made:
-    """See `exporting.export`."""
+    """See `exported_programs.export`."""
 
     exported: Exported
     versions: dict[str, str]
@@ -175,8 +175,13 @@ def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path)
         for name, template in backend.environment.items()
         if not any(place in template for place in _PLACES)
     }
-    context = {**task["context"], "work_dir": str(work_dir)}
-    inputs = [str(path) for path in array_files.numbered(directory / "inputs", "input")]
+    described = {**task, "environment": told}
+    arguments = {
+        **task,
+        "context": {**task["context"], "work_dir": str(work_dir)},
+        "inputs": [str(path) for path in array_files.numbered(directory / "inputs", "input")],
+        "directory": str(directory),
+    }
     try:
         with settings.open_session(
             backend,
@@ -185,25 +190,12 @@ def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path)
             cache_dir=work_dir,
             log_file=settings.log_dir / "export.log",
         ) as worker:
-            arguments = {
-                **task,
-                "context": context,
-                "inputs": inputs,
-                "directory": str(directory),
-            }
             value = call_function(worker, _EXPORT, arguments, _Made)
     except SessionEnded as ended:
         phase = "export" if ended.phase == "call" else ended.phase
         told_as = SessionEnded(ended.status, phase, ended.reason, ended.report)
-        return Outcome(
-            exported=None, versions={}, ended=told_as, task={**task, "environment": told}
-        )
-    return Outcome(
-        exported=value.exported,
-        versions=value.versions,
-        ended=None,
-        task={**task, "environment": told},
-    )
+        return Outcome(exported=None, versions={}, ended=told_as, task=described)
+    return Outcome(exported=value.exported, versions=value.versions, ended=None, task=described)
 
 
 def _check(directory: Path, trial: Trial, timeout_s: float) -> str:

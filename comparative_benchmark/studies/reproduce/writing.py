@@ -154,7 +154,7 @@ class Outcome:
       exported: the exported program; None if the export failed.
       versions: versions of the packages that the script needs, in the exporting environment.
       ended: why the export failed; None on success.
-      task: arguments of `exporting.export`, without inputs and directories, and `environment`.
+      task: arguments of `exported_programs.export` without inputs and directories; `environment`.
     """
 
     exported: Exported | None
