@@ -75,7 +75,7 @@ def imports(folder: Path, results: int) -> list[tuple[str, float, float]]:
         again, done = timed(lambda: import_files(database, results_files.read, paths))
         assert done.written.added == 0
         which = Filter(texts={"benchmark": ["models/case-7"]})
-        asked, points = timed(lambda: queries.trend(database, which=which))
+        asked, points = timed(lambda: list(queries.records(database, which)))
     plain, values = timed(lambda: trend_of_files(paths, "models/case-7"))
     assert len(points) == len(values) == len(paths)
     print_table(
@@ -101,7 +101,7 @@ def large(folder: Path, options: argparse.Namespace) -> list[tuple[str, float, f
         last = START + datetime.timedelta(days=nights - 30)
         one = {"benchmark": ["models/case-7"], "backend": ["jax_xla"], "device": ["host-cpu"]}
         asked: dict[str, Callable[[], Any]] = {
-            "trend of one case": lambda: queries.trend(database, which=Filter(texts=one)),
+            "trend of one case": lambda: list(queries.records(database, Filter(texts=one))),
             "the newest 50 results": lambda: list(queries.records(database, Filter(newest=50))),
             "the last 30 nights of a pattern of cases": lambda: list(
                 queries.records(database, Filter(texts={"workload": ["case-7*"]}, since=last))

@@ -24,6 +24,7 @@ from comparative_benchmark.reporting.history.rows import (
     DIMENSIONS,
     OK,
     Row,
+    TrendPoint,
     competitor,
     json_value,
     microseconds,
@@ -66,17 +67,6 @@ class Series:
     first: datetime.datetime
     last: datetime.datetime
     last_status: str
-
-
-@attrs.frozen(kw_only=True)
-class Point:
-    """A point of a trend: a value, its interval if there is one, and the installed versions."""
-
-    time: datetime.datetime
-    value: float
-    low: float | None
-    high: float | None
-    versions: Mapping[str, str]
 
 
 def records(database: Database, which: Filter) -> Iterator[Record]:
@@ -155,41 +145,6 @@ def series(database: Database, which: Filter) -> list[Series]:
             first=timestamp(row[-3]),
             last=timestamp(row[-2]),
             last_status=row[-1],
-        )
-        for row in found
-    ]
-
-
-def trend(
-    database: Database,
-    *,
-    metric: str = "latency_ms",
-    which: Filter,
-) -> list[Point]:
-    """Returns the values of a metric over time, oldest first, of results that are `ok`.
-
-    If a filter matches several series, their points are mixed: usually name benchmark, competitor
-    and device.
-    """
-    has_interval = metric == "latency_ms"
-    columns = [RESULTS.c.time_us, RESULTS.c[metric], VERSION_SETS.c.versions]
-    if has_interval:
-        columns += [RESULTS.c.latency_low_ms, RESULTS.c.latency_high_ms]
-    query = (
-        sa.select(*columns)
-        .select_from(RESULTS.join(SERIES).join(VERSION_SETS))
-        .where(*conditions(which), RESULTS.c.status == OK, RESULTS.c[metric].is_not(None))
-        .order_by(RESULTS.c.time_us, RESULTS.c.id)
-    )
-    with database.reading() as connection:
-        found = connection.execute(query).fetchall()
-    return [
-        Point(
-            time=timestamp(row[0]),
-            value=row[1],
-            low=row[3] if has_interval else None,
-            high=row[4] if has_interval else None,
-            versions=json_value(row[2]),
         )
         for row in found
     ]
@@ -327,16 +282,6 @@ def load(database: Database, which: Filter, *, window: int) -> Window:
 _Place = tuple[str, str, str, str]
 
 
-class TrendPoint(NamedTuple):
-    """A latency in ms, its 95 % interval if there is one, and the installed versions."""
-
-    time: datetime.datetime
-    value: float
-    low: float | None
-    high: float | None
-    versions: Mapping[str, str]
-
-
 class HistoryTrends:
     """The trends of a history; see `open_trends`."""
 
@@ -384,8 +329,8 @@ class HistoryTrends:
             .order_by(RESULTS.c.time_us, RESULTS.c.id)
         )
         with self._database.reading() as connection:
-            found = connection.execute(query).fetchall()
-        return [TrendPoint(timestamp(row[0]), *row[1:4], json_value(row[4])) for row in found]
+            rows = connection.execute(query).fetchall()
+        return [TrendPoint(timestamp(row[0]), *row[1:4], json_value(row[4])) for row in rows]
 
     def close(self) -> None:
         """Closes the database."""

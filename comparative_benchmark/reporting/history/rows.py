@@ -14,14 +14,14 @@ import re
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeAlias, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeAlias, get_type_hints
 
 import attrs
 import msgspec
 from msgspec import Meta, Raw
 
 from comparative_benchmark.errors import UsageError
-from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.record import Positive, Status
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
@@ -252,6 +252,7 @@ Text: TypeAlias = Annotated[str, Meta(pattern=_SOUND)]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, pattern=_SOUND)]
 RowCount: TypeAlias = Annotated[int, Meta(ge=0, lt=2**31)]
 RowAmount: TypeAlias = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
+Moment: TypeAlias = Annotated[datetime.datetime, Meta(tz=True)]
 
 
 class RowError(ValueError):
@@ -282,7 +283,7 @@ class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Fields(Dimensions, frozen=True, kw_only=True):
-    time: Annotated[datetime.datetime, Meta(tz=True)]
+    time: Moment
     versions: dict[Text, Text] = {}
     run_id: Text = ""
     revision: Text = ""
@@ -361,10 +362,8 @@ class Row(_Fields, frozen=True, kw_only=True):
 
     @property
     def competitor(self) -> str:
-        """`backend:compiler+option`, with `@name` of an environment, as for `cbs run`."""
-        compiler = "+".join([self.compiler, *self.options])
-        where = f"@{self.environment}" if self.environment else ""
-        return f"{self.backend}:{compiler}{where}" if compiler else f"{self.backend}{where}"
+        """Competitor as for `cbs run`."""
+        return competitor(msgspec.structs.asdict(self))
 
     @property
     def series(self) -> tuple[Any, ...]:
@@ -459,8 +458,18 @@ def _time(timestamp: str | None) -> datetime.datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
 
 
+class TrendPoint(NamedTuple):
+    """A latency of a case in ms, its 95 % interval if known, and the installed versions."""
+
+    time: Moment
+    value: Positive
+    low: Positive | None = None
+    high: Positive | None = None
+    versions: dict[str, str] = {}
+
+
 def competitor(record: Mapping[str, Any]) -> str:
-    """Returns `backend:compiler+option@environment`; see `Row.competitor`."""
+    """Returns `backend:compiler+option`, with `@name` of an environment, as for `cbs run`."""
     compiler = "+".join([record["compiler"], *record["options"]])
     where = f"@{record['environment']}" if record["environment"] else ""
     return f"{record['backend']}:{compiler}{where}" if compiler else f"{record['backend']}{where}"

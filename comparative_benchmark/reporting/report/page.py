@@ -26,6 +26,7 @@ from comparative_benchmark.analysis.stats.analysis import (
     ratio_probability,
 )
 from comparative_benchmark.engine.worker.phases import PHASES
+from comparative_benchmark.reporting.history.rows import TrendPoint
 from comparative_benchmark.reporting.report import wording
 from comparative_benchmark.reporting.report.columns import (
     Json,
@@ -38,7 +39,6 @@ from comparative_benchmark.reporting.report.columns import (
 from comparative_benchmark.reporting.report.details import Explained, Profiles, script_rows
 from comparative_benchmark.reporting.report.standings import Contest, Judged
 from comparative_benchmark.reporting.report.summary import Summary
-from comparative_benchmark.reporting.report.trends import TrendPoint
 from comparative_benchmark.results.comparing import plot_data
 from comparative_benchmark.results.comparing.comparison import Comparison
 from comparative_benchmark.results.comparing.plot_data import Mean, Trade, speedup

@@ -10,6 +10,7 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.analysis.stats.analysis import NOISE_THRESHOLD
+from comparative_benchmark.reporting.history.rows import TrendPoint
 from comparative_benchmark.reporting.report.details import EnvironmentDiff, environment_diff
 from comparative_benchmark.reporting.report.inputs import Inputs, ReportCase, ReportError
 from comparative_benchmark.reporting.report.standings import (
@@ -21,7 +22,6 @@ from comparative_benchmark.reporting.report.standings import (
 )
 from comparative_benchmark.reporting.report.trends import (
     Changes,
-    TrendPoint,
     Trends,
     find_changes,
     trends_of,

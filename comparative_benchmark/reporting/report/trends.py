@@ -3,7 +3,6 @@
 Trends are of the given results and of other sources. Changes follow the rules of `cbs compare`.
 """
 
-import datetime
 import math
 import statistics
 from collections import defaultdict
@@ -11,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import chain, product
 from pathlib import Path
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import attrs
 import msgspec
-from msgspec import Meta
 
 from comparative_benchmark.analysis.stats.analysis import NOISE_THRESHOLD, SampleError, Verdict
+from comparative_benchmark.reporting.history.rows import Moment, TrendPoint
 from comparative_benchmark.reporting.report.inputs import Inputs, ReportCase, ReportError, merge
 from comparative_benchmark.reporting.report.standings import Judged, judge
 from comparative_benchmark.results.case import LATENCY, Case
@@ -42,21 +41,7 @@ from comparative_benchmark.results.results_file import (
 # Intervals take milliseconds each: with more results, points have none.
 _MOST_INTERVALS = 2_000
 
-Moment: TypeAlias = Annotated[datetime.datetime, Meta(tz=True)]
-
-
-class TrendPoint(NamedTuple):
-    """One measurement of a case: latency in ms, and its 95 % interval if known."""
-
-    time: Moment
-    value: Positive
-    low: Positive | None = None
-    high: Positive | None = None
-    versions: dict[str, str] = {}
-
-
-# Returns a source's measurements of a case, in any order, without those of other devices and
-# machines.
+# Returns the measurements of a case on its device and machine, in any order.
 Trends: TypeAlias = Callable[[Case], Iterable[TrendPoint]]
 
 
@@ -249,10 +234,9 @@ def _history(source: str) -> Iterator[Trends]:
     from comparative_benchmark.reporting.history.queries import open_trends as open_history
     from comparative_benchmark.reporting.history.rows import DamagedRowError
 
-    def points(case: Case) -> Iterator[TrendPoint]:
+    def points(case: Case) -> Iterable[TrendPoint]:
         name, competitor, device, machine = _place(case)
-        for point in history.trend(name, competitor, device=device, machine=machine):
-            yield TrendPoint(**point._asdict())
+        return history.trend(name, competitor, device=device, machine=machine)
 
     try:
         with closing(open_history(None if source == OWN_HISTORY else source)) as history:
