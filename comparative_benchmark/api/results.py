@@ -15,6 +15,7 @@ from rich.table import Table as RichTable
 
 from comparative_benchmark.analysis.stats.analysis import (
     NOISE_THRESHOLD,
+    Interval,
     SampleError,
     Verdict,
     latency_interval,
@@ -76,17 +77,52 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Row = dict[str, Any]
-RESULT_COLUMNS = (
-    *("case", "workload", "framework", "competitor", "device", "batch_size", "status", "reason"),
-    *("latency_ms", "latency_low_ms", "latency_high_ms", "processes", "compile_ms"),
-    *("warm_compile_ms", "host_memory_peak_mb", "device_memory_peak_mb", "relative_rmse"),
-    *("accuracy", "verdict", "machine", "started", "run_id"),
-)
-COMPARISON_COLUMNS = (
-    *("workload", "competitor", "framework", "device", "quantity", "verdict", "baseline_ms"),
-    *("candidate_ms", "ratio", "ratio_low", "ratio_high", "level", "processes", "paired"),
-    *("p_value", "reason"),
-)
+# The columns of data frames, in their order, and the value of each; None if it is missing.
+RESULT_COLUMNS: dict[str, Callable[[Case], Any]] = {
+    "case": lambda case: case.result.definition.benchmark_name,
+    "workload": lambda case: case.label,
+    "framework": lambda case: case.framework,
+    "competitor": lambda case: case.competitor,
+    "device": lambda case: case.device,
+    "batch_size": lambda case: case.result.definition.batch_size,
+    "status": lambda case: case.result.word,
+    "reason": lambda case: case.result.reason or None,
+    "latency_ms": lambda case: case.metrics.median_ms,
+    "latency_low_ms": lambda case: i.low if (i := _interval(case)) else None,
+    "latency_high_ms": lambda case: i.high if (i := _interval(case)) else None,
+    "processes": lambda case: len(case.metrics.processes or ()),
+    "compile_ms": lambda case: case.metrics.compile_time_ms,
+    "warm_compile_ms": lambda case: (
+        statistics.median(times) if (times := case.metrics.warm_compile_time_ms) else None
+    ),
+    "host_memory_peak_mb": lambda case: case.metrics.host_memory_peak_mb,
+    "device_memory_peak_mb": lambda case: case.metrics.device_memory_peak_mb,
+    "relative_rmse": lambda case: v.relative_rmse if (v := case.metrics.verdict) else None,
+    "accuracy": lambda case: a.value if (a := case.metrics.accuracy) else None,
+    # Depends on the other results; see `result_rows`.
+    "verdict": lambda _: None,
+    "machine": lambda case: case.machine,
+    "started": lambda case: case.started,
+    "run_id": lambda case: case.result.run_id,
+}
+COMPARISON_COLUMNS: dict[str, Callable[[Comparison], Any]] = {
+    "workload": lambda item: item.label,
+    "competitor": lambda item: item.competitor,
+    "framework": lambda item: item.framework,
+    "device": lambda item: item.device,
+    "quantity": lambda item: item.quantity,
+    "verdict": lambda item: item.verdict.value,
+    "baseline_ms": lambda item: item.baseline_ms.estimate if item.baseline_ms else None,
+    "candidate_ms": lambda item: item.candidate_ms.estimate if item.candidate_ms else None,
+    "ratio": lambda item: item.ratio.estimate if item.ratio else None,
+    "ratio_low": lambda item: item.ratio.low if item.ratio else None,
+    "ratio_high": lambda item: item.ratio.high if item.ratio else None,
+    "level": lambda item: item.ratio.level if item.ratio else None,
+    "processes": lambda item: item.ratio.processes if item.ratio else None,
+    "paired": lambda item: item.paired,
+    "p_value": lambda item: item.p_value,
+    "reason": lambda item: item.reason,
+}
 
 
 class Table:
@@ -136,57 +172,17 @@ def result_rows(cases: Sequence[Case], baseline: str | None) -> list[Row]:
 
 def result_row(case: Case) -> Row:
     """Returns the figures of a result by column, without the verdict; None if missing."""
-    metrics, verdict = case.metrics, case.metrics.verdict
-    samples = [process.latencies_ms for process in metrics.processes or ()]
-    interval = latency_interval(samples) if len(samples) > 1 else None
-    warm = metrics.warm_compile_time_ms
-    return {
-        "case": case.result.definition.benchmark_name,
-        "workload": case.label,
-        "framework": case.framework,
-        "competitor": case.competitor,
-        "device": case.device,
-        "batch_size": case.result.definition.batch_size,
-        "status": case.result.word,
-        "reason": case.result.reason or None,
-        "latency_ms": metrics.median_ms,
-        "latency_low_ms": interval.low if interval else None,
-        "latency_high_ms": interval.high if interval else None,
-        "processes": len(metrics.processes or ()),
-        "compile_ms": metrics.compile_time_ms,
-        "warm_compile_ms": statistics.median(warm) if warm else None,
-        "host_memory_peak_mb": metrics.host_memory_peak_mb,
-        "device_memory_peak_mb": metrics.device_memory_peak_mb,
-        "relative_rmse": verdict.relative_rmse if verdict else None,
-        "accuracy": metrics.accuracy.value if metrics.accuracy else None,
-        "verdict": None,
-        "machine": case.machine,
-        "started": case.started,
-        "run_id": case.result.run_id,
-    }
+    return {name: value(case) for name, value in RESULT_COLUMNS.items()}
+
+
+def _interval(case: Case) -> Interval | None:
+    samples = [process.latencies_ms for process in case.metrics.processes or ()]
+    return latency_interval(samples) if len(samples) > 1 else None
 
 
 def comparison_row(item: Comparison) -> Row:
     """Returns the columns of a comparison; None for missing values."""
-    ratio, before, after = item.ratio, item.baseline_ms, item.candidate_ms
-    return {
-        "workload": item.label,
-        "competitor": item.competitor,
-        "framework": item.framework,
-        "device": item.device,
-        "quantity": item.quantity,
-        "verdict": item.verdict.value,
-        "baseline_ms": before.estimate if before else None,
-        "candidate_ms": after.estimate if after else None,
-        "ratio": ratio.estimate if ratio else None,
-        "ratio_low": ratio.low if ratio else None,
-        "ratio_high": ratio.high if ratio else None,
-        "level": ratio.level if ratio else None,
-        "processes": ratio.processes if ratio else None,
-        "paired": item.paired,
-        "p_value": item.p_value,
-        "reason": item.reason,
-    }
+    return {name: value(item) for name, value in COMPARISON_COLUMNS.items()}
 
 
 def as_json(cases: Sequence[Case], baseline: str | None, answers: Sequence[str] = ()) -> str:
@@ -228,7 +224,7 @@ class Comparisons(Table, Sequence[Comparison]):
 
     def __init__(self, comparisons: Sequence[Comparison]) -> None:
         self._comparisons = list(comparisons)
-        super().__init__(COMPARISON_COLUMNS, lambda: [comparison_row(item) for item in self])
+        super().__init__(tuple(COMPARISON_COLUMNS), lambda: [comparison_row(item) for item in self])
         self.summary: Summary = summarize_comparisons(self._comparisons)
 
     @overload
@@ -288,7 +284,7 @@ class Results(Table, Sequence[Case]):
         self, document: Document, *, path: Path | None = None, baseline: str | None = None
     ) -> None:
         self._cases = cases_of(document)
-        super().__init__(RESULT_COLUMNS, lambda: result_rows(self._cases, self.baseline))
+        super().__init__(tuple(RESULT_COLUMNS), lambda: result_rows(self._cases, self.baseline))
         self.document = document
         self.path = path
         self.baseline = baseline or self._usual_baseline()
