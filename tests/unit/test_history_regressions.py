@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import math
 import statistics
 
 import msgspec
@@ -16,6 +17,7 @@ from comparative_benchmark.reporting.history.findings import Kind
 from comparative_benchmark.reporting.history.queries import Filter
 from comparative_benchmark.reporting.history.regressions import Settings, look
 from comparative_benchmark.reporting.history.writing import Writer
+from comparative_benchmark.reporting.writers import as_yaml
 
 pytestmark = pytest.mark.slow
 
@@ -423,10 +425,14 @@ def test_yaml_reads_back_whatever_the_text_is():
         "0x1f",
         "1:30",
         "!!python/object:os.system",
+        # Long for a key, with ten characters for each.
+        "\u00e9" * 200,
     ]
     document = {text: {"plain_key": text, text: [text, None, 1.5, True]} for text in texts}
-    assert yaml.safe_load(output.as_yaml(document)) == document
-    assert yaml.safe_load(output.as_yaml({"details": {}})) == {"details": {}}
+    assert yaml.safe_load(as_yaml(document)) == document
+    for rest in ({"details": {}}, {"delta": math.inf}, {"delta": -math.inf}):
+        assert yaml.safe_load(as_yaml(rest)) == rest
+    assert math.isnan(yaml.safe_load(as_yaml({"delta": math.nan}))["delta"])
 
 
 def test_the_issue_has_the_sections_of_torchbench(cbs, history, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from typing import IO
 
 from comparative_benchmark.cli.options.results import FILTERS
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
-from comparative_benchmark.reporting.tabular import write_csv, write_parquet
+from comparative_benchmark.reporting.writers import as_yaml, write_csv, write_parquet
 from comparative_benchmark.terminal.screen import Screen
 from openxla.benchmark.files import new_file
 from openxla.benchmark.installation import install_command
@@ -110,8 +110,8 @@ def _regressions(options: argparse.Namespace, database: Database) -> int:
     report = regressions.look(database, _filter(options), settings)
     counted = report.counted
     if options.yaml is not None:
-        document = output.regression_document(counted, name=options.name, added=report.added)
-        _write(options.yaml, output.as_yaml(document))
+        document = output.findings_document(counted, name=options.name, added=report.added)
+        _write(options.yaml, as_yaml(document))
     if options.issue is not None:
         text = output.issue_text(
             counted, name=options.name, owners=options.owner, added=report.added

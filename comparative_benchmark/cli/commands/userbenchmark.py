@@ -21,6 +21,7 @@ from comparative_benchmark.interop.userbenchmarks.runner import (
     read_metrics,
     run_benchmark,
 )
+from comparative_benchmark.reporting.writers import as_yaml
 from comparative_benchmark.terminal.screen import escaped
 from openxla.benchmark.text import printable
 
@@ -106,7 +107,7 @@ def _compare(options: argparse.Namespace) -> int:
         control, treatment = _two_documents(options)
         found = changes.compare(_benchmark_of(control["name"], options), control, treatment)
     if options.yaml:
-        _write(options.yaml, changes.as_yaml(found))
+        _write(options.yaml, as_yaml(found.as_document()))
     if options.issue and (found.found or found.control_only or found.treatment_only):
         _write(options.issue, changes.issue_text(found, tuple(options.owner)))
     if options.json:

@@ -35,6 +35,7 @@ from comparative_benchmark.interop.userbenchmarks.runner import (
     metrics_files,
     read_metrics,
 )
+from comparative_benchmark.reporting.writers import regression_document
 from comparative_benchmark.terminal.screen import escaped, row
 
 Value: TypeAlias = int | float | str
@@ -94,12 +95,12 @@ class Signals:
         return [signal for signal in self.found if signal.is_worse]
 
     def as_document(self) -> dict[str, Any]:
-        """Returns the contents of TorchBench's `regression-*.yaml`, the input of its bisection."""
-        return {
-            "name": self.name,
-            "control_env": dict(self.control_env),
-            "treatment_env": dict(self.treatment_env),
-            "details": {
+        """Returns the content of the regression file."""
+        return regression_document(
+            self.name,
+            control_env=self.control_env,
+            treatment_env=self.treatment_env,
+            details={
                 signal.metric: {
                     "control": signal.control,
                     "treatment": signal.treatment,
@@ -107,12 +108,10 @@ class Signals:
                 }
                 for signal in self.found
             },
-            "control_only_metrics": dict(self.control_only),
-            "treatment_only_metrics": dict(self.treatment_only),
-            "bisection": self.bisection,
-            "bisection_mode": "bisect",
-            "bisection_config_file_path": None,
-        }
+            control_only=self.control_only,
+            treatment_only=self.treatment_only,
+            bisection=self.bisection,
+        )
 
 
 class _Detail(msgspec.Struct):
@@ -187,20 +186,6 @@ def issue_text(signals: Signals, owners: tuple[str, ...] = ()) -> str:
     if owners:
         lines += [f"cc {' '.join(owners)}", ""]
     return "\n".join(lines)
-
-
-def as_yaml(signals: Signals) -> str:
-    """Returns the regression file.
-
-    Raises:
-      UserbenchmarkError: PyYAML is not installed.
-    """
-    try:
-        import yaml
-    except ModuleNotFoundError as error:
-        raise UserbenchmarkError("writing YAML requires PyYAML: pip install pyyaml") from error
-    text: str = yaml.safe_dump(signals.as_document(), sort_keys=False, allow_unicode=True)
-    return text
 
 
 def _signals(answer: Any, control: Document, treatment: Document, compared: int) -> Signals:

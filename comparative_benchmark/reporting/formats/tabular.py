@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 
 from comparative_benchmark.reporting.formats.interface import Exported, json_line, remarks_on
 from comparative_benchmark.reporting.history.rows import FormatError, PortableResult
-from comparative_benchmark.reporting.tabular import write_csv, write_parquet
+from comparative_benchmark.reporting.writers import write_csv, write_parquet
 from openxla.benchmark.installation import install_command
 
 COLUMNS = get_type_hints(PortableResult)

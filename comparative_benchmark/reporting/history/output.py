@@ -1,14 +1,14 @@
-"""Writes query results and regressions: tables, CSV, JSON, Parquet, YAML, and the text of an issue.
+"""Writes query results and regressions: tables, JSON, the regression file, the text of an issue.
 
-YAML and issue text have the form of TorchBench's detector: its readers find their keys in the usual
-places; additional data are in separate keys.
+Regression file and issue have the form of TorchBench's detector: its readers find their keys in the
+usual places; additional data are in separate keys.
 """
 
 import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,10 +18,8 @@ from rich.text import Text
 from comparative_benchmark.analysis.stats.analysis import WITHIN_ONE_PROCESS
 from comparative_benchmark.reporting.history.findings import Finding, Kind, Occurrence, changed_text
 from comparative_benchmark.reporting.history.queries import Record, Series
-from comparative_benchmark.reporting.history.rows import (
-    DIMENSIONS,
-    competitor,
-)
+from comparative_benchmark.reporting.history.rows import DIMENSIONS, competitor
+from comparative_benchmark.reporting.writers import regression_document
 from comparative_benchmark.terminal.screen import Column, fitted
 
 FORMATS = ("table", "csv", "json", "parquet")
@@ -126,14 +124,12 @@ def _json_values(record: Record) -> Record:
 
 # Read by TorchBench workflows after its detector.
 _DETECTED = "TORCHBENCH_REGRESSION_DETECTED"
-# Words that YAML reads as a boolean or null.
-_NO_PLAIN_KEY = ("yes", "off", "true", "false", "null")
 
 
-def regression_document(
+def findings_document(
     findings: Sequence[Finding], *, name: str, added: Sequence[Finding] = ()
 ) -> dict[str, Any]:
-    """Returns the content of the YAML file.
+    """Returns the content of the regression file.
 
     `control_env` describes the oldest last good night and `treatment_env` the latest first bad one;
     each detail has its own, which may be closer together. `delta` is a fraction, positive for
@@ -148,22 +144,15 @@ def regression_document(
     gone = [finding for finding in findings if finding.kind is Kind.MISSING]
     control = min((f.last_good for f in findings), key=lambda night: night.time, default=None)
     treatment = max((f.first_bad for f in findings), key=lambda night: night.time, default=None)
-    return {
-        "name": name,
-        "control_env": _environment(control),
-        "treatment_env": _environment(treatment),
-        "details": {_key(finding): _detail(finding) for finding in present},
-        "control_only_metrics": {_key(finding): finding.what for finding in gone},
-        "treatment_only_metrics": {_key(finding): finding.what for finding in added},
-        "bisection": _suspect(findings),
-        "bisection_mode": "bisect",
-        "bisection_config_file_path": None,
-    }
-
-
-def as_yaml(document: Mapping[str, Any]) -> str:
-    """Returns block-style YAML; strings are quoted as in JSON, which YAML reads alike."""
-    return "".join(f"{line}\n" for line in _lines(document))
+    return regression_document(
+        name,
+        control_env=_environment(control),
+        treatment_env=_environment(treatment),
+        details={_key(finding): _detail(finding) for finding in present},
+        control_only={_key(finding): finding.what for finding in gone},
+        treatment_only={_key(finding): finding.what for finding in added},
+        bisection=_suspect(findings),
+    )
 
 
 def issue_text(
@@ -260,25 +249,6 @@ def _suspect(findings: Sequence[Finding]) -> str | None:
         package for finding in findings for package in finding.changed if package != "revision"
     )
     return min(counts, key=lambda package: (-counts[package], package), default=None)
-
-
-def _lines(document: Mapping[str, Any], indent: str = "") -> list[str]:
-    lines = []
-    for key, value in document.items():
-        plain = re.fullmatch("[a-z][a-z_]{2,}", key) and key not in _NO_PLAIN_KEY
-        name = key if plain else _quoted(key)
-        if isinstance(value, Mapping) and value:
-            lines += [f"{indent}{name}:", *_lines(value, indent + "  ")]
-        else:
-            lines.append(f"{indent}{name}: {_quoted(value)}")
-    return lines
-
-
-def _quoted(value: Any) -> str:
-    """Returns a value as JSON that is also YAML."""
-    # YAML has one escape for a character beyond 16 bits; JSON has two.
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return re.sub(r"[^\x20-\x7e]", lambda found: f"\\U{ord(found[0]):08x}", text)
 
 
 def _night(night: Occurrence | None) -> str:
