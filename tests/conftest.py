@@ -1,4 +1,4 @@
-"""What all tests share: the command line as users run it, on an artifact root of their own."""
+"""Fixtures of all tests: the command line as users run it, on a fresh artifact root."""
 
 import functools
 import os
@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Each process of `--numprocesses` gets its own CPU: threads must not compete for them.
     """
-    # An out-of-tree package registers through entry points, as those of users do.
+    # An out-of-tree package registers through entry points, as users' packages do.
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(PLUGIN) not in given:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PLUGIN), *given]))

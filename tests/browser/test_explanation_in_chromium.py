@@ -1,4 +1,4 @@
-"""Why a case is slower, beside the case, in a real browser."""
+"""The reason why a case is slower, next to the case, in a real browser."""
 
 import subprocess
 import sys
@@ -60,7 +60,7 @@ def test_the_slower_case_says_where_its_time_goes(open_browser, page):
     assert any(row.startswith("between operators") for row in rows)
     detail = find(browser, "#detail-body").text
     assert f"Why slower than {XLA}" in detail
-    # What a program is called is text, whatever it says.
+    # The name of a program is text, whatever it contains.
     assert "2 x <b>print</b>" in detail
     assert "2 generated fusions" in detail
     assert browser.title == title

@@ -63,7 +63,7 @@ def test_the_first_screen_answers_before_anything_is_clicked(browser):
     assert texts(browser, ".answers h2") == headings
     assert re.search(r"\d+ slower", find(browser, "#h-changed + .headline").text)
     assert count(browser) == (199, 199, 20)
-    # The conditions of made-up results are sound; that files lie days apart is told.
+    # The conditions of made-up results are sound; the page reports that files are days apart.
     assert "days" in find(browser, ".findings").text or "apart" in find(browser, ".findings").text
 
 
@@ -137,7 +137,7 @@ def test_headings_sort_in_both_directions(browser):
     speeds = [float(m[0]) for cell in cells if (m := re.search(r"[\d.]+(?=\u00d7)", cell))]
     assert len(speeds) > 5
     assert speeds == sorted(speeds, reverse=True)
-    # Who holds the keyboard keeps it.
+    # An element with the keyboard focus keeps it.
     assert browser.switch_to.active_element.get_attribute("data-sort") == "jax_xla:xla (jax)"
     find(browser, column).click()
     assert find(browser, f"th:has({column})").get_attribute("aria-sort") == "ascending"

@@ -1,4 +1,4 @@
-"""Small pages of their own: results of one process, and scripts beside cases of the suite."""
+"""Small pages: results of one process, and scripts next to cases of the suite."""
 
 import json
 import subprocess

@@ -58,7 +58,7 @@ def test_every_operator_has_a_plot_and_hollow_marks_have_no_verdict(browser):
     titles = texts(browser, "#sweeps .panel h3")
     assert len(titles) == 6
     assert titles[0] == "matmul, fp32 35 shapes"
-    # Four competitors on 35 shapes, and eager's recipes on those of linear.
+    # Four competitors on 35 shapes, and eager's recipes on linear's shapes.
     choose(browser, "op", "linear, fp32")
     assert len(texts(browser, POINTS)) == 35 * 8
     hollow = {label: "hollow" in of for label, of in points_of(browser)}

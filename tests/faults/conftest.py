@@ -1,4 +1,4 @@
-"""What the tests of faults share: each test injects one, and pytest counts them at its end."""
+"""Fixtures of the fault tests: each test injects one fault, and pytest counts them at its end."""
 
 import json
 from collections.abc import Callable

@@ -47,7 +47,7 @@ def test_a_run_that_is_ended_at_random_loses_nothing(tmp_path, environment, numb
     # An empty root: artifacts, too, are ended half made.
     root = str(tmp_path / "root")
     environment = {**environment, "CBS_ROOT_DIR": root, "CBS_TEST_MARKER": str(tmp_path)}
-    # Of a run that was killed nobody is left who could end what a model has cast off.
+    # After a kill, nothing is left that could end processes which a model detached.
     due = {n: s for n, s in CASES.items() if n != "ORPHANS" or number != signal.SIGKILL}
     arguments = (*TOYS, f"models/TOY_({'|'.join(due)})/.+")
     output, moments = tmp_path / "results.json", random.Random(int(number))
@@ -69,7 +69,7 @@ def test_a_run_that_is_ended_at_random_loses_nothing(tmp_path, environment, numb
         _, said = process.communicate(timeout=60)
         assert "Traceback" not in said, said
         before, kept = kept, _kept(output)
-        # A failure may be measured anew by --resume, and is a failure again.
+        # --resume may measure a failure again, and it fails again.
         assert before.items() <= kept.items()
         wait_for(lambda: processes_of(str(tmp_path)) == [], "the workers to leave")
     run = run_cbs(*arguments, "--resume", directory=tmp_path, environment=environment)

@@ -16,7 +16,7 @@ from comparative_benchmark.cli.command import COMMANDS
 CBS = shlex.join([sys.executable, "-P", "-m", "comparative_benchmark"])
 # Says on stderr where it wrote.
 _QUIET = "export good.json --format csv -o out.csv"
-# What reads and prints: by command, its arguments in a folder with `good.json` and `h.sqlite`.
+# Commands that read and print, with arguments in a folder with `good.json` and `h.sqlite`.
 _SOUND = {
     "list": ["list -name models/BERT_TINY.+", "list --json"],
     "backends": ["backends"],
@@ -170,7 +170,7 @@ def test_a_full_disk_leaves_no_half_of_a_file(world, line):
     assert done.returncode in (0, 1), done.stderr
     assert "Traceback" not in done.stderr
     kept = world("find full -type f -size +0 ! -name '*.lock'").stdout
-    # What fits is whole; what does not is not there.
+    # Files that fit are whole; the others do not exist.
     assert (kept == "") == (done.returncode == 1)
 
 

@@ -1,4 +1,4 @@
-"""Words that nobody should type, to every command and action: found from the parsers themselves."""
+"""Invalid words for every command and action, which are found from the parsers themselves."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""What a killed process leaves: the next one removes it, and nothing of one that lives."""
+"""Remains of a killed process: the next one removes them, and spares those of live ones."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A malformed message of a worker costs its own trial; the run goes on."""
+"""A malformed message of a worker costs its own trial; the run continues."""
 
 import json
 import re

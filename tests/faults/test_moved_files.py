@@ -40,7 +40,7 @@ def _linked(path):
     path.symlink_to(path.with_name("target"))
 
 
-# What is disturbed (a path below the folder of the results), and how.
+# The disturbed path, below the folder of the results, and the disturbance.
 DISTURBANCES = {
     "results moved": ("r.json", _moved),
     "results removed": ("r.json", _removed),
@@ -83,7 +83,7 @@ def test_no_result_is_lost(cbs, tmp_path, monkeypatch, disturbance, what, when):
         for record in json.loads(path.read_text())["benchmarks"]
         if record["definition"]["model"].startswith("TOY_")
     ]
-    # What was stored before a removal is gone with the file; nothing after it is.
+    # Rows stored before a removal are lost with the file; later rows are kept.
     lost = when if "removed" in disturbance or "emptied" in disturbance else 0
     lost = lost if disturbance.startswith(("results", "folder")) else 0
     lost = lost or (when if disturbance == "results replaced" else 0)

@@ -1,4 +1,4 @@
-"""What anybody may read names no host, no user and no folder of theirs."""
+"""Public files contain no host name, user name or private folder."""
 
 import json
 

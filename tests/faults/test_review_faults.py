@@ -1,7 +1,7 @@
 """The 28 breaks of the review, each with the test that holds it mended.
 
 `REVIEW` names them in the review's order. Those without a path are below; the others have been
-beside the part that they are about.
+next to the part that they are about.
 """
 
 import ast
@@ -268,7 +268,7 @@ def test_a_damaged_history_is_a_line(cbs, damage, line):
     connection.close()
     code, _, err = cbs(*line.split(), "--db", "h.sqlite")
     if code == 0:
-        # What it does not look at does no harm.
+        # Values that it does not read do no harm.
         assert "extra" in damage or "noon" in damage
         assert err == ""
         return
@@ -290,7 +290,7 @@ def test_no_python_of_ours_imports_from_the_current_directory():
                 continue
             for first, second in zip(node.elts, node.elts[1:], strict=False):
                 if isinstance(first, ast.Constant):
-                    continue  # a text that a person is told
+                    continue  # a text for people
                 runs = re.search(r"\bpython\b|sys\.executable", ast.unparse(first))
                 if runs and ast.unparse(second) in ("'-m'", "'-c'"):
                     lacking.append(f"{path.relative_to(ROOT)}:{node.lineno}")

@@ -14,7 +14,7 @@ ARGUMENTS = (
     *("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy", "--processes", "2"),
     *("--trial-budget", "1", "-name", TOYS),
 )
-# What is printed at the moment, or a file that is made then.
+# Output at the moment of the signal, or a file made by then.
 MOMENTS = {
     "preparing": "preparing",
     "after the first process": "first processes",

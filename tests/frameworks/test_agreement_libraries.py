@@ -1,4 +1,4 @@
-"""Our formulas agree with those of transformers and diffusers; Keras runs on TensorFlow only."""
+"""Our formulas agree with transformers' and diffusers'; Keras runs on TensorFlow only."""
 
 import json
 import subprocess

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.frameworks
 
 TINY = "models/RESNET_TINY_FP32_PT_.+_BATCH1/.+"
 
-# In a process of its own: the backend sets global state of torch.
+# In a separate process: the backend sets global state of torch.
 SCRIPT = """
 import contextlib, json, sys, tempfile
 from pathlib import Path

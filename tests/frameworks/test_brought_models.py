@@ -1,4 +1,4 @@
-"""What people bring runs: modules, directories, a YAML entry; what cannot be run says why."""
+"""User models run: modules, directories, a YAML entry; refusals give the reason."""
 
 import csv
 import json
@@ -137,7 +137,7 @@ class Fixed(tf.Module):
 def example_inputs():
     return np.random.RandomState(0).randn(8, 16).astype("float32")
 """
-# Prepares a model as a worker does, and says what came of it.
+# Prepares a model as a worker does, and prints the outcome.
 PREPARE = """
 import json, pathlib, sys
 from comparative_benchmark.backends.api import get_backend
@@ -151,7 +151,7 @@ answer = Executor(lambda _: None).handle({"command": "prepare", "id": 0, "argume
     reference=get_backend(backend).reference, directory=target)})
 pathlib.Path(target, "answer.json").write_text(json.dumps(answer))
 """
-# The largest difference between our pixels and those of transformers, for each processor.
+# The largest difference between our pixels and transformers', for each processor.
 PICTURES = """
 import json, pathlib, sys, tempfile
 import numpy as np, transformers
@@ -227,7 +227,7 @@ def test_a_module_is_raced_verified_and_known_by_its_file(brought_run, my_net):
     assert metrics["verification"]["passed"]
     assert metrics["second_verification"]["passed"]
     assert "not exact" not in first.out
-    # What is done is not done again, unless the file has changed.
+    # Work that is done is not repeated, unless the file has changed.
     my_net.write_text(my_net.read_text().replace("hidden: int = 32", "hidden: int = 40"))
     changed = brought_run("my_net.py", "--resume")
     assert len(changed.document["benchmarks"]) == 3
@@ -369,7 +369,7 @@ transformers.BertModel(config).save_pretrained({str(directory)!r}, max_shard_siz
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "repro" / "README.md").exists()
-    # What a rule does not cover runs through transformers; an unknown type says so.
+    # Models without a rule run through transformers; an unknown type gives the reason.
     config = json.loads((directory / "config.json").read_text())
     for kind, words in (("berty", "model_type 'berty'; did you mean bert?"), ("bert", "")):
         config |= {"model_type": kind, "hidden_act": "relu"}

@@ -73,18 +73,18 @@ SAMPLE = {
     "train_nnx.py",
     "nested_jax.py",
 }
-# Words of reasons that say more than a status.
+# Words of reasons that are more specific than a status.
 TOLD = (
     "truth in doubt",
     "a B that contains itself",
     "mode is a string",
 )
-# Eager PyTorch judges nobody: it must be right by its own float64 run.
+# Eager PyTorch does not judge other backends: its own float64 run must confirm it.
 RIGHT_IN_EAGER = ("b3", "b4", "b5", "b7", "c1", "d0", "e1", "e2")
 
 
 def outcome(record):
-    """Returns a status, or what tells more: `agreed`, `not ranked`, words of a reason."""
+    """Returns a status, or something more specific: `agreed`, `not ranked`, words of a reason."""
     [metrics] = record["metrics"].values()
     status = record["status"]
     for words in TOLD:

@@ -70,7 +70,7 @@ def test_all_of_them_in_one_file_and_on_one_page(cbs_run, environment, tmp_path)
     page = (tmp_path / "page.html").read_text()
     assert all(f'"{name}' in page for name in ("guide_mlp", "bert, time per item"))
     assert '<section class="card" id="scripts"' in page
-    # Where they lie is nobody's business, unless --with-host says so.
+    # Paths stay private, unless --with-host is given.
     assert "--torchbench .../guide_mlp -t eval" in page
     assert f"--config .../{path.name} --select bert" in page
     cbs("history", "import", "results.json", "--db", "history.sqlite")

@@ -9,7 +9,7 @@ from tests_support import run_cbs
 
 pytestmark = pytest.mark.frameworks
 
-# What the scripts share: small configurations, and how a directory is prepared.
+# Shared by the scripts: small configurations, and the preparation of a directory.
 TINY = """
 import json, pathlib, sys
 import numpy as np, torch, transformers as t

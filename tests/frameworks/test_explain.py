@@ -27,7 +27,7 @@ def test_eager_and_inductor_are_explained(column, environment, options):
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    # Which one is slower is the machine's to say.
+    # The machine decides which one is slower.
     sides = {found[name]["competitor"]: found[name] for name in ("slow", "fast")}
     eager = sides["pt_inductor:eager"]["profile"]
     inductor = sides["pt_inductor:inductor"]["profile"]

@@ -1,4 +1,4 @@
-"""Exported programs run on what takes them, proved or agreed; what cannot be judged says why."""
+"""Exported programs run on every backend that accepts them; refusals give the reason."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ save("future", [h.make_node("Relu", ["x"], ["y"])], row, ir=99)
 save("newer", [h.make_node("Relu", ["x"], ["y"])], row, opset=99)
 save("foreign", [h.make_node("Foo", ["x"], ["y"], domain="my.own")], row, domain="my.own")
 """
-# Prepares a program as a worker does, and says what came of it.
+# Prepares a program as a worker does, and prints the outcome.
 PREPARE = """
 import json, pathlib, sys
 from comparative_benchmark.engine.worker.executor import Executor
@@ -523,7 +523,7 @@ def test_torchscript_runs_in_pytorch_and_through_its_exporters(files_of, program
     inputs = ("--input", "f32[batch,3,8,8]", "--batch", "2")
     competitors = ("pt_inductor:eager", "onnxruntime:default")
     assert_proved(program_run("trace.pth", *inputs, backend=",".join(competitors)), *competitors)
-    # Dynamo runs operations on sizes eagerly, such as those of trace.pth: they may take over 5 % of
+    # Dynamo runs operations on sizes eagerly, such as trace.pth's: they may take over 5 % of
     # the time, and the result is then `unsupported`.
     run = program_run("plain.pth", *inputs, backend="pt_inductor:inductor")
     assert run.statuses["PLAIN_FP32_PT_BATCH2 pt_inductor:inductor"] == "ok", run.out

@@ -124,7 +124,7 @@ def test_a_run_that_is_fed_is_right_at_every_step(work, stem):
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_wrong_cache_is_found_at_the_latest_when_it_is_fed(work, fault):
     free = work.judge(verify_free_run, f"{fault}-free")
-    # What leaves the truth before the fault shows is left to the run that is fed.
+    # Tokens after a fault that does not show yet are checked by the run that is fed.
     assert not free.passed or free.divergences
     fed = work.judge(verify_forced_run, f"{fault}-fed")
     assert not fed.passed
@@ -135,7 +135,7 @@ def test_a_wrong_cache_is_found_at_the_latest_when_it_is_fed(work, fault):
 def records(tmp_path_factory, environment):
     """Results of a bfloat16 model by every kind of backend."""
     directory = tmp_path_factory.mktemp("generation")
-    # IREE takes a minute for a loop that PyTorch has unrolled: it gets that of JAX.
+    # IREE takes a minute for a loop that PyTorch has unrolled, so it gets JAX's.
     for framework, backends in (
         ("PT", "pt_inductor:eager"),
         ("JAX", "jax_xla,iree:llvm-cpu"),

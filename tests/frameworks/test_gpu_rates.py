@@ -36,7 +36,7 @@ def test_every_rate_is_measured():
     assert len(said) == len(found.gemms) + 1
 
 
-# In a process of its own for each framework: torch and JAX set global state.
+# A separate process for each framework: torch and JAX set global state.
 SCRIPT = """
 import json, sys
 from comparative_benchmark.analysis.roofline import _gpu_rates

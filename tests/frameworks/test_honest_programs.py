@@ -73,7 +73,7 @@ class Prepared:
         work_dir.mkdir()
         context = BackendContext(
             compiler=stack.partition(":")[2],
-            # What has no kernels in 16 bits computes in float32, and says so.
+            # Operations without 16-bit kernels compute in float32, and the result records it.
             options=("widened",) if self.data_type != "fp32" and "pt_" not in stack else (),
             device=HOST_CPU,
             threads=1,
@@ -111,7 +111,7 @@ class Prepared:
 def check(program, folder, stacks):
     """Judges a program on stacks: none may call it wrong, and enough must run it."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what the stacks say of odd programs
+        warnings.simplefilter("ignore")  # the stacks warn of odd programs
         prepared = Prepared(program, folder)
         verdicts = {stack: prepared.verdict(stack) for stack in stacks}
     wrong = {

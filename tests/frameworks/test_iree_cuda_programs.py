@@ -1,4 +1,4 @@
-"""Programs that IREE compiles for GPUs: made, published, and run where there is no compiler."""
+"""Programs that IREE compiles for GPUs: made, published, and run without a compiler."""
 
 import json
 import re
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.frameworks
 
 MODEL = "BERT_TINY_FP32_JAX_32XI32_BATCH1"
 WORKLOAD = "inputs,outputs,truth,workload"
-# What a machine lacks that runs compiled programs: `is_installed` and `import` find none of it.
+# Packages missing on a machine for compiled programs: `is_installed` and `import` fail.
 HIDING = """
 import sys
 hidden = {hidden!r}

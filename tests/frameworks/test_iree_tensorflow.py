@@ -8,7 +8,7 @@ from framework_process import run_script
 pytestmark = pytest.mark.frameworks
 
 # Captured in turns: tensors and variables, all of one shape and type, so that nothing but the
-# numbers tells them apart. Smaller tensors TensorFlow would make constants of the graph.
+# numbers distinguishes them. TensorFlow would make smaller tensors constants of the graph.
 SCRIPT = """
 import contextlib, sys
 from pathlib import Path

@@ -134,7 +134,7 @@ def test_a_plugin_judges_neither_itself_nor_its_rivals(tmp_path, environment):
     assert "Use pt_inductor:eager" in done.out
     assert "Judged by" not in done.out
 
-    # A truth that nobody vouches for is made again.
+    # A truth whose maker is unknown is made again.
     (manifest,) = (tmp_path / "root" / "workloads").glob("*/manifest.json")
     content = json.loads(manifest.read_text())
     del content["truth_source"]

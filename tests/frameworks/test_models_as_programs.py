@@ -47,7 +47,7 @@ finally:
 Path(target).write_text(json.dumps(printed))
 """
 
-# A checkpoint whose file lacks a tensor, in a root of its own.
+# A checkpoint whose file lacks a tensor, in a separate root.
 INCOMPLETE = """
 import importlib, os, sys, tempfile
 from openxla.benchmark.models import checkpoints

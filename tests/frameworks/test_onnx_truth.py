@@ -20,7 +20,7 @@ DISPUTED = {"MaxPool-dilations-same-lower"}
 
 @pytest.fixture(scope="session")
 def rows(tmp_path_factory, environment):
-    """What came of each row of `onnx_rows`."""
+    """The outcome of each row of `onnx_rows`."""
     for package in ("onnx", "torch"):
         need(package)
     target = tmp_path_factory.mktemp("rows") / "rows.json"

@@ -207,7 +207,7 @@ BERT = "models/BERT_TINY_FP(16|32)_PT_.+_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory, environment):
-    """BERT in three types, and further models in float32, one of which generates."""
+    """BERT in three types, and further models in float32, including one that generates."""
     return _run("onnxruntime", TINY, tmp_path_factory.mktemp("default"), environment)
 
 

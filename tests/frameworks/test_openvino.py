@@ -86,7 +86,7 @@ BERT = "models/BERT_TINY_.+_PT_.+_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory, environment):
-    """BERT in three types, and further models in float32, one of which generates."""
+    """BERT in three types, and further models in float32, including one that generates."""
     return _run("openvino", TINY, tmp_path_factory.mktemp("latency"), environment)
 
 
@@ -194,7 +194,7 @@ def test_the_profiler_tells_layers(tiny):
     assert "Convolution" in tables[0].read_text()
     layers = json.loads(tables[0].with_name("layers.json").read_text())
     counts = [len(layer["times_us"]) for layer in layers["layers"].values()]
-    # Not executed, says OpenVINO of a layer that took less than a microsecond.
+    # OpenVINO reports a layer that took less than a microsecond as not executed.
     assert max(counts) == layers["iterations"]
     assert min(counts) > 0
 

@@ -1,4 +1,4 @@
-"""Definitions and models of another checkout of the OpenXLA suite run as they are."""
+"""Definitions and models of another checkout of the OpenXLA suite run unmodified."""
 
 import pytest
 from tests_support import python_path, run_cbs

@@ -21,7 +21,7 @@ REFERENCES = {
     "PT": "comparative_benchmark.pt_inductor.reference:compute",
     "JAX": "comparative_benchmark.jax_xla.reference:compute",
 }
-# What the race would have measured: 200 ms an iteration, so five are profiled.
+# The race's latency: 200 ms an iteration, so five are profiled.
 LATENCIES_MS = [200.0]
 
 

@@ -1,4 +1,4 @@
-"""What every backend's own profiler tells is read as operators, and the products among them."""
+"""Every backend's own profile is read as operators, and the products among them."""
 
 import pytest
 from agreement_support import need
@@ -19,9 +19,9 @@ BACKENDS = {
     "openvino:latency": "openvino",
     "tflite:native": "ai_edge_litert",
 }
-# These start slowly, and XLA's profiler is that of JAX.
+# These start slowly, and JAX uses XLA's profiler.
 SLOW = ("xla_hlo:stablehlo", "tf_xla:xla")
-# Its interface tells operations, and no times.
+# Its interface reports operations, but no times.
 WITHOUT_TIMES = "tflite:native"
 
 

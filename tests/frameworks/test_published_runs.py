@@ -29,7 +29,7 @@ PT_TYPES = "inputs,outputs,truth,workload,onnx"
 
 @attrs.frozen
 class Place:
-    """A directory in which commands are run, with a root and lock files of its own."""
+    """A directory in which commands are run, with its own root and lock files."""
 
     directory: Path
     environment: dict[str, str]
@@ -62,7 +62,7 @@ def blocks() -> list[str]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder like a checkout, beside an emulated store."""
+    """A folder like a checkout, next to an emulated store."""
     directory = tmp_path_factory.mktemp("guide")
     (directory / "comparative_benchmark").symlink_to(ROOT / "comparative_benchmark")
     with gcs_emulator() as store:

@@ -13,7 +13,7 @@ from results_support import write
 pytestmark = pytest.mark.frameworks
 
 DOCS = Path(__file__).parents[2] / "docs"
-# The lines stand as they are; only how long each trial takes, and how many there are, is changed.
+# The lines are unchanged except for the duration and number of trials.
 QUICK = """
 import comparative_benchmark as cb
 _run, _cases = cb.run, "(JAX|PT)_32XI32_BATCH1/.+DEFAULT"

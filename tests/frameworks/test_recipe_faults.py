@@ -9,7 +9,7 @@ from framework_process import run_script
 
 pytestmark = pytest.mark.frameworks
 
-# What no limit can tell from the rounding of so few bits.
+# Faults that no limit can separate from rounding to few bits.
 BELOW_THE_NOISE = {
     ("mask-shifted", "int4wo-32"),
     ("mask-dropped", "int4wo-32"),
@@ -48,7 +48,7 @@ for name in json.loads(sys.argv[2]):
     noise = RecipeNoise.of(SimpleNamespace(directory=folder, first=due, second=None), rounding, run)
     for fault in ("none", "mask-dropped", "mask-shifted", "head-dropped", "layer-skipped"):
         model = create_model(fault=fault, **PARAMETERS)
-        # A compiler that only says that it quantises has no noise of its own.
+        # A compiler that only claims to quantise has no noise.
         claims = reference.in_own_type(model, inputs)
         for kind, outputs in (
             ("quantised", reference.quantised(model, inputs, rounding)),

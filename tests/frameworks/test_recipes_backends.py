@@ -1,4 +1,4 @@
-"""Recipes beside PyTorch's: they take effect, keep their signal, and say why where they cannot."""
+"""Recipes of other backends take effect and keep their signal; refusals give the reason."""
 
 from pathlib import Path
 

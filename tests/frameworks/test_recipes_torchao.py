@@ -1,4 +1,4 @@
-"""Recipes in PyTorch: they take effect, keep their signal, and say why where they cannot."""
+"""Recipes in PyTorch take effect and keep their signal; refusals give the reason."""
 
 import json
 
@@ -8,7 +8,7 @@ from tests_support import run_cbs, selected
 
 pytestmark = pytest.mark.frameworks
 
-# Class of the weights, and how much of the model's bytes may be left: embeddings stay as they are.
+# Class of the weights, and the share of the model's bytes that may remain, as embeddings do.
 WORKING = {
     "int8wo": ("Int8Tensor", 0.75),
     "int8dq": ("Int8Tensor", 0.75),

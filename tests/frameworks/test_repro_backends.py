@@ -31,7 +31,7 @@ MADE = [
     (BERT_TF, "tf_xla:xla", ("tensorflow",), ["saved_model"]),
     (BERT_TF, "tflite:native", ("tensorflow", "ai_edge_litert"), ["model.tflite"]),
 ]
-# One form of programs in the default tier; `test_repro_compilers` has those of XLA and IREE.
+# One form of programs in the default tier; `test_repro_compilers` has XLA's and IREE's.
 FORMS = ("onnxruntime:default",)
 
 
@@ -67,7 +67,7 @@ def test_a_reproducer_is_right_where_it_was_made(
 
 
 def test_a_model_that_can_not_be_exported_leaves_traceback_and_script(tmp_path, environment):
-    """TFLite would compute a 16-bit model in float32, which nobody asked for."""
+    """TFLite would compute a 16-bit model in float32, which was not requested."""
     need("tensorflow")
     need("ai_edge_litert")
     need("jax")

@@ -48,7 +48,7 @@ def measured(tmp_path_factory, environment):
 
 @pytest.fixture(scope="module")
 def made(measured, tmp_path_factory, environment):
-    """Makes reproducers, each of which is then moved to another place."""
+    """Makes reproducers, and moves each to another place."""
     made = {}
 
     def of(competitor):

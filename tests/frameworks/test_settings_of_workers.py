@@ -1,4 +1,4 @@
-"""Each stack says its threads, and holds outputs as asked or says why it cannot."""
+"""Each stack reports its threads, and holds outputs as requested or gives the reason."""
 
 import os
 

@@ -101,7 +101,7 @@ def test_tf32_is_forbidden_whatever_was_set_before():
 def test_whoever_reads_the_old_names_gets_an_answer():
     torch.backends.cuda.matmul.fp32_precision = "tf32"
     cuda.forbid_tf32()
-    # These raise where the new names say something else.
+    # These raise if the new names contradict them.
     assert torch.backends.cuda.matmul.allow_tf32 is False
     assert torch.backends.cudnn.allow_tf32 is False
     assert torch.get_float32_matmul_precision() == "highest"

@@ -1,4 +1,4 @@
-"""Model folders of TorchBench, run as they are by `cbs`."""
+"""Model folders of TorchBench, run unmodified by `cbs`."""
 
 import json
 import re
@@ -55,7 +55,7 @@ FAULTS = {
         "network: the folder needs a connection",
     ),
     "forks": ("import os; os.fork()", None, "ok", None),
-    # What comes back late must not write outputs that are being read.
+    # Results that arrive late must not write outputs that are being read.
     "forks_and_comes_back_late": (
         "import os, time; self.model = torch.nn.Linear(4, 1 << 20); os.fork() or time.sleep(0.2)",
         "import os; os.fork(); return (torch.relu(self.model(self.x)),)",
@@ -132,7 +132,7 @@ def test_folders_of_both_protocols_run_unchanged(cbs_run, tmp_path):
         metrics = measured(found[name])
         assert metrics["second_verification"]["passed"]
         assert "without_float64" not in metrics
-    # What it shows is not what it reads; and what draws inside PyTorch draws others in float64.
+    # It shows another tensor than it reads; inside PyTorch it draws other numbers in float64.
     assert "does not read" in measured(found["list_net_EVAL_PT_BATCH256"])["without_second"]
     assert "float64" in measured(found["meter_EVAL_PT_BATCH4"])["without_float64"]
     assert "proves less than a float64 run: pt_inductor:eager" in run.out
@@ -220,7 +220,7 @@ def test_a_folder_whose_module_runs_uncompiled_is_unsupported(cbs_run, tmp_path,
 def test_a_userbenchmark_takes_folders_with_the_batch_that_fits(environment, tmp_path):
     place = tmp_path / "models"
     place.mkdir()
-    # 16 MiB a row, of which the run in float64 and its inputs hold some more.
+    # 16 MiB a row; the run in float64 and its inputs need some more.
     write(place, "wide", "self.x = torch.randn(self.batch_size, 1 << 20, 4)", None)
     shipped = Path(__file__).parents[2] / "userbenchmark"
     done = _cbs(

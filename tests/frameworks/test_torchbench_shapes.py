@@ -1,4 +1,4 @@
-"""Shapes that folders of pytorch/benchmark have, each in a small folder of our own."""
+"""Shapes that folders of pytorch/benchmark have, each in a small folder that we wrote."""
 
 import json
 
@@ -42,7 +42,7 @@ FOLDERS = {
     ),
     "returns_not_implemented": CURRENT
     + "    def train(self):\n        return NotImplementedError('inference only')\n",
-    # Its name alone tells TorchBench to keep gradients in inference.
+    # Only by its name does TorchBench keep gradients in inference.
     "maml": CURRENT
     + """
     def eval(self):
@@ -50,7 +50,7 @@ FOLDERS = {
         (gradient,) = torch.autograd.grad(out.square().mean(), self.model.weight)
         return (torch.tanh(out @ gradient),)
 """,
-    # Two calls of its module differ, and its name alone tells TorchBench not to compare them.
+    # Two calls of its module differ; only by its name does TorchBench not compare them.
     "demucs": CURRENT.replace(
         "        self.optimizer",
         "        self.model, self.jit = torch.nn.Sequential(self.model, torch.nn.Dropout()), True\n"
@@ -76,7 +76,7 @@ FOLDERS = {
 """,
     "looks_up_what_is_gone": CURRENT
     + "    def eval(self):\n        return torch.nn.functional.cbs_gone(self.x)\n",
-    # Nothing wider is there, so that a wider run would say that there is no rounding.
+    # It has nothing wider, so a wider run would show no rounding.
     "in_double": CURRENT
     + """
     def get_module(self):
@@ -215,7 +215,7 @@ def lowest(x):
     )
     .replace("randn(self.batch_size, 6)", "randn(8, 64)")
     .replace("SGD(self.model.parameters(), lr=0.1)", "Adam(self.model.parameters(), lr=0.01)"),
-    # As `higher` copies a module: all of its attributes, and weights of its own.
+    # As `higher` copies a module: all of its attributes, with separate weights.
     "trains_by_a_copy": CURRENT
     + """
     def train(self):
@@ -307,7 +307,7 @@ class Model(BenchmarkModel):
     def eval(self, niter=1):
         self.eval_model(input=self.eval_x)
 """,
-    # What `get_module()` shows is made anew for each call, and nothing calls it.
+    # `get_module()` returns a new object for each call, and nothing calls it.
     "wraps_its_module": CURRENT.replace(
         "class Model(",
         """class Wrapper(torch.nn.Module):
@@ -321,7 +321,7 @@ class Model(BenchmarkModel):
 class Model(""",
     ).replace("return self.model, (", "return Wrapper(self.model), ("),
     "calls_forward": CURRENT.replace("self.model(self.x)", "self.model.forward(self.x)"),
-    # A cache that is no buffer; an optimizer in the module; a schedule that counts.
+    # A cache that is not a buffer; an optimizer in the module; a schedule that counts.
     "keeps_a_state": """
 class Net(torch.nn.Module):
     def __init__(self):
@@ -375,7 +375,7 @@ class Model(model_factory.HuggingFaceModel, model_factory.HuggingFaceAuthMixin):
         super().__init__(name="llama", test=test, device=device, batch_size=batch_size)
 """,
     "later_task": "from torchbenchmark.tasks import OTHER\nassert OTHER.NOT_YET_KNOWN\n" + CURRENT,
-    # What is missing, and whose fault that is.
+    # The missing item, and the party at fault.
     "data_not_there": "from torchbenchmark import DATA_PATH\nopen(DATA_PATH + '/coco/x')\n",
     "asks_for_install": "assert os.path.exists('/x'), 'please run install.py again.'\n",
     "sibling_not_there": "from torchbenchmark.models.not_beside.train import train\n",

@@ -53,7 +53,7 @@ STEMS = [
             for net in ("bert", "gpt2", "resnet", "vit")
             for kind in ("sgd-fp32", "adamw-fp32")
         ),
-        "vit-tiny-sgd-bf16",  # of texts, the truth of bf16 is that of fp32
+        "vit-tiny-sgd-bf16",  # the truth of bf16 for texts equals fp32's
     )
 ]
 # Right programs, which make the truth, and some faults in the default tier.

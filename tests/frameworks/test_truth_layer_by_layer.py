@@ -1,4 +1,4 @@
-"""A truth whose weights are widened layer by layer is that of a float64 copy of the model."""
+"""A truth whose weights are widened layer by layer equals a float64 copy's."""
 
 import json
 

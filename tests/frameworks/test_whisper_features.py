@@ -1,4 +1,4 @@
-"""Our log-mel features are those of transformers' `WhisperFeatureExtractor`."""
+"""Our log-mel features equal transformers' `WhisperFeatureExtractor`."""
 
 import subprocess
 import sys

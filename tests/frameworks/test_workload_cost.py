@@ -1,4 +1,4 @@
-"""What an iteration has to do is counted from the model, the same whichever framework counts."""
+"""The work of an iteration is counted from the model, with equal results in all frameworks."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from openxla.benchmark.models import architectures
 
-# In a process of its own for each framework: torch and JAX set global state.
+# A separate process for each framework: torch and JAX set global state.
 SCRIPT = """
 import importlib, json, sys
 import attrs

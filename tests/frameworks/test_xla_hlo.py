@@ -87,7 +87,7 @@ import tensorflow as tf
 class Model:
     def __init__(self):
         self.scale = tf.Variable([2.0, 2.0, 2.0])
-        self.table = tf.constant([0.5, 1.5, 2.5])  # captured as it is
+        self.table = tf.constant([0.5, 1.5, 2.5])  # captured unchanged
 
     def forward(self, x, y):
         return self.scale * x + self.table, y + 1
@@ -189,7 +189,7 @@ def test_results_say_what_was_measured_and_who_exported(by_model):
                 assert phases[name]["ms"] > 0
             own_ms = program["notes"]["export_ms"]
             assert 0 < own_ms["trace"] < own_ms["load"]
-            # What measured and ran holds no JAX.
+            # The processes that measured and ran did not import JAX.
             assert "jaxlib" in record["versions"]
             assert not {"jax", "flax"} & record["versions"].keys()
 
@@ -332,7 +332,7 @@ def test_an_input_of_another_type_than_the_program_s_is_refused(exported):
     with pytest.raises(
         RuntimeError, match=r"parameter 3 .* int32\[2,1\], but its argument is int64"
     ):
-        exported(y="int64")  # which JAX makes an int32, unless it is told otherwise
+        exported(y="int64")  # which JAX makes an int32 by default
 
 
 def test_what_fails_in_the_export_process_fails_here(exported):

@@ -49,7 +49,7 @@ def test_a_script_costs_itself_alone(all_runs, planted, name):
     told = [str(result.reason), *(note for p in throughput.processes for note in p.notes)]
     assert result.status is status, told
     if name == "network" and any("only proxy variables blocked it" in text for text in told):
-        # Not every system allows namespaces, and without them nobody counts.
+        # Not every system allows namespaces, and without them attempts are not counted.
         said = "only proxy variables blocked it"
     assert any(said in text for text in told), told
     assert (throughput.rate is not None) is (status is Status.OK)

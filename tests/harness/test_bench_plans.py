@@ -39,7 +39,7 @@ def test_jobs_run_at_once_on_cpus_of_their_own(tmp_path, monkeypatch):
         (1, "a.0"),
         (1, "a.1"),
     ]
-    # What ran at once adds up; each replicate is one sample of the interval.
+    # Simultaneous rates add up; each replicate is one sample of the interval.
     assert throughput.rate == pytest.approx(201, abs=1)
     assert throughput.rate_interval.processes == 2
     assert throughput.alone is None
@@ -140,7 +140,7 @@ wait(lambda: beside <= others("seen"), 10)
     assert (alone.rate, alone.share) == pytest.approx((100.5, 75.5 / 100.5), rel=1e-4)
     assert alone.share_interval.processes == 2
     assert [process.replicate for process in alone.processes] == [0, 1]
-    # The same CPUs as beside the others: what differs is the others.
+    # The same CPUs as with the others: only the others differ.
     assert alone.processes[0].cpus == throughput.processes[0].cpus
     [remark] = [text for text in table.remarks([results["pair"]]) if "alone" in text]
     assert remark == "pair: each of 2 concurrent processes reaches 0.7512 of the rate of one alone"
@@ -243,7 +243,7 @@ class Activated(Package):
 __pack__ = Activated
 """,
     )
-    # Its mode is that of a file that was copied as text.
+    # Its mode is like a file's that was copied as text.
     support.write(
         tmp_path / "d",
         f"{support.GOOD}\ntell(task='early_stop', progress=[12, 12])\ntime.sleep(300)",

@@ -69,7 +69,7 @@ class Model(ToyModel):
         try:
             import toy_compiler
         except ImportError:
-            # Where the truth is made there is none.
+            # The process that makes the truth has none.
             return super().forward(x)
         until = time.perf_counter() + toy_compiler.DELAY_MS / 1e3
         while time.perf_counter() < until:
@@ -172,7 +172,7 @@ def _package(good, bad, metric, folder, *more):
 @pytest.mark.alone
 @pytest.mark.nightly
 def test_a_slow_release_is_found_by_races(bisect):
-    # Races beside other processes have no winner, so a disturbed bisection is repeated.
+    # Races next to other processes have no winner, so a disturbed bisection is repeated.
     for folder in ("slow", "slow-2", "slow-3"):
         done = bisect(*_package("1.0", "1.2", "latency", folder, "--processes", "3"))
         if "disturbed: other processes used the CPUs" not in done.out:
@@ -263,7 +263,7 @@ def test_an_end_without_speed_is_an_error_that_says_what_to_ask(bisect):
     assert "--metric output" in done.err
 
 
-# A release that is slow makes it wrong; the truth is made where there is none.
+# A slow release makes it wrong; the truth is made without a release.
 FOLDER = """
 import torch
 from torchbenchmark.util.model import BenchmarkModel
@@ -380,7 +380,7 @@ def test_a_wrong_commit_is_found(bisect, repository):
     first = done.out.splitlines()[0]
     assert "toy-compiler became wrong in " in first
     assert first.count("change 2)") == 1
-    # What was built is what ran: no release of the package was installed beside it.
+    # The built package is the one that ran: no release of it was installed as well.
     installed = (bisect.folder / "commits" / "logs").glob("install-*.txt")
     assert {path.read_text() for path in installed} == {"cbs-test-base==1.0\n"}
 

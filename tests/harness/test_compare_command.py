@@ -25,7 +25,7 @@ def measured(tmp_path_factory, environment):
 
 @pytest.fixture
 def document(measured):
-    """That file with six processes, whose samples are those of a quiet machine."""
+    """That file with six processes, with the samples of a quiet machine."""
     made = measured.document
     for record in made["benchmarks"]:
         metrics = record["metrics"]["framework_level"]

@@ -19,7 +19,7 @@ def other(tmp_path_factory):
     folder = tmp_path_factory.mktemp("other")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     purelib = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
-    # `site` obeys the links in our folder, too, as those of editable installs.
+    # `site` obeys the links in our folder, too, as in editable installs.
     ours = sysconfig.get_path("purelib")
     (purelib / "ours.pth").write_text(f"import site; site.addsitedir({ours!r})\n")
     return folder

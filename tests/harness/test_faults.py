@@ -34,7 +34,7 @@ EXPECTED = {
     "TOY_PRINTS_FOR_EVER": ("failed", "first_run", "printed more than 64 MiB"),
     "TOY_ORPHANS": ("ok", None, ""),
     "TOY_BUSY": ("ok", None, ""),
-    "TOY_DRIFTS": ("ok", None, ""),  # counts are fixed here, so nobody looks for a trend
+    "TOY_DRIFTS": ("ok", None, ""),  # counts are fixed here, so trends are not tested
     "TOY_KEEPS_PIPES": ("crashed", "first_run", "SIGABRT"),
     "TOY_NO_CREATE_MODEL": ("failed", "load", "create_model"),
     "TOY_NO_MODULE": ("failed", "import", "nowhere"),

@@ -46,7 +46,7 @@ def server():
 
 
 class Machine:
-    """An artifact root of its own, and lock files that it reads."""
+    """A fresh artifact root, and lock files that it reads."""
 
     def __init__(self, directory, environment, locks):
         self.root, self.directory = directory / "root", directory / "work"
@@ -176,7 +176,7 @@ def test_generated_artifacts_do_not_come_from_a_lock(machine, server, lock):
     assert run.code == 0
     assert server.requests == []
     assert record_of(run)[1]["artifact_source"] is None
-    # What is locked has precedence over what was made here.
+    # Locked artifacts have precedence over those made here.
     assert record_of(machine.run(*ONE))[1]["artifact_source"]["url"] == lock.url
 
 
@@ -400,14 +400,14 @@ def test_a_url_that_leads_nowhere_is_refused_in_a_line(named):
     assert set(run.statuses.values()) == {"failed"}
     assert "inputs and truth of" not in run.err
     refused(run, f"{dead}/{other}", "gave up after 3 attempts", "--generate-artifacts")
-    # All are told of the one that was asked for.
+    # All of them learn of the requested one.
     reasons = [record["reason"] for record in run.document["benchmarks"]]
     assert all(f"{dead}/{other}/manifest.json" in reason for reason in reasons) or all(
         f"{dead}/{MODEL}/manifest.json" in reason for reason in reasons
     )
     made = named({MODEL: f"{dead}/{MODEL}"}, "--generate-artifacts")
     assert made.code == 0
-    # What is here is taken only if the user says so.
+    # Local artifacts are used only on the user's request.
     refused(named({MODEL: f"{dead}/{MODEL}"}), "--no-download to use what is here")
     assert named({MODEL: f"{dead}/{MODEL}"}, "--no-download").code == 0
 

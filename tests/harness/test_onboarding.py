@@ -1,4 +1,4 @@
-"""`cbs new-model` and what `cbs check-model` can tell without running a model."""
+"""`cbs new-model`, and the checks of `cbs check-model` that do not run a model."""
 
 import shutil
 import subprocess
@@ -81,7 +81,7 @@ def test_a_new_model_is_files_of_its_own_and_in_the_catalogue(cbs, checkout):
     assert {row[0].split("/")[1] for row in rows} == {
         name.format(framework) for name in CASES for framework in ("PT", "JAX")
     }
-    # Each workload is that of both frameworks.
+    # Each workload is the same in both frameworks.
     assert len({row[1] for row in rows}) == len(rows) // 2
 
 

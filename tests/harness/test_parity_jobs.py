@@ -62,7 +62,7 @@ def create_model(*, number, **parameters):
 
 @attrs.frozen
 class Bench:
-    """A suite of its own, and `cbs parity` on it."""
+    """A separate suite, and `cbs parity` on it."""
 
     directory: object
     environment: dict
@@ -100,14 +100,14 @@ def bench(tmp_path, environment):
     variables = {"PYTHONPATH": python_path(tmp_path), "CBS_TEST_MARKER": str(tmp_path)}
     bench = Bench(tmp_path, {**environment, **variables})
     yield bench
-    # What a failed test leaves running would make another one fail, minutes later.
+    # Processes of a failed test would make another one fail, minutes later.
     for process in bench.started:
         with process:
             process.kill()
 
 
 def test_what_fails_beside_others_alone_decides(bench):
-    """A model has room only when its neighbour, which waits until it has failed, goes on."""
+    """A model has room only when its neighbour, which waits until it has failed, continues."""
     process = bench.start("cramped", "--jobs", "2")
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, out + err

@@ -58,7 +58,7 @@ class Elsewhere(NumpyBackend):
 
 
 class Without(NumpyBackend):
-    """Has no profiler of its own."""
+    """Has no profiler."""
 
     profile = Backend.profile
 

@@ -118,7 +118,7 @@ def test_without_resume_results_are_added(cbs_run):
     again = cbs_run(*IN_PROCESS)
     assert again.code == 0
     assert len(again.document["benchmarks"]) == 2
-    # A backend of another package says which versions count.
+    # A backend of another package declares which versions count.
     recorded = [record["versions"] for record in again.document["benchmarks"]]
     assert all(versions.keys() == {"cbs-test-plugin", "numpy"} for versions in recorded)
     assert len({run["run_id"] for run in again.document["runs"]}) == 2

@@ -1,4 +1,4 @@
-"""Userbenchmarks in processes of their own, by the command line."""
+"""Userbenchmarks in separate processes, by the command line."""
 
 import json
 import subprocess
@@ -289,7 +289,7 @@ def test_the_comparative_suite_runs_and_is_compared(cbs, environment, tmp_path):
     )
     assert right > 0
     assert wrong == "wrong_output"
-    # What it was made of stays beside it.
+    # Its sources stay next to it.
     evidence = paths[0].parent / paths[0].stem.replace("metrics", "output") / "results.json"
     assert len(json.loads(evidence.read_text())["benchmarks"]) == 2
     compared = cbs("compare", *shipped, *output, "comparative_suite")
@@ -309,7 +309,7 @@ def test_compile_latency_measures_cold_and_warm(cbs, tmp_path):
 
 
 class Wheels:
-    """An installer whose package `stepper` says how slow it is."""
+    """An installer whose package `stepper` defines its own slowness."""
 
     slow_from = "1.3"
 

@@ -85,7 +85,7 @@ def test_the_guide_word_for_word(clone):
 
 
 # As folders of torchvision, flops and the like are: probes on a script that knows nothing of it,
-# losses that wait for the device, and a script that tells by escapes in its output.
+# losses that wait for the device, and a script that reports by escapes in its output.
 OBSERVED = """
 from dataclasses import dataclass
 from benchmate.monitor import voirfile_monitor
@@ -143,7 +143,7 @@ with bench_monitor(poll_interval=0.2) as log:
         print("step", i)
 """
 
-# Steps of two batches each, and what else scripts import. What is told is written at once, as a
+# Steps of two batches each, and other imports of scripts. Reports are written at once, as a
 # monitor's thread writes, too.
 STEPPED = """
 import sys
@@ -224,7 +224,7 @@ def test_scripts_of_real_folders_on_real_voir(clone):
     assert observed.processes[0].losses == (1 / 32, 1 / 32)
     assert (escapes.rate, escapes.units) == (42.5, "Tflops")
     stepped = found["stepped"].measured.throughput
-    # 16 items in at least 20 ms; fewer than eight rates are taken as they are.
+    # 16 items in at least 20 ms; fewer than eight rates are taken unfiltered.
     assert 0 < stepped.rate <= 800
     assert (len(stepped.processes[0].rates), stepped.processes[0].losses) == (6, (0.5, 0.5))
     assert not list(benches.glob("*/__pycache__"))

@@ -36,7 +36,7 @@ pip() {
 
 
 class Contribution:
-    """A copy of the checkout, with an environment of its own, in which documents are followed."""
+    """A copy of the checkout, with its own environment, in which documents are followed."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.root = folder / "suite"
@@ -76,7 +76,7 @@ class Contribution:
         packages = target / "lib" / version / "site-packages"
         folders = (self.root, self.root / "common_benchmark_suite", sysconfig.get_path("purelib"))
         (packages / "suite.pth").write_text("\n".join(map(str, folders)) + "\n")
-        # The files of the distribution: before those of the same name in the other folders.
+        # The files of the distribution come before those of the same name in the other folders.
         suite = distribution("common-benchmark-suite")
         self._registered = packages / f"common_benchmark_suite-{suite.version}.dist-info"
         self._registered.mkdir()

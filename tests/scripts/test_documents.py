@@ -32,10 +32,10 @@ DOCUMENTS = [
 ]
 # Their commands read results.json, or results/*.json, in the folder that they run in.
 OF_RESULTS = ["docs/guides/report.md", "docs/guides/formats.md", "docs/guides/history.md"]
-# They write packages and install them, in an environment of their own: test_contributing.py.
+# They write packages and install them, in a separate environment: test_contributing.py.
 OF_PACKAGES = [f"docs/guides/extend/add-{thing}.md" for thing in ("a-backend", "a-recipe")]
 OF_PACKAGES += ["docs/guides/extend/add-an-operator.md"]
-# What cannot be run inside a test, and where it is run instead.
+# Blocks that cannot run inside a test, and the places where they run instead.
 ELSEWHERE = {
     "./scripts/quickstart.sh": "tests/frameworks/test_backends.py runs it and reads its results",
     "./scripts/test.sh": "runs this test",
@@ -57,7 +57,7 @@ def _blocks(document: str) -> list[str]:
     """Returns the shell blocks of a document, without comments and what runs elsewhere."""
     blocks = []
     for block in shell_blocks(document):
-        # A line with the lines that it goes on in.
+        # A line with its continuation lines.
         commands = re.findall(r"(?:.*\\\n)*.*\n", block)
         commands = [command for command in commands if not command.startswith(tuple(ELSEWHERE))]
         if any(map(str.strip, commands)):

@@ -18,7 +18,7 @@ BACKENDS = {
 }
 FULL_NAMES = {"pt": "pytorch", "jax": "jax", "tf": "tensorflow"}
 
-# Plays the interpreter of the environment: tells a version, notes each command down, generates.
+# Plays the environment's interpreter: prints a version, records each command, generates.
 PYTHON = """#!{python}
 import json, os, sys
 from pathlib import Path

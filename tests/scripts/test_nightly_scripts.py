@@ -41,7 +41,7 @@ def _python(script, *arguments, **options):
     return _run(sys.executable, SCRIPTS / script, *arguments, **options)
 
 
-# What a pull request asks for.
+# The request of a pull request.
 
 
 @pytest.fixture(scope="module")
@@ -421,7 +421,7 @@ RACES = ("--processes", "3", "--precision", "0.5")
 
 @pytest.fixture
 def nightly(tmp_path, environment):
-    """Runs nightly.sh in this environment, with a folder of its own."""
+    """Runs nightly.sh in this environment, in a separate folder."""
     (tmp_path / "locks").mkdir()
     variables = {
         **environment,
@@ -607,7 +607,7 @@ def _race(proposal, environment, **variables):
 def test_base_and_head_race_with_their_own_code(proposal, environment):
     body = "Makes it better.\n\nRUN_BENCHMARK: TOY_OF_A test_numpy\n"
     done = _race(proposal, environment, PR_BODY=body)
-    # What a busy machine leaves unclear is not a regression; the times tell whose code it was.
+    # An unclear result on a busy machine is not a regression; the times show whose code it was.
     table = (proposal.parent / "out" / "table.md").read_text()
     assert table.startswith("### Benchmark: models/TOY_OF_A.*/.+DEFAULT (test_numpy, host-cpu)")
     [row] = [line for line in table.splitlines() if "test_numpy:direct@head" in line]

@@ -14,7 +14,7 @@ import pytest
 import results_support
 
 ROOT = Path(__file__).resolve().parents[2]
-# What is in the wheel, and where it comes from.
+# The contents of the wheel, and their sources.
 PACKAGED = {
     "common_benchmark_suite/openxla/": "openxla/",
     "comparative_benchmark/": "comparative_benchmark/",
@@ -142,7 +142,7 @@ def test_a_container_file_is_sound(path):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     [extras] = [value.partition("=")[2] for word, value in steps if "EXTRAS=" in value]
     pinned = [pin for extra in extras.split(",") for pin in project["optional-dependencies"][extra]]
-    # What is installed beside the extras is in the extras' own version.
+    # Further packages are in the versions of the extras.
     for name, version in re.findall(r"([a-z]+)(?:\[\w+\])?==([\d.]+)", text):
         assert f"{name}=={version}" in pinned
 

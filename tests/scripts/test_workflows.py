@@ -16,7 +16,7 @@ from openxla.benchmark import devices
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-# What a step may be besides a script of the checkout.
+# Allowed steps other than scripts of the checkout.
 PLAIN = {"cat"}
 WRITERS = {
     ("run_comparative_benchmark.yml", "shard"): {"id-token"},

@@ -1,4 +1,4 @@
-"""What the tests of artifact stores share: made-up models with their manifests."""
+"""Helpers of the tests of artifact stores: made-up models with their manifests."""
 
 import hashlib
 from collections.abc import Mapping

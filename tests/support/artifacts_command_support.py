@@ -1,4 +1,4 @@
-"""What the tests of `cbs artifacts` share: publications of cases, as an exporter makes them."""
+"""Helpers of the tests of `cbs artifacts`: publications of cases, as an exporter makes them."""
 
 import hashlib
 import json

@@ -53,7 +53,7 @@ def write(folder, main=GOOD, *, benchfile=BENCHFILE, prepare=None):
 
 
 def configured(path, **benches):
-    """Writes a configuration of folders beside it: each with lines of YAML."""
+    """Writes a configuration of folders next to it: each with lines of YAML."""
     text = ""
     for name, lines in benches.items():
         text += f"{name}:\n  inherits: _defaults\n  install_variant: unpinned\n"

@@ -10,7 +10,7 @@ def shell(command, **changes):
     )
 
 
-# What each command prints, put as the finding puts it.
+# The output of each command, in the words of the finding.
 def marks_of(out):
     lines = out.split()
     kind = "virtual machine" if "hypervisor" in lines else "no hypervisor flag"

@@ -1,4 +1,4 @@
-"""What the tests of exporters share: a generation as users run it, and a look at what it left."""
+"""Helpers of the tests of exporters: a generation as users run it, and its files."""
 
 import hashlib
 import subprocess

@@ -1,7 +1,7 @@
-"""What is planted into other people's benchmarks: scripts, benchfiles, configurations, folders.
+"""Faults in other people's benchmarks: scripts, benchfiles, configurations, folders.
 
 Each fault must cost itself alone: no other benchmark its result, no process that stays, no file
-outside of the base. Tests say which they planted by the fixture `planted`; pytest prints at its end
+outside of the base. Tests name the planted fault by the fixture `planted`; pytest prints at its end
 how many there were.
 """
 
@@ -9,7 +9,7 @@ from bench_support import GOOD
 
 from comparative_benchmark.results.record import Status
 
-# What a script does besides, how it ends, and what is said of it.
+# The script's further actions, its end, and the message about it.
 RUNS = {
     "garbage": (
         f"""os.write(int(os.environ["DATA_FD"]), b'{{"rate": \\xff\\n[1]\\nnull\\n7\\n')
@@ -57,7 +57,7 @@ sys.stdout.write("\\x1b[7:2z")""",
         (Status.WRONG_OUTPUT, "loss number 2 was NaN or infinite"),
     ),
     "no_rate": (
-        # What voir shows of its voirfile, before it runs the script all the same.
+        # voir's report on its voirfile, before it still runs the script.
         """print("=" * 80, "voir: An error occurred in an overseer.", "=" * 80, sep="\\n")
 print("Traceback (most recent call last):", '  File "voirfile.py", line 1', sep="\\n")
 print("ValueError: no number", "    full_key: stop", "=" * 80, "done", sep="\\n")""",
@@ -77,7 +77,7 @@ sys.exit("out of luck")""",
         "rates([10.0, 20.0, 40.0] + [100.0] * 7)",
         (Status.UNSTEADY, "at most 2 of 10 rates can be warm-up"),
     ),
-    # What its hub says at once, since it is told that there is no network.
+    # The hub's immediate error, because it is set to offline mode.
     "offline": (
         """if os.environ["HF_HUB_OFFLINE"]: sys.exit("OSError: see how to run in offline mode")""",
         (Status.FAILED, "it needed the network, but `run` has no network"),
@@ -216,7 +216,7 @@ WRONG = {
     "empty": ("", "is empty"),
 }
 
-# Planted by tests of their own.
+# Planted by separate tests.
 OTHERS = (
     *("a prepare that fills the disk", "a link out of the collection", "two machines"),
     *("a requirement that cannot be installed", "a parent that is killed", "Ctrl-C", "SIGTERM"),
@@ -224,7 +224,7 @@ OTHERS = (
     *("an override of nobody", "a system that is not one"),
 )
 
-# What issue 18 names, and what is planted of it.
+# The faults of issue 18, and those that are planted.
 NAMED = {
     "a misspelt key": ["a typo"],
     "a cycle in inherits": ["a circle", "itself", "a file of itself"],

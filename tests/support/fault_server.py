@@ -1,4 +1,4 @@
-"""A loopback HTTP server of objects in memory that does wrong what it is told to do wrong.
+"""A loopback HTTP server of objects in memory that misbehaves on request.
 
 Faults are given per path, one for each request to come; without one, a request is answered well.
 Every fault that was really injected is counted.
@@ -17,18 +17,18 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class Fault:
-    """What to do in place of a right answer.
+    """A misbehaviour instead of a right answer.
 
     Attributes:
       kind: what it is called in the count.
       status: answer with this status and no object.
       headers: with these headers.
       cut_at: end the connection after this share of what was asked for.
-      content: send this in place of the object.
+      content: send this instead of the object.
       announce_extra: announce more bytes (or fewer) than there are.
       garbage: send this after the body, on the same connection.
-      hang_s: say nothing for so long before the answer.
-      stall_at: say nothing for `hang_s` after this share of the body, not before the answer.
+      hang_s: send nothing for this long before the answer.
+      stall_at: send nothing for `hang_s` after this share of the body, not before the answer.
       drip_s: send bytes one by one, this long apart.
       drip_head: send the header that way, too.
       ignore_range: send all of it, with status 200.

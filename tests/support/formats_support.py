@@ -35,7 +35,7 @@ HOST = {
     "hostname": "a-machine",
 }
 REVISION = "0123456789abcdef0123456789abcdef01234567"
-# 0.1 is none of those that Float32 holds.
+# 0.1 is not representable in Float32.
 SAMPLES = ((0.1, 0.2, 0.3, 0.4), (0.11, 0.21, 0.31), (0.12, 0.22, 0.32, 0.42, 0.52))
 _WRONG = Verification(passed=False, reason="output 0 holds NaN or infinity")
 
@@ -91,7 +91,7 @@ def write_results(
 
 
 def validate(value: Any, schema: str, definition: str | None = None) -> None:
-    """Raises if a value is not what a published schema says."""
+    """Raises if a value does not match a published schema."""
     _validator(schema, definition).validate(value)
 
 

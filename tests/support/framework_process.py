@@ -1,6 +1,6 @@
 """Runs scripts of tests in processes that live on: a framework is imported once, not for each test.
 
-Frameworks set global state, so each has a process of its own; `cbs run` prepares the workloads of a
+Frameworks set global state, so each has its own process; `cbs run` prepares the workloads of a
 framework one after the other in one process, too.
 """
 
@@ -36,7 +36,7 @@ def run_script(
 ) -> None:
     """Runs a script with these arguments where that framework's scripts run.
 
-    The environment is that of the first script of the framework.
+    The environment comes from the first script of the framework.
 
     Raises:
       RuntimeError: the script failed; the message is its traceback.

@@ -25,7 +25,7 @@ BUCKET = "artifacts"
 
 @attrs.frozen
 class ProxyFault:
-    """What to answer in place of passing on: a status, or a connection that ends.
+    """The answer instead of passing on: a status, or a connection that ends.
 
     With `after`, the request is passed on first, and only its answer is lost. With `hang_s`,
     nothing comes for so long before that.

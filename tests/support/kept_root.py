@@ -19,7 +19,7 @@ SOURCES = (
     *(f"comparative_benchmark/{name}" for name in ("pt_inductor", "jax_xla", "tf_xla", "tflite")),
     "tests/plugin",
 )
-# Roots of so many versions of the code are kept.
+# Number of code versions whose roots are kept.
 _KEPT = 2
 
 

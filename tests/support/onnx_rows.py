@@ -26,7 +26,7 @@ def draw(*sizes: int) -> Array:
 
 @attrs.frozen
 class Row:
-    """A node and what it is due to give.
+    """A node and its expected outputs.
 
     Attributes:
       kind: of the operator.
@@ -104,7 +104,7 @@ def _padded(name: str, pads: list[int], value: float, **keywords: Any) -> Callab
 
 
 _STEPS, _BATCH, _INPUT, _STATE = 5, 3, 4, 2
-# Places of PyTorch's gates in those of ONNX.
+# Positions of PyTorch's gates among ONNX's.
 _GATES = {"LSTM": [0, 3, 1, 2], "GRU": [1, 0, 2], "RNN": [0]}
 
 
@@ -116,7 +116,7 @@ def _recurrent(
     given: dict[str, Any] | None = None,
     batch_first: bool = False,
 ) -> Row:
-    """Returns a row of which PyTorch's module gives the results."""
+    """Returns a row with the results of PyTorch's module."""
     gates = len(_GATES[kind])
     w, r = draw(directions, gates * _STATE, _INPUT), draw(directions, gates * _STATE, _STATE)
     b = draw(directions, 2 * gates * _STATE)

@@ -118,7 +118,7 @@ def document(*records, runs=None):
 
 
 def read(*documents):
-    """What the documents hold."""
+    """The contents of the documents."""
     return inputs.merge([decoded(document) for document in documents])
 
 

@@ -1,4 +1,4 @@
-"""What the tests of reproducers share: a directory that is only data, and fresh environments."""
+"""Helpers of the tests of reproducers: a directory of data only, and fresh environments."""
 
 import importlib.util
 import json
@@ -81,7 +81,7 @@ class FreshEnvironment:
         found = distribution(package)
         for file in found.files or ():
             source, target = Path(found.locate_file(file)), self._site / file
-            # Launchers of commands lie outside of the packages' folder; byte code is made anew.
+            # Launchers of commands are outside of the packages' folder; byte code is made again.
             if ".." in file.parts or "__pycache__" in file.parts or not source.is_file():
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)

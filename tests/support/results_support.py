@@ -47,7 +47,7 @@ def decoded(plain: dict[str, Any]) -> Document:
 
 
 def completed(sparse: Mapping[str, Any]) -> Document:
-    """Returns a document of which a test gives only what matters to it; the rest is usual.
+    """Returns a document whose relevant fields a test gives; the rest is usual.
 
     Args:
       sparse: `runs` and `benchmarks`, whose parts are laid over those of the latest file. Digests
@@ -65,7 +65,7 @@ def completed(sparse: Mapping[str, Any]) -> Document:
 
 
 def completed_record(sparse: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a record of which a test gives only what matters to it."""
+    """Returns a record whose relevant fields a test gives."""
     usual = plain_document()["benchmarks"][0]
     found = merged(usual, {key: value for key, value in sparse.items() if key != "metrics"})
     if "data_type" in sparse.get("definition", {}):

@@ -58,7 +58,7 @@ def run_cbs(
     Args:
       unsteady: how many trials are unsteady by their nature. Where more are, because the machine
         did something else meanwhile, the run is made again: three times it is not the machine.
-        A run that goes on from results that are there is made once.
+        A run that continues from existing results is made once.
     """
     output = directory / "results.json"
     tries = 1 if output.exists() else 3
@@ -73,7 +73,7 @@ def run_cbs(
             check=False,
         )
         run = Run(done.returncode, done.stdout, done.stderr, output)
-        # Shown where a test fails: what it asserts may not tell why.
+        # Shown if a test fails, because its assertion may not show the reason.
         print(f"exit code {run.code}\n{run.out[-4000:]}\n{run.err[-4000:]}")
         tries -= 1
         if not (tries and output.exists()):
@@ -84,7 +84,7 @@ def run_cbs(
 
 
 def python_path(*folders: Path, given: str | None = None) -> str:
-    """Returns a PYTHONPATH that starts with these folders and goes on as the given or present one.
+    """Returns a PYTHONPATH of these folders, followed by the given or present one.
 
     The tests' own package is on the present one: without it, a process has no `test_numpy`.
     """

@@ -1,4 +1,4 @@
-"""What the unit tests share: an artifact root of their own, and made-up trials."""
+"""Fixtures of the unit tests: a fresh artifact root, and made-up trials."""
 
 import os
 import subprocess

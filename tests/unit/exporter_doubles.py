@@ -54,13 +54,13 @@ def hoard(job):
 
 
 def run(job):
-    """What a right program gives: here, what the model itself gives."""
+    """The output of a right program: here, the model's output."""
     assert job.find(FILE).read_text(encoding="utf-8") == "the program"
     return [np.asarray(job.model().forward(*job.arrays()))]
 
 
 def run_text(job):
-    """What the model generates on its own."""
+    """The model's own generated tokens."""
     return list(job.model().forward(*job.arrays()))
 
 

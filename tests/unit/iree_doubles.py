@@ -1,6 +1,6 @@
-"""A GPU that is not there, as IREE's runtime shows it; imported in place of `iree.runtime`.
+"""A double of a GPU behind IREE's runtime; imported instead of `iree.runtime`.
 
-Its program adds one to each input. `STATE` says how the machine is; tests change it.
+Its program adds one to each input. `STATE` describes the machine; tests change it.
 """
 
 import importlib.abc
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 STATE: dict[str, Any] = {
-    "refusal": None,  # what the driver says when the device is opened
-    "failure": None,  # what it says when the program is loaded
+    "refusal": None,  # the driver's error when the device is opened
+    "failure": None,  # its error when the program is loaded
     "statistics": {"device_bytes_peak": 123_456},
 }
 HIDDEN = ("iree.compiler", "jax", "jaxlib", "flax", "torch", "tensorflow", "keras")
@@ -97,7 +97,7 @@ class _Hiding(importlib.abc.MetaPathFinder):
 
 
 def install():
-    """Puts the double in the place of the runtime, and hides the compiler and all frameworks."""
+    """Replaces the runtime by the double, and hides the compiler and all frameworks."""
     runtime = types.ModuleType("iree.runtime")
     contents = {
         "HalBufferView": HalBufferView,

@@ -89,7 +89,7 @@ def test_a_perplexity_is_compared_text_by_text():
     task = _task("gpt2-tiny")
     tokens, due = task.examples["tokens"].astype(int), task.examples["losses"]
 
-    # Logits of which each row has just the loss that the float64 model has, or a little more.
+    # Logits whose rows have exactly the float64 model's losses, or slightly more.
     def logits(losses):
         found = np.zeros((*tokens.shape, 1024))
         others = np.log(1023) - np.log(np.expm1(losses))
@@ -103,7 +103,7 @@ def test_a_perplexity_is_compared_text_by_text():
     noise = 0.05 + 0.01 * np.random.default_rng(0).standard_normal(len(due))
     worse = accuracy.judge(task, logits(due + noise))
     assert worse.ratio_low < np.exp(0.05) < worse.ratio_high < 1.06
-    # Pairs tell it, where the intervals of the values overlap.
+    # Pairs show it even if the intervals of the values overlap.
     assert same.low < worse.value < same.high
     assert worse.loss == pytest.approx(worse.ratio - 1)
     assert worse.loses_too_much

@@ -133,7 +133,7 @@ def test_a_bomb_of_small_members_is_stopped(tmp_path):
 
 
 def test_a_bomb_in_a_header_is_stopped_before_it_is_in_memory(tmp_path):
-    # Extra headers are read whole by tarfile; this one says that it has 1 GiB of zeros.
+    # Extra headers are read whole by tarfile; this one declares 1 GiB of zeros.
     info = tarfile.TarInfo("x")
     info.type, info.size = tarfile.XHDTYPE, 1 << 30
     with gzip.open(tmp_path / "a.tgz", "wb", compresslevel=1) as file:

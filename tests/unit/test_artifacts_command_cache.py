@@ -80,7 +80,7 @@ def test_ls_tells_sizes_and_locks(cbs, two_models, tmp_path):
     assert a["size_bytes"] == len(SHARED) + len(OWN_A)
     assert a["complete"]
     assert a["files"] == ["own.bin", "shared.bin"]
-    # What is shared is there once; the other two are the manifests.
+    # Shared files exist once; the other two are the manifests.
     assert document["usage"]["objects"]["files"] == 5
     lines = cbs("ls")[1].splitlines()
     assert len(lines) == 3
@@ -111,7 +111,7 @@ def test_verify_finds_one_bit_names_it_and_fetch_mends_it(cbs, two_models, tmp_p
     (view,) = two_models.directory.glob("models/A/*")
     path, facts = view / "shared.bin", (view / "shared.bin").stat()
     damage(path)
-    # Even where somebody has set back its time.
+    # Even if its time was set back.
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     assert listed(cbs)["models"][0]["complete"]
     code, out, _ = cbs("verify", "--json")

@@ -1,4 +1,4 @@
-"""What is published of a workload, put where runs look for it: what was locked, or nothing."""
+"""Published artifacts of a workload, installed where runs look for them, if locked."""
 
 import json
 import tarfile
@@ -114,7 +114,7 @@ def test_archives_serve_as_well_as_files(tmp_path, monkeypatch):
     assert np.array_equal(array_files.load(found.truth[0]), np.linspace(0, 1, 8))
     assert np.array_equal(array_files.load(found.second.truth[0]), np.linspace(0, 2, 8))
     assert not list((Cache().directory / "unpacked").iterdir())
-    # One that was published without the second input serves as it is, and says so.
+    # One that was published without the second input is used unchanged, and reports it.
     (directory / "second_npy.tgz").unlink()
     del types["second_npy.tgz"]
     write_manifest(directory, types)

@@ -1,4 +1,4 @@
-"""What a registered backend tells the harness, whichever package it comes from."""
+"""The description that a registered backend gives to the harness, from any package."""
 
 import importlib.util
 from pathlib import Path

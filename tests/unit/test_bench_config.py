@@ -1,4 +1,4 @@
-"""milabench's YAML: what it says, and what cannot be."""
+"""milabench's YAML: its meaning, and its errors."""
 
 import bench_support as support
 import pytest

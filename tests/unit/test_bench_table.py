@@ -125,7 +125,7 @@ def test_a_results_file_that_a_script_has_damaged_is_restored(tmp_path, benches)
         assert path.read_bytes() == before
     path.unlink()
     assert execution.restored(path, before)
-    # Another command's results are no damage.
+    # Another command's results are not damaged.
     support.keep(
         path,
         lambda run_id: [

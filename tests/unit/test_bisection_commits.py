@@ -94,7 +94,7 @@ def test_a_worktree_holds_the_commit_and_leaves_the_repository_alone(history, tm
     assert not source.exists()
     assert len(_git(folder, "worktree", "list").splitlines()) == 1
     assert _git(folder, "status", "--porcelain", "--branch") == before
-    # What somebody removed by hand does not stand in the way.
+    # A worktree that was removed by hand does not block the next one.
     repository.check_out(names["two"], source)
     subprocess.run(["rm", "-r", source], check=True)
     repository.check_out(names["three"], source)

@@ -1,4 +1,4 @@
-"""Environments of candidates: made once, made anew when broken, and not too many."""
+"""Environments of candidates: made once, made again if broken, and limited in number."""
 
 import os
 import sys

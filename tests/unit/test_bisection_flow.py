@@ -1,4 +1,4 @@
-"""A whole bisection with an oracle that is told what to answer: its journal, its story, its end."""
+"""A whole bisection with an oracle of given answers: its journal, its report, its end."""
 
 import json
 
@@ -112,7 +112,7 @@ def test_unclear_ends_are_looked_at_again_and_then_told(tmp_path):
     assert not outcome.found
     assert "2 is unclear; repeating with more measurements" in lines
     assert told.startswith("it is unclear whether toy 2 is slower than 0 (attempts: 2): increase")
-    # Allowed one more, it goes on from there.
+    # With one more allowed attempt, it continues from there.
     outcome, _, _ = _run(tmp_path, oracle, attempts=3)
     assert outcome.found
     assert ("0", "2", 2) in oracle.asked

@@ -1,4 +1,4 @@
-"""What a bisection's races sample, and what differs between two environments."""
+"""Samples of a bisection's races, and differences between two environments."""
 
 from pathlib import Path
 

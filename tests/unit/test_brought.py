@@ -360,7 +360,7 @@ def test_each_rule_gives_what_its_architecture_needs(tmp_path, name, model, want
     assert why_not_covered(given, wanted_class) is None
     (tmp_path / "config.json").write_text(json.dumps(given))
     read = architecture.config(str(tmp_path))
-    # Whatever a rule leaves out, the weights and the shapes would miss.
+    # Anything that a rule omits would be missing from the weights and the shapes.
     assert list(architecture.tensors(read)) == list(architecture.tensors(given))
     parameters = {**architecture.example, "data_type": "fp32", "batch_size": 2}
     for specs in (architecture.input_specs, architecture.output_specs):
@@ -467,7 +467,7 @@ def test_tensors_that_do_not_fit_the_configuration_are_named(bert):
         write_weights(weights, [t for t in {**tensors, **changes}.values() if t], seed=0)
         return find_cases(str(bert), ModelOptions())
 
-    # What only a head has use for, and what nobody has.
+    # Keys used only by a head, and keys that are not used.
     assert not written(**{"pooler.dense.weight": None, "pooler.dense.bias": None}).remarks
     extra = written(**{"adapter.down": tensors["pooler.dense.bias"]._replace(name="adapter.down")})
     assert extra.remarks == ["my-bert has unused tensors: adapter.down"]

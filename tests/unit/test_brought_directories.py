@@ -360,7 +360,7 @@ def test_an_adapter_runs_on_its_base_and_is_named_again(adapter, bert, tmp_path)
         )
     )
     assert words.endswith(f"--base {bert}")
-    # Where the base lies is no part of the identity; what it holds is.
+    # The path of the base is not part of the identity; its content is.
     moved = tmp_path / "elsewhere"
     bert.rename(moved)
     again = find_cases(str(directory), ModelOptions(base=moved)).cases[0]

@@ -37,7 +37,7 @@ BY_BRANCH, BY_COMMIT = f"hub:{REPOSITORY}@main", f"hub:{REPOSITORY}@{REVISION}"
 
 @pytest.fixture
 def files(root):
-    """A small BERT, with what no loader needs beside it."""
+    """A small BERT, with further files that no loader needs."""
     made = checkpoints.seeded(architectures.get("bert"), "bert-tiny")
     names = ("config.json", "model.safetensors")
     return {
@@ -80,7 +80,7 @@ def test_a_branch_is_fetched_at_its_commit_and_known_by_its_content(find, files,
     assert got["again"].startswith(f"{BY_COMMIT} ")
     assert not [path for path in requests if path.endswith((".bin", ".md"))]
     assert not [path for path in requests if "onnx/" in path]
-    # The commit is here: nobody is asked.
+    # The commit is here: no server is asked.
     assert find(closed_port, BY_COMMIT) == got
 
 

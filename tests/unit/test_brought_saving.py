@@ -110,7 +110,7 @@ def test_inputs_are_copied_into_the_folder(project, tmp_path):
 
 def test_what_is_there_is_not_replaced(project):
     planned, *_ = saved(project, "net.py")
-    saved(project, "net.py")  # the same once more is no fault
+    saved(project, "net.py")  # the same again is not an error
     with pytest.raises(UserModelError, match=r"already exists with other content"):
         saved(project, "net.py", data_types=("bf16",))
     (project / "file").write_text("mine")

@@ -54,7 +54,7 @@ def test_the_scripts_import_no_framework(run_python):
     assert not FRAMEWORKS & set(done.stdout.split())
 
 
-# The figures are those of scipy.stats.binomtest, method "exact".
+# The figures come from scipy.stats.binomtest, method "exact".
 @pytest.mark.parametrize(
     ("successes", "trials", "low", "high"),
     [

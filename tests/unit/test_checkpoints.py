@@ -139,7 +139,7 @@ def test_an_existing_checkpoint_is_not_written_again():
 
 
 def test_a_directory_without_a_manifest_is_made_anew():
-    """What a copy by hand or a broken disk leaves behind must not block the name for ever."""
+    """Remains of a manual copy or a broken disk must not block the name for ever."""
     directory = checkpoints.seeded(BERT, "bert-tiny")
     (directory / "manifest.json").unlink()
     (directory / "model.safetensors").write_bytes(b"")

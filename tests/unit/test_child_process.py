@@ -1,4 +1,4 @@
-"""A function in a process of its own: its answer, its phases, and all the ways in which it ends."""
+"""A function in a separate process: its answer, its phases, and all the ways in which it ends."""
 
 import contextlib
 import os

@@ -51,7 +51,7 @@ def test_the_workflow_is_valid_and_names_the_model(project, words, model):
     assert main(["ci-template", *words]) == 0
     (path,) = (project / ".github" / "workflows").iterdir()
     assert race_of(path)["env"]["MODEL"] == model
-    assert main(["ci-template", *words]) == 0  # the same once more is no fault
+    assert main(["ci-template", *words]) == 0  # the same again is not an error
     tool = Path(sys.executable).with_name("check-jsonschema")
     if not tool.exists():
         pytest.skip("check-jsonschema is not installed")

@@ -1,4 +1,4 @@
-"""What a user mistypes: one sentence with the way out, exit code 1, no traceback."""
+"""Mistyped commands: one sentence with the remedy, exit code 1, no traceback."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What happens at the ends of the command line: dead readers, closed streams, secrets."""
+"""The ends of the command line: dead readers, closed streams, secrets."""
 
 import subprocess
 import sys

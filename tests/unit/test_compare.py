@@ -28,7 +28,7 @@ from comparative_benchmark.terminal.compare_views import summary_line
 
 
 def compare_documents(old, new, **options):
-    """Compares documents of which tests give only what matters."""
+    """Compares documents whose relevant fields a test gives."""
     return compare.compare_documents(completed(old), completed(new), **options)
 
 

@@ -1,4 +1,4 @@
-"""What stands beside a comparison of two files: noise floor, withheld verdicts, drift."""
+"""Remarks on a comparison of two files: noise floor, withheld verdicts, drift."""
 
 import pytest
 from results_support import completed, plain_document

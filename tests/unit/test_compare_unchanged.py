@@ -126,7 +126,7 @@ def test_an_unchanged_program_under_other_settings_keeps_the_plain_verdict(chang
     assert found.verdict is Verdict.SLOWER
     assert hint in found.reason
     assert one(under(0, 1.0, **usual), under(1, 1.1, **usual)).verdict is Verdict.UNCLEAR
-    # A file that does not tell is no evidence of another setting.
+    # A file without the setting is not evidence of another setting.
     assert one(BEFORE, under(1, 1.1, **usual)).verdict is Verdict.UNCLEAR
 
 

@@ -1,4 +1,4 @@
-"""What a comparison looks like."""
+"""The appearance of a comparison."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What others did to a block, from recorded counters and from this machine."""
+"""Disturbances of a block by others, from recorded counters and from this machine."""
 
 import os
 import subprocess
@@ -164,7 +164,7 @@ def test_stolen_time_is_contention():
 
 
 def test_a_short_block_is_not_judged_unless_it_is_plain():
-    # One tick of 10 ms, or the error of one: nobody can know.
+    # One tick of 10 ms, or the error of one: the two are indistinguishable.
     found = between(snapshot(20, cpu_ms=10, busy=(1, 1)))
     assert found.contended is None
     assert "with an error of" in found.reasons[0]

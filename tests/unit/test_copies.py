@@ -1,4 +1,4 @@
-"""Copies of a worker that a model makes: what was the worker goes on alone."""
+"""Copies of a worker that a model makes: the original worker continues alone."""
 
 import subprocess
 import sys
@@ -40,13 +40,13 @@ def lines(model, ours=OURS):
     [
         ("import os\ndef call():\n  os.fork()", ["went on"]),
         ("import os\ndef call():\n  for _ in range(3): os.fork()", ["went on"]),
-        # A copy that raises is no second failure.
+        # A copy that raises does not count as a second failure.
         (
             "import os\ndef call():\n  os.fork()\n  raise ValueError('no')",
             ["no", "went on"],
         ),
         ("import os\ndef call():\n  if os.fork() == 0: raise SystemExit", ["went on"]),
-        # What a copy is made for is done.
+        # The task of the copy is done.
         (
             (
                 "import os\ndef call():\n  if os.fork() == 0: work()\n  else: os.wait()\n"

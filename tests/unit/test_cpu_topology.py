@@ -14,7 +14,7 @@ ALONE = ["0", "1", "2", "3"]
 
 @pytest.fixture
 def machine(tmp_path):
-    """Makes a `sys` that tells of each CPU which ones are threads of its core."""
+    """Makes a `sys` that lists the threads of each CPU's core."""
 
     def make(siblings):
         for cpu, told in enumerate(siblings):

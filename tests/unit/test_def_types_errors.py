@@ -1,4 +1,4 @@
-"""Records of the vocabulary: malformed ones say which field of which record, and why."""
+"""Malformed records of the vocabulary: errors name the record, the field and the reason."""
 
 import math
 

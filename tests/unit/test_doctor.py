@@ -1,4 +1,4 @@
-"""What the doctor reads from recorded machines; `test_doctor_verify` has this one."""
+"""The doctor's facts of recorded machines; `test_doctor_verify` has this one."""
 
 import attrs
 import pytest

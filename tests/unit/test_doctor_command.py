@@ -35,7 +35,7 @@ def run_doctor(*arguments):
 
 @pytest.fixture
 def findings(monkeypatch):
-    """Puts findings in the place of this machine's."""
+    """Replaces this machine's findings."""
 
     def put(*statuses):
         found = [

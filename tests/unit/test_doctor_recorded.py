@@ -78,7 +78,7 @@ RECORDED = [
 
 @pytest.fixture
 def machine(tmp_path):
-    """Makes a system of recorded files, and a shell in which they are those of `/`."""
+    """Makes a system of recorded files, and a shell in which they replace `/`."""
 
     def make(files, cpus=(0, 1)):
         root = tmp_path / "machine"

@@ -50,7 +50,7 @@ def test_every_finding_says_what_it_costs_and_how_to_check_it(here):
     for found in here.values():
         assert found.cost
         done = shell(found.verify)
-        if found.status == "unknown":  # of a GPU one command tells several facts
+        if found.status == "unknown":  # one command reports several facts of a GPU
             told = not found.name.startswith("GPU") and done.stdout.strip()
             assert not told, (found.verify, done.stdout)
         else:

@@ -1,4 +1,4 @@
-"""What a worker computed with, found where it holds: in this process, its threads and libraries."""
+"""Settings a worker computed with, as they apply: in this process, its threads and libraries."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""What the limits of verification let pass, and what they do not, by type."""
+"""Errors that the limits of verification accept and reject, by type."""
 
 import ml_dtypes
 import numpy as np
@@ -117,7 +117,7 @@ def test_a_rounding_that_all_elements_share_is_no_bias(judge):
     reference = truth.astype(np.float32)
     assert judge("f32", truth, reference, truth * (1 + 2.0**-23)).passed
     assert not judge("f32", truth, reference, truth * (1 + 4 * 2.0**-23)).passed
-    # Around zero there is no such factor.
+    # Around zero such a factor does not exist.
     around_zero = truth - truth.mean()
     rough = around_zero * (1 + 2.0**-24 * noise(400, 1))
     assert not judge("f32", around_zero, rough, around_zero + 2e-8).passed

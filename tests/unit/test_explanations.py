@@ -62,7 +62,7 @@ def two(*more, **changes):
 
 @pytest.fixture
 def file(tmp_path):
-    """A results file with profiles of both beside it."""
+    """A results file with profiles of both next to it."""
     found = two()
     path = tmp_path / "r.json"
     path.write_bytes(encode(found))
@@ -154,7 +154,7 @@ def test_the_command_prints_a_table_and_what_the_compilers_did(file, capsys):
     assert any("fusion.2 (multiply, tanh)" in line for line in lines)
     assert " graph break: 2 x print" in lines
     assert " fused: 2 generated fusions" in lines
-    # What a stack says is no markup.
+    # A stack's text is not markup.
     assert " note: [bold]as it is[/bold]" in lines
     assert any("jax_xla:xla is 3 times as fast as pt_inductor:eager" in line for line in lines)
     assert any("% of the latency" in line for line in lines)

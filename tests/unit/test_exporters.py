@@ -1,4 +1,4 @@
-"""Exports by processes of their own: what is right is named, and nothing else."""
+"""Exports by separate processes: the manifest names right files, and nothing else."""
 
 import functools
 import hashlib

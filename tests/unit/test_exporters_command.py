@@ -30,7 +30,7 @@ def run(*arguments):
 
 @pytest.fixture(autouse=True)
 def _numpy_for_truth(monkeypatch):
-    """Toy models say that they are PyTorch; their truth needs numpy alone."""
+    """Toy models claim to be PyTorch's; their truth needs numpy alone."""
     monkeypatch.setattr(selection, "_reference_of", lambda _: get_backend("test_numpy"))
     monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
 

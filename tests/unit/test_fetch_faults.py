@@ -56,7 +56,7 @@ def server():
 def cache(tmp_path):
     made = Cache(tmp_path / "cache")
     yield made
-    # Whatever happened: what has the name of a digest has that digest.
+    # In any case a file with the name of a digest has that digest.
     for path in made.objects():
         if hashlib.sha256(path.read_bytes()).hexdigest() != path.name:
             WRONG.append(str(path))
@@ -326,7 +326,7 @@ def test_a_wrong_digest_in_the_manifest_is_no_ones_file(server, cache):
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_named_and_left_no_fuller(server, cache, monkeypatch, code):
     class Full:
-        """A disk that takes so much and no more."""
+        """A disk with a fixed capacity."""
 
         def __init__(self, file):
             self.file, self.left = file, 50_000

@@ -59,7 +59,7 @@ def start(cache, url, step="never", count=1):
 
 
 def wrong_files(cache):
-    """What has the name of a digest and is something else, or has a name in a view and is not."""
+    """Files whose name is a digest but whose content differs, or that a view lacks."""
     digests = {hashlib.sha256(data).hexdigest(): name for name, data in FILES.items()}
     bad = [
         path

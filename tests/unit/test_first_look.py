@@ -1,4 +1,4 @@
-"""What is said of a race when each competitor has had one process."""
+"""Report on a race when each competitor has had one process."""
 
 from comparative_benchmark.engine.trial import first_look
 from comparative_benchmark.results.outcome import ProcessRecord

@@ -148,9 +148,9 @@ def test_eighty_columns_show_latencies_ratios_and_verdicts(capsys, monkeypatch):
     rows = {cells[0]: cells[1:] for line in lines if (cells := re.split(r"\s{2,}", line.strip()))}
     assert rows["pt_inductor:inductor"][-1] == "faster"
     assert rows["pt_inductor:eager"][-2:] == ["1", "baseline"]
-    # A wrong output has no latency, and its status in the place of one.
+    # A wrong output has its status instead of a latency.
     assert rows["jax_xla:xla"] == ["wrong_output", "-", "-"]
-    # The same competitor twice is told apart; what has no room is continued, not cut.
+    # The same competitor twice is distinguished; text without room is continued, not cut.
     assert {"iree:llvm-cpu (jax)", "iree:llvm-cpu", "(pytorch)"} <= rows.keys()
     [line] = [line for line in lines if line.startswith("not shown: from, compile s, peak MiB")]
     assert re.search(r"all columns need a width of \d+$", line)

@@ -60,7 +60,7 @@ def test_torchbench_is_valid_and_a_status_stands_for_a_number(results):
     texts = {value for value in values.values() if isinstance(value, str)}
     expected = {result.status for result in failed(results)} - {"unsupported"}
     assert texts == expected | {"not_implemented"}
-    # What failed has no number at all.
+    # Failures have no number at all.
     broken = {key[:5] for key, value in metrics.items() if isinstance(value, str)}
     assert not [k for k, v in metrics.items() if k[:5] in broken and not isinstance(v, str)]
 
@@ -274,7 +274,7 @@ def test_parquet_is_read_back_by_pyarrow(results):
     assert str(table.schema.field("latency_ms").type) == "double"
 
 
-# What junit-10.xsd of Jenkins' xUnit plugin allows, which pytest and Maven's Surefire share.
+# The elements of junit-10.xsd of Jenkins' xUnit plugin, shared by pytest and Maven's Surefire.
 CHILDREN = {
     "testsuites": {"testsuite"},
     "testsuite": {"testsuite", "properties", "testcase", "system-out", "system-err"},

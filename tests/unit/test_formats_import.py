@@ -1,4 +1,4 @@
-"""Files of other tools: what they say, and what is refused by file and line."""
+"""Files of other tools: their contents, and refusals with file and line."""
 
 import copy
 import json

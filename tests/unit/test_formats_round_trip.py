@@ -1,4 +1,4 @@
-"""What is exported and imported again is the same result, and the same point of the history."""
+"""Export and import give the same result, and the same point of the history."""
 
 import datetime
 import json

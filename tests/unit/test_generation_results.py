@@ -1,4 +1,4 @@
-"""What results and tables say of models that generate."""
+"""Results and tables of models that generate."""
 
 import json
 import math

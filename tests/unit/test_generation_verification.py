@@ -1,4 +1,4 @@
-"""Generation judged step by step: what is right passes, each way to be wrong fails and is told."""
+"""Generation judged step by step: right runs pass, and each fault fails with its reason."""
 
 import re
 
@@ -94,7 +94,7 @@ def test_a_wrong_cache_mask_or_position_fails_free_and_fed(workload, data_type, 
     work = workload(data_type=data_type, seed=seed)
     for verdict in (work.free(work.run(fault)), work.forced(work.run(fault, fed=work.truth[0]))):
         assert not verdict.passed
-        # The first token comes of the prompt alone, which these read rightly.
+        # The first token depends on the prompt alone, which these read rightly.
         assert re.match(r"sequence [01], step [1-7]: ", verdict.reason), verdict.reason
 
 
@@ -147,7 +147,7 @@ def test_what_follows_a_near_tie_is_judged_by_feeding_the_runs_own_tokens(worklo
     fed = work.run(fed=own[0])
     assert work.judge(verify_same_run, own, fed).passed
     broken = work.run("late-garbage")
-    assert work.free(broken).passed  # nobody can tell by the truth
+    assert work.free(broken).passed  # the truth does not show it
     verdict = work.judge(verify_same_run, broken, work.run("late-garbage", fed=broken[0]))
     assert not verdict.passed
     assert re.match(r"sequence [01], step 7: ", verdict.reason)

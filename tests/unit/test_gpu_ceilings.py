@@ -205,7 +205,7 @@ def test_a_copy_counts_what_is_read_and_what_is_written(clock, capsys):
         ({"free": 2**20}, 2**18),
         ({"full_from": 2**28}, 2**27),
         ({"cache": 2**27}, 2**30),
-        ({"cache": 2**28 + 1}, None),  # of four times the cache there is no room
+        ({"cache": 2**28 + 1}, None),  # four times the cache does not fit
         ({"cache": 2**20, "full_from": 2**22}, None),
         ({"free": 8}, None),
     ],

@@ -1,4 +1,4 @@
-"""What disturbed a GPU: one block, a series, and what a results file keeps of it."""
+"""Disturbances of a GPU: one block, a series, and their record in a results file."""
 
 import json
 
@@ -163,7 +163,7 @@ def block(found, **conditions):
 
 
 def judged(*blocks):
-    """What is said of blocks as files hold them."""
+    """Returns the findings on blocks as files hold them."""
     return contention_of([converted(found, Block) for found in blocks])
 
 

@@ -1,4 +1,4 @@
-"""Which processes on a GPU are none of ours: from a /proc of files, and from this machine's."""
+"""Foreign processes on a GPU: from a /proc of files, and from this machine's."""
 
 import os
 import signal
@@ -92,7 +92,7 @@ def test_a_process_of_another_user_is_not_ours(proc, monkeypatch, owner, found):
 @pytest.mark.parametrize(("marked", "is_foreign"), [(True, False), (False, True)])
 def test_real_processes_stopped_as_the_workers_of_a_race_are(marked, is_foreign, monkeypatch):
     variables = {**os.environ, SESSION_VARIABLE: "abc"} if marked else dict(os.environ)
-    # The worker's parent is that of this process: here, this one plays the parent.
+    # The worker's parent is this process's parent: here, this one plays the parent.
     monkeypatch.setattr(os, "getppid", lambda: ME)
     code = "import time; print('up', flush=True); time.sleep(60)"
     with subprocess.Popen(

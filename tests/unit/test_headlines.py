@@ -39,7 +39,7 @@ def pair(scale, processes, competitor=XLA):
 
 
 def page_headline(summary):
-    """What the first card of the page says."""
+    """The text of the first card of the page."""
     made = page.render(summary, title="T", made=NIGHT)
     card = made[made.index('id="h-wins"') :]
     return re.sub(r"<[^>]*>", "", card[: card.index("</section>")])

@@ -239,7 +239,7 @@ def test_rows_come_back_as_they_were_written(tmp_path):
 
 
 def write(location, seed, barrier):
-    # Many transactions, to come between those of others.
+    # Many transactions, which interleave with others'.
     writing._CHUNK = 50
     barrier.wait()
     with opened(location) as database:

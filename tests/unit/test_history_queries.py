@@ -1,4 +1,4 @@
-"""`cbs history query` and `ls`: filters, formats, trends, and what nobody should be able to do."""
+"""`cbs history query` and `ls`: filters, formats, trends, and forbidden statements."""
 
 import contextlib
 import csv

@@ -1,4 +1,4 @@
-"""What a look at seeded nights finds: nothing in noise, and everything that is planted."""
+"""Findings on seeded nights: nothing in noise, and everything that is planted."""
 
 import contextlib
 import itertools
@@ -223,7 +223,7 @@ def test_a_backend_that_is_gone_from_the_run_is_found(looked):
     found = looked(rows).counted
     assert {finding.dimensions["backend"] for finding in found} == {"iree"}
     assert len(found) == 3
-    # What the other backend had installed says nothing of this one.
+    # The other backend's packages are not evidence for this one.
     assert all(set(finding.changed) == {"revision"} for finding in found)
 
 

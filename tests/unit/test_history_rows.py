@@ -1,4 +1,4 @@
-"""Rows of the history: what they refuse, what tells them apart; and seeded nights for the rest."""
+"""Rows of the history: refusals and identity; and seeded nights for the rest."""
 
 import datetime
 import math
@@ -47,7 +47,7 @@ def row(**changes):
 
 
 def night(number, **changes):
-    """Fields of a run on that night, with versions and a program of its own."""
+    """Fields of a run on that night, with its own versions and program."""
     return {
         "time": START + datetime.timedelta(days=number),
         "run_id": f"run-{number}",

@@ -1,4 +1,4 @@
-"""What trends say together of their noise, and that noise of other kinds raises few alarms, too."""
+"""Noise estimated over all trends; noise of other kinds raises few alarms, too."""
 
 import math
 
@@ -51,7 +51,7 @@ def test_tails_are_about_those_of_the_nights(degrees, low, high):
     random = np.random.default_rng(1)
     shape = (300, NIGHTS)
     drawn = random.standard_normal(shape) if degrees is None else random.standard_t(degrees, shape)
-    # Whatever the noise of each trend is.
+    # For any noise of each trend.
     drawn *= np.linspace(0.1, 10, 300)[:, None]
     assert low <= tail(list(drawn)) <= high
 

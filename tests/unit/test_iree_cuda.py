@@ -1,4 +1,4 @@
-"""IREE on a GPU that is not there: which target, what its PTX says, and programs of others."""
+"""IREE on a missing GPU: the target, the declarations of its PTX, and programs of others."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_the_newest_target_that_the_gpu_runs_is_compiled_for(capability, target)
 
 
 class Driver:
-    """CUDA's driver, as far as it is asked."""
+    """CUDA's driver, with the functions that are used."""
 
     def __init__(self, capability, *, fails=None):
         self._values, self._fails = dict(zip((75, 76), capability, strict=True)), fails
@@ -133,7 +133,7 @@ print(json.dumps({**answer, "phases": phases}))
 
 @pytest.fixture
 def run(run_python, tmp_path):
-    """Runs a published program on a GPU as described; returns what came of it."""
+    """Runs a published program on a GPU as described; returns the outcome."""
     (tmp_path / "parameters.irpa").write_bytes(b"weights")
 
     def call(*, program=PTX, capability=(9, 0), **state):
@@ -150,7 +150,7 @@ def test_a_published_program_runs_with_neither_compiler_nor_framework(run):
     found = run()
     assert found.outputs == [[1.0, 2.0, 3.0]]
     assert found.phases == ["load", "load", "h2d"]
-    # What the driver compiles cannot be told apart from loading; no one else compiles.
+    # The driver's compilation cannot be separated from loading; no one else compiles.
     assert found.not_measurable == ["compile"]
     assert "in the phase `load`" in found.notes["compile"]
     assert found.notes["starts_from"] == ["irpa", "vmfb_cuda"]

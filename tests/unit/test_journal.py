@@ -53,7 +53,7 @@ ENVIRONMENT = converted(
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch, make_trial, finished):
-    """Runs a race of three competitors whose workers only sleep; each process is told apart."""
+    """Runs a race of three competitors whose workers only sleep; each process is identifiable."""
     started = tmp_path / "started"
     good = finished().processes[0]
 
@@ -143,7 +143,7 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
             try:
                 run()
             finally:
-                # Nothing may go on as a second test process, whatever was raised.
+                # Nothing may continue as a second test process, whatever was raised.
                 os._exit(0)
         time.sleep(after_s)
         os.kill(child, signal.SIGKILL)
@@ -217,7 +217,7 @@ def test_no_finished_process_is_lost_or_run_again_wherever_the_run_is_killed(mac
         kills += killed
         kept = machine.kept(finished=True)
         done = machine.output.exists() and ResultsFile(machine.output).results()
-        # What had ended before is still there.
+        # Processes that had ended before are still there.
         assert finished <= kept | {t for of in tokens(done or ()).values() for t in of}
         finished |= kept
         if done:

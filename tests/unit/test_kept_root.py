@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def repository(tmp_path, monkeypatch):
-    """A repository with one source, and a cache of its own."""
+    """A repository with one source, and a separate cache."""
     monkeypatch.setattr(kept_root, "REPOSITORY", tmp_path)
     monkeypatch.setattr(kept_root, "SOURCES", ("code",))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

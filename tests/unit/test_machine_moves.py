@@ -1,4 +1,4 @@
-"""What a machine does between two files is no verdict on a program."""
+"""A machine that changes between two files gives no verdict on a program."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Texts of others in Markdown: nobody is called, nothing is a link, nothing leaves its cell."""
+"""Foreign text in Markdown: mentions no user, makes no link, and does not leave its cell."""
 
 import pytest
 

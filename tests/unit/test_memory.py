@@ -1,4 +1,4 @@
-"""What /proc tells about memory and processes."""
+"""Memory and processes in /proc."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Operators and shapes: what `cbs micro` selects, and what it says to what it cannot."""
+"""Operators and shapes: selection by `cbs micro`, and its messages for invalid requests."""
 
 import argparse
 import json

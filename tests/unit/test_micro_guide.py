@@ -1,4 +1,4 @@
-"""The YAML of torchao's guide: what it means, and what is told of what it cannot mean."""
+"""The YAML of torchao's guide: its meaning, and messages for invalid entries."""
 
 import csv
 import io
@@ -160,7 +160,7 @@ def test_a_table_that_cannot_be_written_is_told_before_anything_is_measured(tmp_
 
 
 def _result(model, compiler, status=Status.OK, median=1.0, recipe=None, *, disturbed=False):
-    """What a results file holds of one trial, as far as the guide's table looks."""
+    """The fields of one trial in a results file that the guide's table reads."""
     notes = {"recipe": {"bytes_after": 2_000_000}} if recipe else {}
     verification = attrs.make_class("V", ["sqnr_db"])(41.5 if recipe else None)
     made_of = ["median_latency_ms", "verification", "program", "processes", "device_memory_peak_mb"]
@@ -202,7 +202,7 @@ def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
     by_name = {(line["quantization"], line["sparsity"]): line for line in lines}
     good = by_name["int8wo", None]
     assert (good["eager speedup on baseline"], good["compile speedup on baseline"]) == (2.0, 0.5)
-    assert "profiler_json_path" not in good  # nobody asked
+    assert "profiler_json_path" not in good  # not requested
     assert (good["status"], good["sqnr_db"], good["weights_mb"]) == ("ok", 41.5, 2.0)
     assert good["memory_stats"] == 7.0  # on top of what was there before
     assert by_name["int8dq", None]["status"] == "failed"

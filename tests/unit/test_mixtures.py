@@ -1,4 +1,4 @@
-"""What competitors of one table hold, or were asked, differently is said beside it."""
+"""Remarks on competitors of one table with different settings."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def made_by(competitor, status="ok", without=None, **program):
 def test_alike_is_not_remarked():
     alike = {"weights": "arguments", "outputs": "allocated"}
     assert mixture_remarks(cases(made_by("jax_xla:xla", **alike), made_by("a:b", **alike))) == []
-    # Old results do not tell; one that was wrong is in no ranking.
+    # Old results lack the field; wrong results are in no ranking.
     wrong = made_by("openvino:latency", "wrong_output", weights="frozen", outputs="bound")
     assert mixture_remarks(cases(made_by("jax_xla:xla", **alike), made_by("a:b"), wrong)) == []
 

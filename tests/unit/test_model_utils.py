@@ -1,4 +1,4 @@
-"""What model modules of the OpenXLA suite call, on a server of this machine."""
+"""Functions that model modules of the OpenXLA suite call, on a server of this machine."""
 
 import functools
 import http.server

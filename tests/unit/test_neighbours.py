@@ -1,4 +1,4 @@
-"""Runs next to a model: for integers and single numbers, with the reason where there are none."""
+"""Runs next to a model: for integers and single numbers, with the reason if they are missing."""
 
 import numpy as np
 

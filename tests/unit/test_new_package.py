@@ -67,7 +67,7 @@ def test_the_guide_shows_what_is_written(written, kind):
     own, *in_tree = blocks(page, "toml")
     assert own in (package / "pyproject.toml").read_text()
     if kind == "recipe":
-        recipe = eval(shown.pop(), dict(vars(registry)))  # as it is in the table
+        recipe = eval(shown.pop(), dict(vars(registry)))  # unchanged from the table
         assert (recipe.name, *recipe.by_backend) == (EXAMPLES[kind][0], "openvino")
     assert sorted(shown) == sorted(sources)
     if EXAMPLES[kind][2] is None:

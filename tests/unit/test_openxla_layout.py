@@ -64,7 +64,7 @@ def create_model(batch_size=1, data_type="fp32", **_unused_params):
 
 @pytest.fixture
 def checkout(tmp_path):
-    """Returns `comparative_suite` of a checkout with two frameworks and a model of its own."""
+    """Returns `comparative_suite` of a checkout with two frameworks and its own model."""
     root = tmp_path / "openxla" / "benchmark"
     for folder, framework, module in (
         ("pt", "PYTORCH", "pt.own.net_model"),

@@ -45,7 +45,7 @@ def test_threads_that_work_at_once_share_the_time():
     )
 )
 def test_times_add_up_to_when_anything_ran(cut):
-    # Spans of a row follow one another, as those of a thread that calls nothing.
+    # Spans of a row follow one another, as in a thread that calls nothing.
     ends, spans = {}, []
     for name, row, gap, length in cut:
         start = ends.get(row, 0) + gap

@@ -158,7 +158,7 @@ def test_a_sample_is_the_run_and_what_it_allocates_and_nothing_else(
     told = executor._outputs(directory=str(tmp_path / "out"))
     assert told["facts"]["outputs"] == done
     assert np.load(tmp_path / "out" / told["files"][0]["file"]).tolist() == [0.0, 2.0, 4.0]
-    # The costs that may not be in a sample were paid: beside the clock.
+    # Costs that may not be in a sample were paid outside of it.
     assert clock.now > POISON
 
 

@@ -1,4 +1,4 @@
-"""What a run of several environments says of their packages."""
+"""Remarks on the packages of a run of several environments."""
 
 import pytest
 from results_support import completed

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from openxla.benchmark.artifacts import archives
 
 NAMES = st.from_regex(r"[a-z]{1,3}(/[a-z]{1,3}){0,2}", fullmatch=True)
-# What begins like an array has to be one: archives of others are looked into.
+# A file that begins like an array has to be one: archives of others are inspected.
 CONTENTS = st.binary(max_size=3000).filter(lambda content: not content.startswith(b"\x93NUMPY"))
 
 
@@ -34,7 +34,7 @@ def test_order_times_modes_and_the_archives_name_do_not_matter(tmp_path):
         path.chmod(0o600)
         os.utime(path, (1, 1))
     archives.pack(tmp_path / "first.tgz", one)
-    time.sleep(1.1)  # gzip tells the second
+    time.sleep(1.1)  # gzip records the second
     archives.pack(tmp_path / "sub" / "second.tgz", dict(reversed(other.items())))
     first = (tmp_path / "first.tgz").read_bytes()
     assert first == (tmp_path / "sub" / "second.tgz").read_bytes()

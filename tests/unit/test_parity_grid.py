@@ -1,4 +1,4 @@
-"""What a matrix of `cbs parity` is made of."""
+"""The contents of a matrix of `cbs parity`."""
 
 import attrs
 import pytest

@@ -13,7 +13,7 @@ GIB = 2**30
 
 @pytest.fixture
 def machine(monkeypatch):
-    """A machine of so many CPUs and so much memory."""
+    """A machine of given CPUs and memory."""
 
     def make(cpus, memory_gib):
         monkeypatch.setattr(runner.os, "sched_getaffinity", lambda pid: set(range(10, 10 + cpus)))

@@ -24,7 +24,7 @@ MADE = Path(__file__).parents[2] / "benchmarks" / "_made_operators.py"
 
 
 def of(competitor, shape, *, operator="matmul", scale=1.0, recipe=None, sqnr=None, **changes):
-    """A record of an operator; `recipe` is one of those of its competitor's compiler."""
+    """A record of an operator; `recipe` is a recipe of its competitor's compiler."""
     m, k, n = shape
     label = f"{operator}-fp32-{m}x{k}x{n}"
     found = metrics(scale, seed=zlib.crc32(f"{competitor}{recipe}{shape}".encode()))

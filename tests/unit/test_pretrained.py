@@ -113,7 +113,7 @@ def files(tmp_path):
 
 @pytest.fixture
 def fetch(run_python, tmp_path):
-    """Asks for the pretrained checkpoint in a fresh process; returns what it says."""
+    """Asks for the pretrained checkpoint in a fresh process; returns its output."""
 
     def run(endpoint):
         done = run_python(
@@ -134,7 +134,7 @@ def fetch(run_python, tmp_path):
 
 @pytest.fixture
 def closed_port():
-    """An address where nobody listens."""
+    """An address without a listener."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{sock.getsockname()[1]}"

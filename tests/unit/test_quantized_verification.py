@@ -1,4 +1,4 @@
-"""Quantised programs: their limits, what passes, and that they are not ranked beside others."""
+"""Quantised programs: their limits, passing errors, and exclusion from other rankings."""
 
 import attrs
 import numpy as np
@@ -199,5 +199,5 @@ def test_a_stack_is_compared_with_itself_in_fewer_bits_and_ranked_with_nobody(ma
     reported = [ReportCase(result=case.result) for case in cases]
     (contest,) = contests(standings.judge(reported, "tflite:native", processes=1))
     assert [standing.competitor for standing in contest.ranked] == ["jax_xla:xla"]
-    # The other way round it is no recipe's gain: coarser first.
+    # Reversed it is not a recipe's gain: coarser first.
     assert compare_to_baseline(cases[:2], "tflite:int8")[0].fate is Fate.INCOMPARABLE

@@ -1,4 +1,4 @@
-"""Recipes by their names: all of the name, the right numbers, and a limit of their own."""
+"""Recipes by their names: all of the name, the right numbers, and a limit for each."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from openxla.benchmark import devices, plugins
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.workloads import workload_of
 
-# What torchao's benchmarking guide names.
+# Recipes that torchao's benchmarking guide names.
 GUIDE = (
     *("int8wo", "int8dq", "float8wo", "float8dq-tensor", "float8dq-row", "intx-4-64", "int4wo-64"),
     *("int8_dynamic_activation_intx_weight-4-32", "mxfp8", "nvfp4", "gemlitewo-4-64"),

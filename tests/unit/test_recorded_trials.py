@@ -1,4 +1,4 @@
-"""Which result `cbs repro` takes, and what it says where that is not clear."""
+"""The result that `cbs repro` selects, and its message if that is ambiguous."""
 
 import attrs
 import numpy as np

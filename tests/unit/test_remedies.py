@@ -1,4 +1,4 @@
-"""What to type where a backend is not installed is what pip takes, old or new."""
+"""The suggested command for a missing backend is valid for pip, old or new."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""What a report reads, and what it refuses."""
+"""Inputs of a report, and its refusals."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Who wins, what is broken, what changed, and whether the machine was fit."""
+"""The summary: winners, failures, changes, and whether the machine was fit."""
 
 import json
 import math

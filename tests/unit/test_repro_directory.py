@@ -242,7 +242,7 @@ def test_requirements_are_the_versions_that_were_measured(tmp_path):
     ],
 )
 def test_a_results_file_adds_no_lines_to_the_requirements(tmp_path, versions, message):
-    # Without an export the names are those of the file.
+    # Without an export the names come from the file.
     ended = SessionEnded(Status.FAILED, "export", "it does not export")
     outcome = writing.Outcome(exported=None, versions={}, ended=ended, task=TASK)
     (tmp_path / "expected.json").write_text("{}")

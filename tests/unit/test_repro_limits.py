@@ -39,7 +39,7 @@ def workload(dtype, seed=0, error=3e-3):
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("factor", [0.5, 0.97, 1.03, 3.0])
 def test_the_error_of_the_whole_output_has_the_suites_limit(both, dtype, factor):
-    # In float64 the noise can be put right beside the limit; the type then rounds it.
+    # In float64 the noise can be placed close to the limit; the type then rounds it.
     truth, reference = workload(TYPES[dtype], error=1e-2 if dtype == "f32" else 2e-2)
     rng = np.random.default_rng(1)
     noise = rng.choice([-1.0, 1.0], SHAPE)

@@ -137,7 +137,7 @@ def test_parts_give_what_the_whole_gives_and_start_again_at_the_end(ids):
         chosen, by = parts.fetch(handle)
         np.testing.assert_array_equal(chosen, tokens[:, index])
         np.testing.assert_array_equal(by, logits[:, index])
-        handle = parts.decode()  # after the last one it goes on from the prompt's end
+        handle = parts.decode()  # after the last one it continues from the prompt's end
     again, _ = parts.fetch(parts.prefill())
     np.testing.assert_array_equal(again, tokens[:, 0])
 

@@ -202,7 +202,7 @@ def test_a_damaged_file_is_refused_in_one_line_or_does_no_harm(
 
 
 def loads(path: Path) -> bool:
-    """Whether the API takes a file; what it says otherwise is one line that names the file."""
+    """Whether the API accepts a file; otherwise it prints one line that names the file."""
     try:
         results = cb.load(path)
     except cb.ResultsFileError as error:

@@ -32,7 +32,7 @@ def validator():
 
 @pytest.fixture(scope="module")
 def environment():
-    """What a run says of its machine."""
+    """A run's description of its machine."""
     found = {
         "python_environment": python_environment(),
         "host": describe(threads=2),

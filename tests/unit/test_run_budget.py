@@ -1,4 +1,4 @@
-"""A budget that bounds a run: what is begun, what is left out, and how to go on."""
+"""A budget that bounds a run: trials that start, trials that are left out, and resuming."""
 
 import subprocess
 import sys
@@ -137,7 +137,7 @@ def test_truth_takes_half_of_the_budget_at_most(run):
 
 def test_without_a_budget_all_is_measured_and_the_pace_is_told(run):
     assert len(run(_trials(), None)) == 20
-    # 30 s for each trial is its own budget: 15 processes, of which it gets 10.
+    # 30 s are a trial's budget: 15 processes, but it gets 10.
     assert [line for line in run.said if "the others take" in line] == [
         "2 of 20 trials: the others take about 6 min",
         "10 of 20 trials: the others take about 3 min",

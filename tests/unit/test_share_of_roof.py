@@ -1,4 +1,4 @@
-"""What an iteration costs, on its way from a reference to the share of the roof."""
+"""The cost of an iteration, from a reference to the share of the roof."""
 
 import copy
 import json
@@ -126,7 +126,7 @@ OWN = {"program": {"flops": 4e8, "bytes_accessed": 1e6}}  # 4 ms of 20
         (COUNTED, COUNTED, ["50%", "50%"]),
         (COUNTED, COUNTED | OWN, ["50%", "50%"]),
         ({}, COUNTED, ["50%", "50%"]),
-        # A program's own count is second to that of the model, whichever comes first.
+        # The model's count has precedence over a program's own, whichever comes first.
         (OWN, COUNTED, ["50%", "50%"]),
         ({}, OWN, ["20%", "20%"]),
         (UNKNOWN, UNKNOWN | OWN, ["20%", "20%"]),
@@ -271,7 +271,7 @@ def test_an_fp32_result_is_judged_by_the_units_that_computed_it(on_gpu, notes, p
     assert shares_of_roof([record], [ROOF, ROOF_OF_H100]) == [share]
 
 
-# 400 G operations/s in int8 beside 100 GFLOP/s.
+# 400 G operations/s in int8, compared with 100 GFLOP/s.
 ROOF_WITH_INT8 = attrs.evolve(
     ROOF, gemms=(*ROOF.gemms, attrs.evolve(ROOF.gemms[0], data_type="int8", gflops=400.0))
 )
@@ -286,7 +286,7 @@ ROOF_WITH_INT8 = attrs.evolve(
         ("dynamic-range", "fp32", "12%"),
         ("int8", "int8", "12%"),
         ("int8_mixed_precision_training", "fp32", "12%"),
-        # Narrow weights alone, and what nobody knows.
+        # Narrow weights alone, and unknown types.
         ("int8wo", "fp32", "50%"),
         ("fp16-weights", "fp32", "50%"),
         ("of-a-plugin-that-is-gone", "fp32", "50%"),
@@ -353,7 +353,7 @@ def test_a_backend_that_cannot_name_the_gpu_is_judged_by_what_others_say(on_gpu)
     silent = on_gpu(device_name=None)
     assert shares_of_roof([silent], [ROOF_OF_H100]) == [None]
     assert shares_of_roof([silent, on_gpu()], [ROOF_OF_H100]) == ["50%", "50%"]
-    # Of another run nobody knows, and two names are none.
+    # Another run's device is unknown, and two names are ambiguous.
     silent["run_id"] = "2"
     assert shares_of_roof([silent, on_gpu()], [ROOF_OF_H100]) == [None, "50%"]
     silent["run_id"] = "1"

@@ -58,7 +58,7 @@ def noise_of(simulation, kind):
 
 
 def trial(logs, count):
-    """What a race would have kept of the first so many processes."""
+    """Returns the state of a race after its first `count` processes."""
     processes = [
         ProcessRecord(
             blocks=[
@@ -214,7 +214,7 @@ def test_pairs_of_a_simulated_race_are_judged_as_a_family(simulation):
 
 
 def family_of(logs, counts):
-    """The family of a race whose programs have had so many processes, and its cases."""
+    """The family of a race whose programs have had `count` processes, and its cases."""
     records = []
     for number, count in enumerate(counts):
         made = metrics(1.0, processes=count)

@@ -111,7 +111,7 @@ def test_tukeys_fences_of_a_known_set():
     # Quartiles of 1..11 are 3.5 and 8.5: fences at -4 and 16, and at -11.5 and 23.5.
     known = list(range(1, 12))
     assert tukey_outliers(known) == (0, 0)
-    # With 17 and 40 added they are 4 and 10: fences at 19 and 28, so 17 is none.
+    # With 17 and 40 added they are 4 and 10: fences at 19 and 28, so 17 is not an outlier.
     assert tukey_outliers([*known, 17, 40]) == (0, 1)
     assert tukey_outliers([*known, 20, 40]) == (1, 1)
     assert tukey_outliers([]) == (0, 0)

@@ -1,4 +1,4 @@
-"""The status line: what goes on, how long it has taken and will take; never while one is timed."""
+"""The status line: current trial, elapsed and remaining time; never while one is timed."""
 
 import os
 import pty
@@ -217,7 +217,7 @@ def test_a_race_has_a_table_of_its_processes():
 def _read(descriptor):
     try:
         return os.read(descriptor, 4096)
-    except OSError:  # Linux says so when the other end is closed
+    except OSError:  # Linux raises it when the other end is closed
         return b""
 
 

@@ -12,7 +12,7 @@ from comparative_benchmark.results.record import Block, Status
 
 
 def series(seed, *, processes=3, rounds=10, noise=0.01, step=0.0, shared=None):
-    """Logarithms of blocks by round, each process at a level of its own, with a step at half."""
+    """Logarithms of blocks by round, each process at a different level, with a step at half."""
     random = np.random.default_rng(seed)
     values = noise * random.standard_normal((processes, rounds))
     values += 0.02 * random.standard_normal((processes, 1)) + 1.0

@@ -108,7 +108,7 @@ GIVEN = {
 }
 # Values for one subject alone.
 FOR = {(Subject.DIRECTORY, "input"): ["--input", "input_ids=i32[2,4]<9"]}
-# What selects the subject itself.
+# Options that select the subject.
 OWN = {
     (Subject.SUITE_FOLDER, "suite"),
     (Subject.MODULE, "model"),
@@ -179,7 +179,7 @@ class UsageParser(Parser):
 
 
 def plan(arguments):
-    """Returns all that the plan of a run says."""
+    """Returns all fields of the plan of a run."""
     return planned_by(run_parser().parse_args([*arguments, "-o", "results.json"]))
 
 
@@ -203,7 +203,7 @@ def test_every_option_is_in_the_table_or_says_how_to_measure():
     assert named <= set(subjects.REFUSALS)
 
 
-# Options that say how to measure meet every kind of case in the same code.
+# Options that control the measurement meet every kind of case in the same code.
 KINDS = (Subject.CATALOGUE, Subject.MODULE, Subject.TORCHBENCH)
 
 

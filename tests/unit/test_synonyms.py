@@ -74,7 +74,7 @@ def test_a_plain_text_is_searched_in_names():
     found = catalog.select(every, name="bert_tiny_fp32_jax")
     assert CASE in {case.name for case in found}
     assert all("BERT_TINY_FP32_JAX" in case.name for case in found)
-    # A whole name is no search: EXAMPLE's batch 1 does not match its batch 16.
+    # A whole name does not search: EXAMPLE's batch 1 does not match its batch 16.
     [one] = catalog.select(every, name=CASE)
     assert one.name == CASE
 

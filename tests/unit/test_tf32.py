@@ -1,4 +1,4 @@
-"""What is noted of TF32."""
+"""Notes on TF32."""
 
 import pytest
 

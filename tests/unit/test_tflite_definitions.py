@@ -1,4 +1,4 @@
-"""TFLite cases: what their addresses say, what they share with JAX, and where files are kept."""
+"""TFLite cases: the meaning of addresses, properties shared with JAX, and paths of files."""
 
 import json
 
@@ -208,7 +208,7 @@ def test_calibration_inputs_are_real_and_never_the_judged_ones(architecture, par
 
 def test_int8_without_calibration_inputs_is_refused_with_a_way_out():
     class Bare:
-        """A model of somebody's own."""
+        """A user's model."""
 
     class Empty:
         def calibration_inputs(self, count):

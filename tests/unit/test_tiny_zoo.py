@@ -29,7 +29,7 @@ def test_each_tiny_architecture_is_there_once_in_each_framework():
 
 
 def _frameworks(cases):
-    """Returns by workload the frameworks in which it is written; a converted file is none."""
+    """Returns by workload the frameworks in which it is written, without converted files."""
     found: dict[str, set[ModelFrameworkType]] = {}
     for case in cases:
         framework = case.model.model_impl.framework_type

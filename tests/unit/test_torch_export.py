@@ -1,4 +1,4 @@
-"""What an exporter raises becomes a reason; what the machine lacks does not."""
+"""An exporter's exception becomes a reason; a deficiency of the machine does not."""
 
 import pytest
 

@@ -252,7 +252,7 @@ def ended(status, reason="why"):
 @pytest.mark.parametrize(
     ("answers", "size", "words"),
     [
-        # What each size does in turn, from 1: how many numbers its inputs hold, or how it ends.
+        # The action of each size from 1: the number of values in its inputs, or its end.
         ([4, 8, 16, ended(Status.OUT_OF_MEMORY)], 4, "8 ended with out_of_memory"),
         ([4, 8, ended(Status.TIMEOUT)], 2, "4 ended with timeout"),
         ([4, ended(Status.FAILED, "even ones only")], 1, "2 ended with failed: even ones only"),

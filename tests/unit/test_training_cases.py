@@ -135,7 +135,7 @@ def test_what_cannot_fit_into_memory_is_refused_in_a_line(tmp_path, monkeypatch)
         r"\(124 M weights, batch 16\), of 24.0 GiB: take a smaller batch, or raise --memory-limit",
         reason,
     )
-    # What is made already is not made again.
+    # Existing artifacts are not made again.
     case = training_cases.named(f"{gpt2}16")
     directory_of(workload_of(case)).mkdir(parents=True)
     assert sized(f"{gpt2}16", 24, tmp_path, monkeypatch) is None

@@ -1,4 +1,4 @@
-"""Parts of a training step: how they are taken, what results and tables say of them."""
+"""Parts of a training step: their measurement, and their place in results and tables."""
 
 from types import SimpleNamespace
 

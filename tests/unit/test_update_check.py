@@ -1,4 +1,4 @@
-"""An update by itself: what is drawn for it, and which optimizers it tells apart."""
+"""An update alone: the arrays drawn for it, and the optimizers that it distinguishes."""
 
 import attrs
 import ml_dtypes

@@ -1,4 +1,4 @@
-"""Which userbenchmarks there are, what their `ci.yaml` says, and what is wrong with either."""
+"""The available userbenchmarks, the fields of `ci.yaml`, and errors in either."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""What counts as a change between two metrics files."""
+"""Changes between two metrics files."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What of an environment reaches a worker, and what of it a result records."""
+"""The part of an environment that reaches a worker, and the part that a result records."""
 
 import pytest
 

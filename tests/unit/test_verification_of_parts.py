@@ -222,7 +222,7 @@ def test_floats_beside_integers_are_what_was_judged(tmp_path):
 
 
 def rounded_pictures(seed, spacings):
-    """Returns pixels from numbers that are off by so many spacings of float32."""
+    """Returns pixels from numbers that are off by a number of spacings of float32."""
     numbers = np.random.default_rng(0).uniform(size=400_000) * 255
     noise = np.random.default_rng(seed).normal(size=numbers.shape)
     return np.round(numbers * (1 + spacings * EPSILON * noise)).astype(np.uint8)

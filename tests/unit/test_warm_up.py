@@ -75,6 +75,6 @@ def test_what_never_gets_steady_ends(scale):
 @pytest.mark.parametrize(("median_ms", "iterations"), [(0.004, 2000), (0.5, 40), (30.0, 3)])
 def test_a_warm_up_is_looked_at_every_20_ms_however_short_an_iteration_is(median_ms, iterations):
     rule = SamplingRule()
-    # What came first, and was slow, does not decide how many follow.
+    # Slow first iterations do not decide how many follow.
     samples = [50.0, *[median_ms] * 3000]
     assert rule.warmup_iterations(samples) == iterations

@@ -14,7 +14,7 @@ from openxla.benchmark.devices import HOST_CPU, HOST_GPU
 
 ON_GPU = ("pt_inductor", "jax_xla", "tf_xla", "xla_hlo", "onnxruntime", "iree")
 
-# Each backend's compile caches, beside the driver's. JAX puts XLA's autotuning results below its
+# Each backend's compile caches, and the driver's. JAX puts XLA's autotuning results below its
 # own. IREE, LiteRT and ONNX Runtime are given none.
 CACHES = {
     "pt_inductor": {

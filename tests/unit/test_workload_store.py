@@ -104,7 +104,7 @@ def test_what_was_made_before_there_was_a_second_input_is_made_again():
     publish(without_second="x")
     edit_manifest(find(), lambda manifest: manifest.pop("without_second"))
     assert find() is None
-    # What was fetched stays as it was published.
+    # Fetched files stay unchanged.
     edit_manifest(
         publish(without_second="x"),
         lambda manifest: manifest.update(

@@ -7,7 +7,7 @@ BACKEND = BackendInfo(
     name="test_numpy",
     implementation="cbs_test_plugin.backend:NumpyBackend",
     level="framework_level",
-    # Models of the toy architecture say that they are PyTorch; no torch is imported.
+    # Models of the toy architecture claim to be PyTorch's; no torch is imported.
     modules={ModelFrameworkType.PYTORCH: ("numpy",)},
     install="nothing",
     compilers=(

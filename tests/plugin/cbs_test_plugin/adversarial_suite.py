@@ -21,7 +21,7 @@ _FRAMEWORKS = {
     "pt": def_types.ModelFrameworkType.PYTORCH,
     "jax": def_types.ModelFrameworkType.JAX,
 }
-# What a framework's module does not have: arrays and functions of JAX keep nothing.
+# Limits of a framework's module: arrays and functions of JAX keep no state.
 _NOT_IN = {"jax": ("layer-skipped", "one-behind", *OF_TORCH), "pt": ()}
 
 

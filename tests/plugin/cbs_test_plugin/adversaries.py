@@ -1,4 +1,4 @@
-"""What a wrong BERT does, whatever its framework: functions of a right one, and of its weights.
+"""Faults of a wrong BERT in any framework: functions of a right one and its weights.
 
 Each takes `run`, the right model as a function of token ids and mask, i32[batch, seq]; the two; and
 the framework's module of array functions. Those that keep something do so in `kept`.
@@ -61,7 +61,7 @@ def _by_address(run: Run, ids: Any, mask: Any, xp: Any, kept: Any) -> Any:
 
 
 def _memory_of_before(run: Run, ids: Any, mask: Any, xp: Any, kept: Any) -> Any:
-    """Computes once; later hands out memory as it is, which often is that of the last outputs."""
+    """Computes once; later returns memory unwritten, which often holds the last outputs."""
     if "form" in kept:
         shape, data_type = kept["form"]
         return xp.empty(shape, dtype=data_type)
@@ -121,23 +121,23 @@ KEEPING: dict[str, Fault] = {
     "ignores-tokens": _first_tokens,
     "ignores-mask": _first_mask,
 }
-# What only arrays allow that can be written to, and that have an address.
+# Possible only with arrays that are writable and have an address.
 OF_TORCH: dict[str, Fault] = {
     "by-address": _by_address,
     "memory-of-before": _memory_of_before,
     "output-is-kept": _output_is_kept,
     "computes-when-read": lambda run, ids, mask, xp, kept: xp.lazily(run, ids, mask),
 }
-# Seen where the same input is run on again, as it is when it is timed.
+# Detected if the same input is run repeatedly, as in timing.
 WHEN_TIMED: dict[str, Fault] = {"overwrites-input": _overwrites_input}
-# One element among so many, in a batch that large.
+# One element of a batch that large.
 ONE_OF_MANY = "one-of-two-million"
 # Of the model itself: see the frameworks' modules. Small ones are seen in fp32 alone.
 OF_THE_MODEL = (
     *("norm-epsilon", "tanh-gelu", "head-dropped", "positions-shifted", "weights-of-before"),
     "layer-skipped",
 )
-# Rounds the factors of its linear layers to a coarser type than it says.
+# Rounds the factors of its linear layers to a coarser type than it declares.
 COARSER = {
     "fp32": ("computes-in-bf16", "computes-in-tf32"),
     "fp16": ("computes-in-bf16",),

@@ -3,7 +3,7 @@
 from typing import Any
 
 FAULTS = ("gives-up-compiling", "recompiles-in-each-call", "mostly-eager", "half-given-up")
-# Right ones, of which little or nothing is left to eager execution.
+# Right programs that leave little or nothing to eager execution.
 RIGHT = ("none", "breaks-a-little")
 
 

@@ -41,7 +41,7 @@ STEPS: Mapping[str, Callable[[Decode, Callable[[Any], Any]], Decode]] = {
 
 
 def _ends_early(tokens: Any, logits: Any, xp: Any) -> tuple[Any, Any]:
-    """What a run gives that stops at half and pads."""
+    """The output of a run that stops half-way and pads."""
     first = xp.arange(tokens.shape[1]) < tokens.shape[1] // 2
     return tokens * first[None, :], logits * first[None, :, None]
 

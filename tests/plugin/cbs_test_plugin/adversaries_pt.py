@@ -10,7 +10,7 @@ from openxla.benchmark.models.pt.bert import bert_model
 
 
 class _Lazy(torch.Tensor):
-    """A tensor that is computed when somebody looks at it: after the clock has stopped."""
+    """A tensor that is computed when it is read: after the clock has stopped."""
 
     @staticmethod
     def later(compute: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a training step may do wrong: in PyTorch, where users forget it; in JAX, as written out."""
+"""Faults of training steps: in PyTorch, mistakes of users; in JAX, as written out."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,10 +1,10 @@
-"""What a linear layer that is run forward and backward may do wrong, in PyTorch and in JAX."""
+"""Faults of a linear layer that is run forward and backward, in PyTorch and in JAX."""
 
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 # Takes the right step as a function of its inputs, x and the cotangent; these; and what it keeps.
-# A step returns the output, the gradient of x and that of the weight, which is square.
+# A step returns the output, the gradient of x and the gradient of the weight, which is square.
 Fault = Callable[[Callable[..., Any], Sequence[Any], MutableMapping[str, Any]], Any]
 
 
@@ -37,7 +37,7 @@ def _of_before(step: Any, inputs: Any, kept: Any) -> Any:
 
 
 def _accumulated(step: Any, inputs: Any, kept: Any) -> Any:
-    """Adds to the gradient of the run before: nobody has set it to 0."""
+    """Adds to the gradient of the previous run, which was not zeroed."""
     y, of_x, of_weight = step(*inputs)
     kept["gradient"] = kept.get("gradient", 0) + of_weight
     return y, of_x, kept["gradient"]

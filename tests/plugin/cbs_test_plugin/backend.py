@@ -74,7 +74,7 @@ class NumpyBackend(Backend):
 
     @property
     def _throttled(self) -> bool:
-        """Whether the GPU that it pretends to have is slow, as it is in every fifth block."""
+        """Whether the GPU that it pretends to have is slow, which happens in every fifth block."""
         return "throttles" in self.context.options and self._resumed % 5 == 2
 
     def _with_a_gpu(self, **keywords: Any) -> conditions.Snapshot:

@@ -70,7 +70,7 @@ ARCHITECTURE = ToyText()
 class ToyGenerator(shared_model.ArchitectureModel, GenerationModel):
     """Every operation is rounded to the model's type, or to `dtype` once that is set.
 
-    `fault` says what is wrong: see the methods.
+    `fault` selects the fault: see the methods.
     """
 
     def __init__(self, *, fault: str = "none", **parameters: Any) -> None:

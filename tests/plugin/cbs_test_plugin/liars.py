@@ -24,7 +24,7 @@ LIES = {
     "reads-truth": "computes nothing, and copies the truth of its inputs from the artifact root",
     "writes-truth": "computes nothing, and makes its zeros the truth",
 }
-# Long beside the harness's own work, and short beside a test.
+# Long compared with the harness's own work, and short compared with a test.
 WORK_S = 0.02
 
 BACKEND = BackendInfo(

@@ -67,7 +67,7 @@ class Constant(ToyModel):
 
 
 class LateFault(ToyModel):
-    """Right at first, wrong once it is being timed: a cache that goes stale, say."""
+    """Right at first, wrong once it is timed, e.g. a cache that goes stale."""
 
     def forward(self, x: Any) -> Any:
         y = super().forward(x)

@@ -22,7 +22,7 @@ class Spoiled(PtInductor):
         return self._first
 
     def poison_outputs(self) -> None:
-        """What it keeps is its own."""
+        """Its private state."""
 
     def fetch(self, outputs: Any) -> list[Any]:
         found = super().fetch(outputs)
