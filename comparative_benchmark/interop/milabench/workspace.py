@@ -210,9 +210,9 @@ def clean_environment() -> dict[str, str]:
         *("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "VIRTUAL_ENV"),
         *(CONFIG_VARIABLE, SYSTEM_VARIABLE),
     )
-    own = {n: v for n, v in worker_settings.for_worker(os.environ).items() if n not in dropped}
+    passed = {n: v for n, v in worker_settings.for_worker(os.environ).items() if n not in dropped}
     # Write no bytecode into the folders of benchmarks.
-    return {**own, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**passed, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def host_environment() -> dict[str, str]:

@@ -362,18 +362,18 @@ def _no_step(outcome: Outcome, last: str, than: str, effort: str) -> list[str]:
     return [f"{verdict}: {advice}", *_cases(outcome.ends), *_packages(outcome.ends)]
 
 
-def _step(outcome: Outcome, word: str, thing: str, *, measured: bool) -> list[str]:
+def _step(outcome: Outcome, word: str, subject: str, *, measured: bool) -> list[str]:
     where, candidates = outcome.conclusion, outcome.candidates
     assert where is not None
     first, last = candidates[where.first_bad], candidates[where.last_good]
     if where.suspects:
         between = ", ".join(candidates[index].short for index in where.suspects)
         lines = [
-            f"{thing} became {word} after {last.short}, at the latest in {first}",
+            f"{subject} became {word} after {last.short}, at the latest in {first}",
             f"candidates between them that could not be judged: {between}",
         ]
     else:
-        lines = [f"{thing} became {word} in {first}; {last.short} is the last good one"]
+        lines = [f"{subject} became {word} in {first}; {last.short} is the last good one"]
     neighbours = outcome.neighbours
     if neighbours is not None and neighbours.answer is not Answer.BAD:
         than = f"{word} than {last.short}" if measured else word

@@ -223,10 +223,10 @@ def _checked_digests(case: BenchmarkCase, manifest: Path, where: str) -> Mapping
     """Returns the sha256 of each checkpoint file, after checking that it fits the case."""
     architecture = _architecture_of(case)
     assert architecture is not None
-    own = checkpoints.facts_of(architecture, architecture.complete(case.model.model_parameters))
+    known = checkpoints.facts_of(architecture, architecture.complete(case.model.model_parameters))
     try:
         stored = json.loads(manifest.read_text(encoding="utf-8"))
-        differing = sorted(key for key, value in own.items() if stored.get(key) != value)
+        differing = sorted(key for key, value in known.items() if stored.get(key) != value)
         digests = {str(name): str(facts["sha256"]) for name, facts in stored["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ArtifactError(
@@ -237,7 +237,7 @@ def _checked_digests(case: BenchmarkCase, manifest: Path, where: str) -> Mapping
         key = differing[0]
         raise ArtifactError(
             f"{where} contains another checkpoint: its {key} is "
-            f"{stored.get(key)!r}, but {case.model.name} has {own[key]!r}; {_REPAIR}"
+            f"{stored.get(key)!r}, but {case.model.name} has {known[key]!r}; {_REPAIR}"
         )
     return digests
 

@@ -39,8 +39,8 @@ class TrainableModel(models.TrainableModel):
     def forward(self, *inputs: Any) -> Any:
         """Takes all steps, then restores the weights."""
         run = self.run()
-        took = [run.step(*batch) for batch in self.batches(list(map(tf.convert_to_tensor, inputs)))]
-        outputs = run.outputs(took)
+        steps = [run.step(*batch) for batch in self.batches([*map(tf.convert_to_tensor, inputs)])]
+        outputs = run.outputs(steps)
         run.start()
         return outputs
 
