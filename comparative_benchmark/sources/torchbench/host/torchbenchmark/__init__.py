@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-# Where the folder's checkout is, or else what the folder is in; see `loading.import_folder`.
+# The folder's checkout, or else its parent directory; see `loading.import_folder`.
 REPO_PATH = Path(os.environ.get("CBS_TORCHBENCH_REPO", Path.cwd()))
 DATA_PATH = str(REPO_PATH / "torchbenchmark" / "data" / ".data")
 

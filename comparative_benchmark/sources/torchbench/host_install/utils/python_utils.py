@@ -1,4 +1,4 @@
-"""Installs requirements into the environment that this runs in."""
+"""Installs requirements into the current environment."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""TorchBench's store of data sets, which is not reached from here; what is there is taken."""
+"""TorchBench's store of data sets, which is not accessed; existing data is used."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ def checkout_s3_data(data_type: str, name: str, decompress: bool = True) -> None
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    """Stands for all other functions of TorchBench's module: each refuses, as it would fetch."""
+    """Replaces all other functions of TorchBench's module: they would fetch, so each refuses."""
     if name.startswith("__"):
         raise AttributeError(name)
 

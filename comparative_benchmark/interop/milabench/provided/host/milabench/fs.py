@@ -45,7 +45,7 @@ class XPath(type(pathlib.Path())):  # type: ignore[misc]  # the class of this sy
             (source / subtree if subtree else source).copy(self)
 
     def merge_into(self, destination: "str | pathlib.Path", manifest: str = "") -> None:
-        """Copies what a manifest names, as `/folder/` or `/file`; all without one."""
+        """Copies the entries of a manifest, as `/folder/` or `/file`; everything without one."""
         names = [line.strip().strip("/") for line in manifest.splitlines() if line.strip()]
         for path in sorted(self.iterdir()):
             if not names or any(fnmatch.fnmatch(path.name, name) for name in names):
@@ -53,7 +53,7 @@ class XPath(type(pathlib.Path())):  # type: ignore[misc]  # the class of this sy
 
 
 def _git(*arguments: str) -> None:
-    # Nobody is there to be asked for a password.
+    # A prompt for a password would never be answered.
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
     try:
         done = subprocess.run(

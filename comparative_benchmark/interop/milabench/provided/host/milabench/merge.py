@@ -1,4 +1,4 @@
-"""Mappings over mappings."""
+"""Recursive merge of mappings."""
 
 from collections.abc import Mapping
 from typing import Any

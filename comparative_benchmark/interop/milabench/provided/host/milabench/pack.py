@@ -1,4 +1,4 @@
-"""The class that a benchfile derives its `__pack__` from."""
+"""Base class of a benchfile's `__pack__`."""
 
 import json
 import os
@@ -54,7 +54,7 @@ class BasePackage:
 
     @property
     def working_directory(self) -> XPath:
-        """Where the scripts are."""
+        """Directory of the scripts."""
         return XPath(self.dirs.code)
 
     def logfile(self, extension: str) -> XPath:
@@ -75,11 +75,11 @@ class BasePackage:
         return {**self.make_env(), **self.config.get("env", {}), **(env or {})}
 
     async def message(self, *parts: Any) -> None:
-        """Tells the user something."""
+        """Shows a message to the user."""
         channel().say("message", text=" ".join(map(str, parts)))
 
     async def message_error(self, error: Any) -> None:
-        """Tells the user of an error."""
+        """Shows an error to the user."""
         await self.message(f"{type(error).__name__}: {error}")
 
     async def send(self, **fields: Any) -> None:
@@ -203,7 +203,7 @@ class Package(BasePackage):
             if clear_previous:
                 locked.rm()
             limits = [part for file in constraints for part in ("-c", str(file))]
-            # Locked files name how they were made: without this machine's folders.
+            # Locked files contain the command that made them: remove this machine's folders.
             inside = [os.path.relpath(file, self.dirs.code) for file in (locked, base)]
             await self.execute(
                 *("pip-compile", "-o", inside[0], *pip_compile_args, *limits),
@@ -229,7 +229,7 @@ class Package(BasePackage):
         """Returns the command that is measured."""
         from .commands import PackCommand, VoirCommand
 
-        # voir looks for its voirfile where it is started, and above.
+        # voir looks for its voirfile in the working directory, and above.
         own = type(self).working_directory is not BasePackage.working_directory
         main = self.dirs.code / self.main_script
         folder = self.working_directory if own else main.parent
@@ -253,7 +253,7 @@ def command_line(
     folder = pack.working_directory
     return {
         "argv": [str(item) for item in args],
-        # A folder that the installation itself is about to fetch is not there yet.
+        # A folder that the installation fetches does not exist yet.
         "cwd": str(cwd or (folder if folder.exists() else pack.dirs.code)),
         "env": {name: str(value) for name, value in pack.full_env(env).items()},
         "use_stdout": bool(use_stdout),

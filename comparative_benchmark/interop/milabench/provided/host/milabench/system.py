@@ -4,7 +4,7 @@ from typing import Any
 
 
 class DockerConfig:
-    """How containers are run: none are."""
+    """Settings of containers, which are not supported."""
 
     def __init__(self, image: "str | None" = None, **options: Any) -> None:
         self.image, self.options = image, options

@@ -22,7 +22,7 @@ def generate_tensor_classification(model: Any, batch_size: int, in_shape: Any, d
 
 
 class FakeInMemoryDataset:
-    """A data set that is made at once."""
+    """A data set that is generated in advance."""
 
     def __init__(self, producer: Any, batch_size: int, batch_count: int) -> None:
         self.data = [producer(i) for i in range(batch_size * batch_count)]

@@ -1,4 +1,4 @@
-"""Data sets over others."""
+"""Data sets that wrap others."""
 
 import os
 from collections import defaultdict

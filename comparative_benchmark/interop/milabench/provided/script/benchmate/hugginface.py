@@ -1,4 +1,4 @@
-"""Downloads of Hugging Face's hub, for preparations; so misspelt is its name in milabench."""
+"""Downloads from Hugging Face's hub, for preparation; milabench misspells the name."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Rates of a loop's body, measured without a wait for the device in between."""
+"""Rates of a loop's body, measured without waiting for the device in between."""
 
 import os
 import sys
@@ -79,11 +79,11 @@ class HostEvent:
         self._time = 0.0
 
     def record(self, *_: Any) -> None:
-        """Notes the time."""
+        """Records the time."""
         self._time = time.perf_counter()
 
     def synchronize(self) -> None:
-        """There is nothing to wait for."""
+        """Returns at once."""
 
     def elapsed_time(self, end: "HostEvent") -> float:
         """Returns the milliseconds from this event to another."""
@@ -206,11 +206,11 @@ class TimedIterator:
         return len(self.events) + self.total_obs
 
     def is_done(self) -> bool:
-        """Tells whether enough was observed."""
+        """Returns whether there are enough observations."""
         return self.early_stop is not None and self.progress() >= self.early_stop
 
     def on_iterator_stop_iterator(self) -> None:
-        """Is called when nothing is timed."""
+        """Called outside of timed code."""
 
     def batch_size(self, count: int) -> int:
         """Returns the items of all processes together."""
@@ -234,16 +234,16 @@ class TimedIterator:
         self.total_obs += len(events)
 
     def log_rate(self, rate: float) -> None:
-        """Tells a rate."""
+        """Reports a rate."""
         self.message(rate=rate, units="items/s", task=self.task)
 
     def log_progress(self) -> None:
-        """Tells how far the observation is."""
+        """Reports the progress of the observation."""
         if self.early_stop is not None:
             self.message(progress=(self.progress(), self.early_stop), task="early_stop")
 
     def message(self, **fields: Any) -> None:
-        """Tells something, in the first process."""
+        """Reports values, in the first process."""
         if not self.rank:
             self.message_push(**fields)
 
@@ -279,7 +279,7 @@ class ManualTimedIterator(TimedIterator):
 
 
 def _distributed() -> Any:
-    """Returns torch.distributed where it is in use; torch is not imported for that."""
+    """Returns torch.distributed if it is in use, without importing torch."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.distributed.is_available():
         return None

@@ -35,19 +35,19 @@ def get_rank() -> int:
 
 @instrument_definition  # type: ignore[untyped-decorator]
 def monitor_monogpu(ov: Any, poll_interval: float = 1, arch: Any = None) -> Any:
-    """Tells of the devices."""
+    """Reports on the devices."""
     return monitor(ov, poll_interval, lambda: select_backend(arch, force=True), gpudata=devices())
 
 
 @instrument_definition  # type: ignore[untyped-decorator]
 def monitor_process_monogpu(ov: Any, poll_interval: float = 3, arch: Any = None) -> Any:
-    """Tells of this process."""
+    """Reports on this process."""
     return monitor(ov, poll_interval, process=process_monitor(os.getpid()))
 
 
 @instrument_definition  # type: ignore[untyped-decorator]
 def monitor_node(ov: Any, poll_interval: float = 1, arch: Any = None) -> Any:
-    """Tells of the machine."""
+    """Reports on the machine."""
     return monitor(
         ov,
         poll_interval,
@@ -80,7 +80,7 @@ class _Monitor:
         while not self._stopped.is_set():
             now = time.time()
             for name, source in self._sources.items():
-                # A device that does not answer must not end the script.
+                # An unresponsive device must not end the script.
                 with contextlib.suppress(Exception):
                     self._log({"task": "main", "time": now, name: source()})
             self._stopped.wait(self._interval_s)
@@ -119,17 +119,17 @@ def smuggle_monitor(
 
 
 def monogpu_monitor(*args: Any, **kwargs: Any) -> Any:
-    """Tells of devices."""
+    """Reports on devices."""
     return smuggle_monitor(*args, monogpu=True, **kwargs)
 
 
 def multigpu_monitor(*args: Any, **kwargs: Any) -> Any:
-    """Tells of the machine."""
+    """Reports on the machine."""
     return smuggle_monitor(*args, monogpu=False, **kwargs)
 
 
 def bench_monitor(*args: Any, **kwargs: Any) -> Any:
-    """Tells of devices; of several processes the first alone."""
+    """Reports on devices; among several processes, only the first does."""
     rank = get_rank()
     kwargs["enabled"] = rank <= 0 and kwargs.get("enabled", True)
     return smuggle_monitor(*args, monogpu=rank == -1, **kwargs)

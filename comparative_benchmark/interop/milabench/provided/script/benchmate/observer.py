@@ -54,7 +54,7 @@ class BenchObserver:
         self.pusher = sumggle_push() if stdout else give_push()
 
     def on_iterator_stop_iterator(self) -> None:
-        """Tells the losses, when nothing is timed."""
+        """Reports the losses, outside of timed code."""
         self.losses.push(self.pusher)
 
     def record_loss(self, loss: Any) -> Any:
@@ -64,7 +64,7 @@ class BenchObserver:
         return loss
 
     def override_return_value(self, function: Any, override: Any) -> None:
-        """Has voir call a function with what another returns."""
+        """Has voir call a function with the return values of another."""
         import ptera
 
         overseer = current_overseer.get()
@@ -99,7 +99,7 @@ class BenchObserver:
         return self.instance
 
     def criterion(self, criterion: Any) -> Any:
-        """Returns a loss function whose values are kept."""
+        """Returns a loss function whose values are recorded."""
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             loss = criterion(*args, **kwargs)
@@ -127,7 +127,7 @@ class BenchObserver:
                 callback()
                 return result
 
-            # Schedulers of torch look for the method behind it.
+            # Schedulers of torch look for the wrapped method.
             step.__self__ = original.__self__  # type: ignore[attr-defined]
             step.__func__ = original.__func__  # type: ignore[attr-defined]
             optimizer.step = step

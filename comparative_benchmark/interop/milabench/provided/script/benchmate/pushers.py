@@ -12,7 +12,7 @@ Push = Callable[..., Any]
 
 
 def write_line(fields: Any, file: Any) -> None:
-    """Writes a line of JSON at once: what other threads write cannot come into it."""
+    """Writes a line of JSON in one call, so that other threads cannot write into it."""
     file.write(json.dumps(fields) + "\n")
 
 
@@ -35,7 +35,7 @@ smuggle_push = sumggle_push
 
 
 def is_running_with_voir() -> bool:
-    """Tells whether voir runs the script."""
+    """Returns whether voir runs the script."""
     return current_overseer.get() is not None
 
 
@@ -65,7 +65,7 @@ class LazyMetricPusher:
         return kwargs
 
     def push(self, pusher: Push) -> None:
-        """Pushes all that was kept."""
+        """Pushes all delayed values."""
         delayed, self.delayed = self.delayed, []
         for args, kwargs in delayed:
             pusher(**self.materialize(*args, **kwargs))

@@ -19,11 +19,11 @@ class StepTimer:
         self.total_obs = earlystop_count()
 
     def step(self, step_size: Any) -> None:
-        """Adds what a step did."""
+        """Adds the items of a step."""
         self.n_size += step_size
 
     def end(self) -> None:
-        """Tells the rate since the last one."""
+        """Reports the rate since the last report."""
         self.sync()
         self.end_time = time.perf_counter()
         elapsed_s = self.end_time - self.start_time
@@ -34,5 +34,5 @@ class StepTimer:
         self.start_time = self.end_time
 
     def log(self, **fields: Any) -> None:
-        """Tells something else."""
+        """Reports other values."""
         self.pusher(**fields)

@@ -1,4 +1,4 @@
-"""Signs of life of what takes long."""
+"""Progress output of long operations."""
 
 import contextlib
 import threading
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def long_action(message: str, interval: float = 1) -> "Iterator[None]":
-    """Prints how long a `with` block has taken, again and again."""
+    """Prints the elapsed time of a `with` block periodically."""
     done = threading.Event()
     started = time.monotonic()
 

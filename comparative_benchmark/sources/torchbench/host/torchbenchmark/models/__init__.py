@@ -1,1 +1,1 @@
-"""Where a folder is a module; its `__path__` is set by who loads one."""
+"""Package of model folders; `loading.import_folder` sets its `__path__`."""

@@ -1,4 +1,4 @@
-"""Seeds, as folders set them, and what TorchBench decides by a folder's name.
+"""Seeds, as folders set them, and TorchBench's decisions by a folder's name.
 
 Its other lists (deterministic algorithms, tolerances, optimizers, folders that no accuracy check is
 for) belong to its accuracy check. Outputs are judged here against a float64 run instead.
@@ -34,7 +34,7 @@ def set_random_seed() -> None:
 
 
 def fix_torch_seed() -> None:
-    """Has every `torch.manual_seed` of this process set the one seed, whatever it is given."""
+    """Makes every `torch.manual_seed` of this process set the same seed, ignoring its argument."""
     real = torch.random.default_generator.manual_seed
 
     def manual_seed(*_: object, **__: object) -> torch.Generator:

@@ -62,7 +62,7 @@ def nested(*contexts: Context) -> Iterator[None]:
 
 
 class PostInitProcessor(type):
-    """Calls `__post__init__` when all constructors are through."""
+    """Calls `__post__init__` after all constructors."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         """Returns the object."""
@@ -72,7 +72,7 @@ class PostInitProcessor(type):
 
 
 class BenchmarkModel(metaclass=PostInitProcessor):
-    """What `class Model` of a folder extends."""
+    """Base class of a folder's `class Model`."""
 
     DEFAULT_TRAIN_BSIZE: int | None = None
     DEFAULT_EVAL_BSIZE: int | None = None
@@ -84,7 +84,7 @@ class BenchmarkModel(metaclass=PostInitProcessor):
     example_inputs: Any
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
-        """Makes what all have; some folders of 2021 do not call the constructor below."""
+        """Sets common attributes; some folders of 2021 do not call the constructor below."""
         made = super().__new__(cls)
         made._prepare()
         return made
@@ -117,14 +117,14 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         self.backward_contexts: list[Context] = []
         self.optimizer_contexts: list[Context] = []
         self.num_batch = 1
-        # Options of TorchBench's own runner, at their defaults: folders look at some of them.
+        # Options of TorchBench's own runner, at their defaults: folders read some of them.
         self.dargs = argparse.Namespace(
             precision="fp32", channels_last=False, accuracy=False, num_batch=1, distributed=None
         )
         self.opt_args, self.dynamo, self.opt = argparse.Namespace(), False, None
 
     def __post__init__(self) -> None:
-        """Nothing to be done: options of TorchBench's own runner do not reach a folder here."""
+        """Does nothing: options of TorchBench's own runner do not reach a folder here."""
 
     def determine_batch_size(self, batch_size: int | None = None) -> int:
         """Returns the user's batch size, or metadata.yaml's for the device, or the class's own.
@@ -142,7 +142,7 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         return size
 
     def _refuse_by_metadata(self) -> None:
-        """Raises for a GPU by whose name metadata.yaml lists the test as not implemented.
+        """Raises for a GPU for which metadata.yaml lists the test as not implemented.
 
         Entries for `cpu` and `cuda` are for TorchBench's unit tests: its runner ignores them.
         """
@@ -168,7 +168,7 @@ class BenchmarkModel(metaclass=PostInitProcessor):
     def asked(
         test: str | None, batch_size: int | None, train_bs: int | None, eval_bs: int | None
     ) -> dict[str, Any]:
-        """Returns test and batch size, where a folder of 2022 names a size for each test."""
+        """Returns test and batch size; folders of 2022 name a size for each test."""
         chosen = test or os.environ.get("CBS_TORCHBENCH_TEST", "eval")
         return {
             "test": chosen,
@@ -176,7 +176,7 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         }
 
     def add_context(self, context_fn: Context, stage: TEST_STAGE = TEST_STAGE.ALL) -> None:
-        """Has every run, or a stage of every training step, inside a context."""
+        """Encloses every run, or a stage of every training step, in a context."""
         by_stage = {
             TEST_STAGE.ALL: self.run_contexts,
             TEST_STAGE.FORWARD: self.forward_contexts,
@@ -201,7 +201,7 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         return optimizer if hasattr(optimizer, "zero_grad") else None
 
     def set_optimizer(self, optimizer: Any) -> None:
-        """Puts another optimizer in its place."""
+        """Replaces the optimizer."""
         if not hasattr(self, "optimizer") and hasattr(self.opt, "zero_grad"):
             self.opt = optimizer
         else:
@@ -214,11 +214,11 @@ class BenchmarkModel(metaclass=PostInitProcessor):
             yield inputs
 
     def set_train(self) -> None:
-        """Has the module behave as it does in training."""
+        """Sets the module to training mode."""
         self.get_module()[0].train()
 
     def set_eval(self) -> None:
-        """Has the module behave as it does in inference."""
+        """Sets the module to inference mode."""
         self.get_module()[0].eval()
 
     def train(self, niter: int = 1) -> Any:
@@ -234,20 +234,20 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         raise NotImplementedError("eval is not implemented")
 
     def eval_in_nograd(self) -> bool:
-        """Tells whether inference is to run without gradients: the name goes before the file."""
+        """Returns whether inference runs without gradients; the name overrides the file."""
         if self.name in USE_GRAD_IN_INFERENCE:
             return False
         return not (isinstance(self.metadata, dict) and self.metadata.get("eval_nograd") is False)
 
     def is_staged(self) -> bool:
-        """Tells whether a training step is written in stages, and not in one piece as well."""
+        """Returns whether a training step is written only in stages, not also in one piece."""
         if getattr(self.train, "__func__", None) is not BenchmarkModel.train:
             return False
         return all(hasattr(self, name) for name in ("forward", "backward", "optimizer_step"))
 
     @contextlib.contextmanager
     def annotate_forward(self) -> Iterator[None]:
-        """Encloses a stage of a training step; nothing is done with that."""
+        """Encloses a stage of a training step; does nothing."""
         yield
 
     annotate_backward = annotate_optimizer = annotate_forward

@@ -1,4 +1,4 @@
-"""Commands that a benchfile makes its plans of."""
+"""Commands from which a benchfile builds its plans."""
 
 from .base import (
     CmdCommand,

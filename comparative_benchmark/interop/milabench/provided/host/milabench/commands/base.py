@@ -1,4 +1,4 @@
-"""Commands of scripts, alone and several of them."""
+"""Commands that run one script or several."""
 
 import copy
 import json
@@ -23,7 +23,7 @@ class Command:
 
     @property
     def pack(self) -> Any:
-        """The pack whose command this is in the end."""
+        """The pack of the innermost command."""
         return self._pack if self.exec is None else self.exec.pack
 
     def packs(self) -> "Iterator[Any]":
@@ -51,11 +51,11 @@ class Command:
         return self.copy(self.pack.copy({"tag": tag, "devices": devices, **fields}))
 
     def use_stdout(self) -> "Command":
-        """Says that events come in escape sequences on stdout; returns itself."""
+        """Declares that events come in escape sequences on stdout; returns itself."""
         return self.set_run_options(use_stdout=True)
 
     def set_run_options(self, **kwargs: Any) -> "Command":
-        """Adds what goes to `execute`; returns itself."""
+        """Adds keyword arguments for `execute`; returns itself."""
         self._kwargs.update(kwargs)
         return self
 
@@ -81,7 +81,7 @@ class Command:
         return []
 
     def steps(self) -> "list[list[Line]]":
-        """Returns what is to run at once, and what after that."""
+        """Returns steps of commands; a step's commands run concurrently."""
         return [list(self.commands())]
 
     async def execute(self, *_: Any, **__: Any) -> "list[int]":
@@ -109,7 +109,7 @@ def _run(lines: "list[Line]", *, measured: bool) -> "list[int]":
             cwd=kwargs.get("cwd"),
             env=kwargs.get("env"),
             use_stdout=kwargs.get("use_stdout", False),
-            # milabench's word for a process that only helps.
+            # milabench's word for a helper process.
             measured=measured and "nolog" not in (pack.config.get("tag") or ()),
         )
         for pack, args, kwargs in lines
@@ -133,7 +133,7 @@ class ListCommand(Command):
 
     @property
     def pack(self) -> Any:
-        """That of the first."""
+        """Pack of the first command."""
         return self.executors[0].pack
 
     def members(self) -> "tuple[Command, ...]":
@@ -208,7 +208,7 @@ class SimpleCommand(Command):
 
 
 class VoidCommand(CmdCommand):
-    """Nothing."""
+    """A command that does nothing."""
 
     def __init__(self, pack: BasePackage, *argv: Any, **kwargs: Any) -> None:
         super().__init__(pack, "true", *argv, **kwargs)

@@ -49,7 +49,7 @@ class TorchrunAllGPU(WrapperCommand):
         return len(self.pack.config.get("devices") or [])
 
     def should_wrap(self) -> bool:
-        """Tells whether the launcher is needed."""
+        """Returns whether the launcher is needed."""
         return self.device_count() > 1
 
     def _argv(self, **_: Any) -> "list[Any]":
@@ -70,7 +70,7 @@ TorchRunCommand = TorchrunAllGPU
 
 
 class ActivatorCommand(Command):
-    """A command in the environment, by the pack's own `activator` if there is one.
+    """A command in the environment, by the pack's `activator`, if defined.
 
     Commands have the environment on their path in any case.
     """
@@ -98,7 +98,7 @@ class SSHCommand(WrapperCommand):
 
 
 class SCPCommand(CmdCommand):
-    """A copy of a folder on another machine: here it is where it is."""
+    """A copy of a folder on another machine; does nothing on a single machine."""
 
     def __init__(self, pack: BasePackage, *_: Any, **__: Any) -> None:
         super().__init__(pack, "true")
@@ -153,7 +153,7 @@ class AccelerateLaunchCommand(Command):
 
 
 class ClientServer(ListCommand):
-    """A client and the server that it asks, at the same time."""
+    """A client and its server, at the same time."""
 
     def __init__(self, _: BasePackage, client: Command, server: Command, **kwargs: Any) -> None:
         kwargs.pop("different_nodes", None)
@@ -195,7 +195,7 @@ class ForeachNode(ListCommand):
         return (self.single_node(),)
 
     def single_node(self) -> Command:
-        """Returns the command as it runs where there is one machine."""
+        """Returns the command as it runs on a single machine."""
         return self.executor
 
     def make_new_node_pack(self, rank: int, node: "dict[str, Any]", base: Command) -> Any:
@@ -224,7 +224,7 @@ class AccelerateAllNodes(ForeachNode):
     """A process for each device of each machine, by accelerate."""
 
     def single_node(self) -> Command:
-        """Returns the command itself where there is one device at most."""
+        """Returns the plain command if there is at most one device."""
         if len(self.executor.pack.config.get("devices") or []) <= 1:
             return self.executor
         return AccelerateLaunchCommand(self.executor)

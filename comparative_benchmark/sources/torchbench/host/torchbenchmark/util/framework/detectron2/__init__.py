@@ -1,8 +1,8 @@
-"""See `model_factory`; the rest is what install.py of a folder calls."""
+"""See `model_factory`; other functions are called by a folder's install.py."""
 
 
 def install_detectron2(*_: object, **__: object) -> None:
-    """Says that it cannot be had: it is on no package index.
+    """Refuses: detectron2 is on no package index.
 
     Raises:
       RuntimeError: always.

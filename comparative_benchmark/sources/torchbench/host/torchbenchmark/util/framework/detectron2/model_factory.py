@@ -7,7 +7,7 @@ from ...model import BenchmarkModel
 
 
 class Detectron2Model(BenchmarkModel):
-    """Says what is missing: detectron2, or else its weights and pictures, is on no index."""
+    """Refuses with the missing part: detectron2, or its weights and pictures, is on no index."""
 
     DETECTRON2_MODEL = True
     DEFAULT_TRAIN_BSIZE = 1

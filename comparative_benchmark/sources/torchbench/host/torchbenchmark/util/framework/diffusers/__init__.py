@@ -1,13 +1,13 @@
-"""See `model_factory`; the rest is what install.py of a folder calls."""
+"""See `model_factory`; other functions are called by a folder's install.py."""
 
 import subprocess
 import sys
 
 
 def install_diffusers() -> None:
-    """Installs diffusers into the environment that this runs in."""
+    """Installs diffusers into the current environment."""
     subprocess.run([sys.executable, "-P", "-m", "pip", "install", "diffusers"], check=True)
 
 
 def load_pretrained_model(*_: object, **__: object) -> None:
-    """Fetches nothing: a folder does so when it is run, if it may."""
+    """Fetches nothing: a folder fetches when it is run, if allowed."""

@@ -1,11 +1,11 @@
-"""See `model_factory`; the rest is what install.py of a folder calls."""
+"""See `model_factory`; other functions are called by a folder's install.py."""
 
 import subprocess
 import sys
 
 
 def install_pytorch_geometric() -> None:
-    """Installs PyTorch Geometric into the environment that this runs in."""
+    """Installs PyTorch Geometric into the current environment."""
     subprocess.run([sys.executable, "-P", "-m", "pip", "install", "torch_geometric"], check=True)
 
 

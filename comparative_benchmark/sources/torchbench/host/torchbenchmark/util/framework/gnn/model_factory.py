@@ -99,7 +99,7 @@ class BasicGNNModel(BenchmarkModel):
         return self.model, self.example_inputs
 
     def train(self, niter: int = 1) -> None:
-        """Computes gradients against a random one of the output."""
+        """Computes gradients from a random gradient of the output."""
         out = self.model(*self.example_inputs)
         out.backward(torch.randn_like(out))
 

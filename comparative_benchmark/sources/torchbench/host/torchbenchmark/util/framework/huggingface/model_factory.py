@@ -15,7 +15,7 @@ from .networks import NETWORKS, PAIRS
 
 _TOKEN = "HUGGING_FACE_HUB_TOKEN"  # noqa: S105  # the name of a variable
 _GENERATE = "_generate"
-# Few are stable with the Adam of the others.
+# Few models are stable with the other models' Adam settings.
 _WITH_SGD = ("llama_v2_7b_16h",)
 
 
@@ -111,7 +111,7 @@ class GenerationWrapper(torch.nn.Module):
 
 
 class HuggingFaceGenerationModel(HuggingFaceModel):
-    """Folders that generate text: a fixed number of tokens, the likeliest each time."""
+    """Folders that generate text: a fixed number of tokens, greedily."""
 
     task = NLP.GENERATION
     DEFAULT_EVAL_BSIZE = 1
