@@ -27,12 +27,12 @@ class Channel:
         self._answers = os.fdopen(answers, encoding="utf-8")
 
     def say(self, kind: str, **fields: Any) -> None:
-        """Tells the suite something that needs no answer."""
+        """Sends the suite a message that needs no answer."""
         self._questions.write(json.dumps({"type": kind, **fields}, default=str) + "\n")
         self._questions.flush()
 
     def execute(self, commands: "list[dict[str, Any]]") -> "list[int]":
-        """Has commands run, all at once; returns their exit codes."""
+        """Has the suite run commands concurrently; returns their exit codes."""
         self.say("execute", commands=commands)
         line = self._answers.readline()
         if not line:

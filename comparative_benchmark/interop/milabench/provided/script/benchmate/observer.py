@@ -21,7 +21,7 @@ def _complete_cpu() -> None:
         "manual_seed_all": torch.manual_seed,
         "empty_cache": lambda: None,
     }
-    # torchcompat takes what is there when it is imported.
+    # torchcompat copies the existing functions when it is imported.
     for module in filter(None, (torch.cpu, sys.modules.get("torchcompat.core"))):
         for name, value in known.items():
             if not hasattr(module, name):

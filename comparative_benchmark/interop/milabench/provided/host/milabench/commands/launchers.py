@@ -236,7 +236,7 @@ def get_system_nodes(config: "dict[str, Any]") -> "list[Any]":
 
 
 class NJobs(ListCommand):
-    """A command several times at once."""
+    """Several concurrent copies of a command."""
 
     def __init__(
         self, executor: Command, n: int, gpus: "list[Any] | None" = None, **kwargs: Any

@@ -1,4 +1,4 @@
-"""The parts that all factories share: training stages, and a check of the memory."""
+"""Base class of folders' models, and a check of the memory that a model needs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ def refuse_without_memory(make: Callable[[], torch.nn.Module], test: str, device
 
 
 class Stages:
-    """The stages behind `forward`, which a factory's class has itself."""
+    """The stages after `forward`, which the factory's class defines."""
 
     optimizer: Any
 
