@@ -30,7 +30,6 @@ from comparative_benchmark.results.record import (
     Status,
     Throughput,
 )
-from comparative_benchmark.terminal import rerun
 from comparative_benchmark.terminal.compare_views import (
     HEADINGS,
     latency_text,
@@ -38,6 +37,7 @@ from comparative_benchmark.terminal.compare_views import (
     table_rows,
 )
 from comparative_benchmark.terminal.screen import NO_LIMIT, Column, FittedTable, fitted
+from comparative_benchmark.terminal.subjects import rerun_command
 
 EXPECTED = "expected"
 _STYLES = {
@@ -243,7 +243,7 @@ def problem(
         return text
     if result.log_file:
         text.append(f"\n    log:   {result.log_file}")
-    text.append(f"\n    again: {rerun.command(result, '--verbose', suites=suites)}")
+    text.append(f"\n    again: {rerun_command(result, '--verbose', suites=suites)}")
     return text
 
 

@@ -10,7 +10,7 @@ from results_support import completed
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.engine import runner
 from comparative_benchmark.results.case import cases_of
-from comparative_benchmark.terminal.rerun import command
+from comparative_benchmark.terminal.subjects import rerun_command
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import DefinitionError
 from openxla.benchmark.models import architectures, checkpoints
@@ -168,7 +168,7 @@ def test_a_failure_is_repeated_by_the_folder(project):
         model_parameters={"source": "net.py", "source_sha256": "0" * 64, "data_type": "fp32"},
     )
     (case,) = cases_of(completed({"benchmarks": [plain]}))
-    text = command(case.result, suites=[suite])
+    text = rerun_command(case.result, suites=[suite])
     assert "-name 'models/NET/inputs/USER_12345678'" in text
     assert text.endswith(f"--suite-dir {suite}")
     assert "--inputs" not in text

@@ -24,7 +24,7 @@ from comparative_benchmark.results.comparing.plot_data import Speedup, selection
 from comparative_benchmark.results.comparing.roofs import Cost
 from comparative_benchmark.results.record import Phase, Status
 from comparative_benchmark.results.results_file import plain
-from comparative_benchmark.terminal import rerun
+from comparative_benchmark.terminal.subjects import rerun_command
 
 # Twelve bits per dot, finer than a screen: two of these digits.
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -194,7 +194,7 @@ def _again(case: ReportCase) -> str | None:
     """Returns the command that runs a case again if its name in the suite is not enough."""
     definition = case.result.definition
     usual = f"-name '{definition.benchmark_name}'"
-    found = rerun.command(case.result)
+    found = rerun_command(case.result)
     return None if selection_of(case.result) or usual in found else found
 
 

@@ -14,9 +14,9 @@ from rich.text import Text
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.studies.parity.drift import Drift
 from comparative_benchmark.studies.parity.grid import CellKey, CellResult
-from comparative_benchmark.terminal.rerun import suite_options
 from comparative_benchmark.terminal.screen import Screen as Paper
 from comparative_benchmark.terminal.status import StatusScreen
+from comparative_benchmark.terminal.subjects import suite_options
 
 _STYLES = {"ok": "green", "unsupported": "dim", "expected": "yellow"}
 _FAILED_STYLE = "red"
