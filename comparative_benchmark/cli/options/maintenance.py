@@ -149,10 +149,10 @@ def add_check_model_arguments(parser: argparse.ArgumentParser) -> None:
 def add_artifacts_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the subcommands."""
     commands = parser.add_subparsers(dest="artifacts_command", required=True, metavar="COMMAND")
-    for name, (text, add, handler) in _SUBCOMMANDS.items():
+    for name, (text, add) in _SUBCOMMANDS.items():
         subcommand = commands.add_parser(name, help=text)
         add(subcommand)
-        subcommand.set_defaults(subcommand=f"comparative_benchmark.cli.commands.{handler}")
+        subcommand.set_defaults(subcommand=f"comparative_benchmark.cli.commands.artifacts:{name}")
 
 
 def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
@@ -305,34 +305,20 @@ def _add_transfer(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--anonymous", action="store_true", help="do not use credentials")
 
 
-# Help text, options and handler of each subcommand.
-_SUBCOMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], str]] = {
-    "generate": (
-        "export models and verify the exported files",
-        add_generate_arguments,
-        "artifacts:generate",
-    ),
-    "publish": (
-        "publish artifacts to a store, where they never change",
-        _add_publish,
-        "artifacts:publish",
-    ),
-    "lock": (
-        "record which published artifacts the suite uses",
-        _add_lock,
-        "artifacts:lock",
-    ),
-    "fetch": ("fetch locked artifacts into the local cache", _add_fetch, "artifacts:fetch"),
+# Help text and options of each subcommand; its handler in `cli.commands.artifacts` has its name.
+_SUBCOMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
+    "generate": ("export models and verify the exported files", add_generate_arguments),
+    "publish": ("publish artifacts to a store, where they never change", _add_publish),
+    "lock": ("record which published artifacts the suite uses", _add_lock),
+    "fetch": ("fetch locked artifacts into the local cache", _add_fetch),
     "ls": (
         "list the models in the local cache, with their sizes and the workloads that use them",
         _add_listing,
-        "artifacts:ls",
     ),
     "verify": (
         "compute all digests again, and remove damaged files from the cache",
         _add_listing,
-        "artifacts:verify",
     ),
-    "gc": ("delete files that no model in the cache needs", _add_gc, "artifacts:gc"),
-    "rm": ("remove models from the local cache", _add_rm, "artifacts:rm"),
+    "gc": ("delete files that no model in the cache needs", _add_gc),
+    "rm": ("remove models from the local cache", _add_rm),
 }
