@@ -30,7 +30,7 @@ from comparative_benchmark.analysis.stats.steps import Array, boundaries, noise_
 from comparative_benchmark.reporting.history import queries, results_files
 from comparative_benchmark.reporting.history.database import Database
 from comparative_benchmark.reporting.history.queries import Filter
-from comparative_benchmark.reporting.history.regressions import look
+from comparative_benchmark.reporting.history.regressions import find_regressions
 from comparative_benchmark.reporting.history.rows import Row
 from comparative_benchmark.reporting.history.writing import Writer, import_files
 
@@ -110,7 +110,7 @@ def large(folder: Path, options: argparse.Namespace) -> list[tuple[str, float, f
                 queries.records(database, Filter(versions={"jax": [f"0.9.{nights - 1}"]}))
             ),
             "list of all trends": lambda: queries.series(database, Filter()),
-            "regressions of all, window of 60 nights": lambda: look(database, Filter()),
+            "regressions of all, window of 60 nights": lambda: find_regressions(database, Filter()),
         }
         table: list[list[str]] = []
         times: dict[str, Spent] = {}

@@ -227,8 +227,8 @@ def folder_cases(request: RunRequest) -> Selection | None:
     def refuse(trial: Trial, _: RunSettings) -> str | None:
         return problems.get(str(trial.case.model.model_parameters["folder"]))
 
-    said = [*installed.said, *_listed(wanted, request.test, on_cpu=on_cpu)]
-    return Selection(cases=chosen, refuse=refuse, before=lambda *_: said)
+    lines = [*installed.said, *_listed(wanted, request.test, on_cpu=on_cpu)]
+    return Selection(cases=chosen, refuse=refuse, before=lambda *_: lines)
 
 
 def _sizes(

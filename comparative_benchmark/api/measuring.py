@@ -61,7 +61,7 @@ class Measured:
 
     Attributes:
       results: results of all selected trials, including those measured by earlier runs.
-      absent: message with the backends that `all` does not include; empty if there are none.
+      absent: message with the backends that `all` does not include; may be empty.
       left_out: number of selected trials without results, because the budget ran out.
       settings: settings of the run.
       baseline: competitor that is the baseline of ratios; None for no ratios.
@@ -296,25 +296,25 @@ def _saving(definitions: Definitions | None) -> Callable[[Sequence[Result]], lis
 def _baseline(request: RunRequest, competitors: list[Competitor]) -> str | None:
     """Returns the baseline of ratios: the requested one, or eager, or the first competitor.
 
-    Without a request, there is no baseline for fixed counts, because one process each supports no
+    Without a request, fixed counts have no baseline, because one process each supports no
     verdict, and only installed competitors are considered.
     """
     names = [str(competitor) for competitor in competitors]
-    asked: str | None = request.baseline and _competitor(request.baseline, names)
-    if asked and asked not in names:
+    baseline: str | None = request.baseline and _competitor(request.baseline, names)
+    if baseline and baseline not in names:
         choices = ", ".join(names)
-        raise UsageError(f"--baseline {asked!r} is not among the competitors: {choices}")
+        raise UsageError(f"--baseline {baseline!r} is not among the competitors: {choices}")
     raced = isinstance(sampling(request), SamplingRule)
     installed = [str(competitor) for competitor in competitors if competitor.is_installed]
-    if asked or len(installed) < 2 or not raced:
-        return asked
+    if baseline or len(installed) < 2 or not raced:
+        return baseline
     return DEFAULT_BASELINE if DEFAULT_BASELINE in installed else installed[0]
 
 
-def _competitor(asked: str, names: Sequence[str]) -> str:
+def _competitor(wanted: str, names: Sequence[str]) -> str:
     """Returns the competitor that a name refers to: itself, or the only one of a backend."""
     try:
-        name = synonyms.competitor(asked)
+        name = synonyms.competitor(wanted)
     except ValueError as error:
         raise UsageError(f"--baseline: {error}") from error
     of_backend = [other for other in names if other.partition(":")[0] == name]
@@ -374,16 +374,16 @@ def _settings(request: RunRequest, device: DeviceSpec, baseline: str | None) -> 
 
 def _cpus(request: RunRequest) -> tuple[int, ...]:
     """Returns the CPUs to pin workers to; empty if none were given."""
-    asked = request.cpus
+    cpus = request.cpus
     usable = os.sched_getaffinity(0)
-    if lacking := [cpu for cpu in asked if cpu not in usable]:
+    if lacking := [cpu for cpu in cpus if cpu not in usable]:
         raise UsageError(
             f"--cpus: CPU {', '.join(map(str, lacking))} is not available to this process; "
             f"choose from {', '.join(map(str, sorted(usable)))}"
         )
-    if asked and request.run_in_process:
+    if cpus and request.run_in_process:
         raise UsageError("--cpus pins worker processes; omit --run-in-process")
-    return asked
+    return cpus
 
 
 def sampling(request: RunRequest) -> CompileOnly | FixedCounts | SamplingRule:

@@ -48,25 +48,25 @@ def find(
       device: name of a device.
 
     Raises:
-      UsageError: there is no such result, or more than one; the message gives the choices.
+      UsageError: no or several results match; the message gives the choices.
     """
     latest = {found.result.key: found for found in cases_of(document)}
     if not latest:
         raise UsageError("the results file contains no results")
     name = _case_name([found.result.definition for found in latest.values()], case)
     keys = [key for key in latest if key[0] == name]
-    for what, position, asked, option in (
+    for what, position, wanted, option in (
         ("competitor", 1, competitor, "--backend"),
         ("device", 2, device, "-device"),
     ):
         choices = list(dict.fromkeys(key[position] for key in keys))
-        chosen = _chosen(choices, asked)
+        chosen = _chosen(choices, wanted)
         if len(chosen) != 1:
-            told = [f"{key[position]} ({latest[key].status.value})" for key in keys]
-            problem = f"{option} {asked!r} matches" if asked else "there is"
+            listed = [f"{key[position]} ({latest[key].status.value})" for key in keys]
+            problem = f"{option} {wanted!r} matches" if wanted else "there is"
             many = "more than one" if chosen else "no"
             raise UsageError(
-                f"{name}: {problem} {many} {what}; choose with {option} from {', '.join(told)}"
+                f"{name}: {problem} {many} {what}; choose with {option} from {', '.join(listed)}"
             )
         keys = [key for key in keys if key[position] == chosen[0]]
     return latest[keys[0]]
@@ -120,32 +120,32 @@ def trial_of(
     return Trial(case=case, workload=workload, competitor=competitor, device=device)
 
 
-def _case_name(definitions: Sequence[Definition], asked: str) -> str:
+def _case_name(definitions: Sequence[Definition], wanted: str) -> str:
     names = list(dict.fromkeys(definition.benchmark_name for definition in definitions))
-    found = [d.benchmark_name for d in definitions if asked in (d.benchmark_name, d.model)]
+    found = [d.benchmark_name for d in definitions if wanted in (d.benchmark_name, d.model)]
     if not found:
         try:
-            pattern = Expression(asked)
+            pattern = Expression(wanted)
             found = [name for name in names if pattern.search(name)]
         except re.error as error:
-            raise UsageError(f"{asked!r} is not a valid regular expression: {error}") from error
+            raise UsageError(f"{wanted!r} is not a valid regular expression: {error}") from error
     found = list(dict.fromkeys(found))
     if len(found) == 1:
         return found[0]
     if found:
-        told = "\n".join(f"  {name}" for name in found[:_MOST_SHOWN])
+        lines = "\n".join(f"  {name}" for name in found[:_MOST_SHOWN])
         more = f"\n  and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
-        raise UsageError(f"{asked!r} matches {len(found)} cases; choose one:\n{told}{more}")
-    nearest = difflib.get_close_matches(asked, names, n=3, cutoff=0.3) or names[:3]
-    told = "\n".join(f"  {name}" for name in nearest)
-    raise UsageError(f"the results file has no case {asked!r}; the closest names are:\n{told}")
+        raise UsageError(f"{wanted!r} matches {len(found)} cases; choose one:\n{lines}{more}")
+    nearest = difflib.get_close_matches(wanted, names, n=3, cutoff=0.3) or names[:3]
+    lines = "\n".join(f"  {name}" for name in nearest)
+    raise UsageError(f"the results file has no case {wanted!r}; the closest names are:\n{lines}")
 
 
-def _chosen(choices: Sequence[str], asked: str | None) -> list[str]:
-    if asked is None:
+def _chosen(choices: Sequence[str], wanted: str | None) -> list[str]:
+    if wanted is None:
         return list(choices)
-    exact = [choice for choice in choices if choice == asked]
-    return exact or [choice for choice in choices if choice.partition(":")[0] == asked]
+    exact = [choice for choice in choices if choice == wanted]
+    return exact or [choice for choice in choices if choice.partition(":")[0] == wanted]
 
 
 def _competitor(

@@ -311,7 +311,7 @@ class Results(Table, Sequence[Case]):
     def best(self) -> Case | None:
         """The fastest competitor with a correct output in the precision of the workload.
 
-        None for results of several workloads, or if there is no such competitor; `recommendation`
+        None for results of several workloads, or without such a competitor; `recommendation`
         contains the reason.
         """
         return fastest(latest(self._cases))

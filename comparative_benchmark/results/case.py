@@ -41,11 +41,11 @@ def settings(metrics: Metrics) -> tuple[Mapping[str, str] | None, ...]:
 
 def _effective(metrics: Metrics) -> Mapping[str, str] | None:
     """Returns the combined settings of all processes; None if no process recorded them."""
-    told = [_named(p.effective) for p in metrics.processes or () if p.effective is not None]
-    if not told:
+    settings = [_named(p.effective) for p in metrics.processes or () if p.effective is not None]
+    if not settings:
         return None
     # Join the values of processes that differ.
-    return {name: " or ".join(sorted({one[name] for one in told})) for name in told[0]}
+    return {name: " or ".join(sorted({one[name] for one in settings})) for name in settings[0]}
 
 
 def _named(found: EffectiveSettings) -> dict[str, str]:

@@ -374,10 +374,10 @@ def joined(runs: Sequence[Interrupted], facts: Mapping[ResultKey, TrialFacts]) -
     # Use at most one unfinished process per trial, because it lacks the final verification.
     partial = {entry.key: entry for run in runs for entry in run.entries if entry.partial}
     for run in runs:
-        due = [entry for entry in run.entries if entry.key in facts]
-        due = [entry for entry in due if not entry.partial or partial[entry.key] is entry]
-        fitting = [entry for entry in due if facts[entry.key] == entry.facts]
-        others += len(due) - len(fitting)
+        usable = [entry for entry in run.entries if entry.key in facts]
+        usable = [entry for entry in usable if not entry.partial or partial[entry.key] is entry]
+        fitting = [entry for entry in usable if facts[entry.key] == entry.facts]
+        others += len(usable) - len(fitting)
         for replicate in sorted({entry.replicate for entry in fitting}):
             rounds = [first_round]
             for entry in fitting:

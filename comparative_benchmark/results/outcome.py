@@ -64,7 +64,7 @@ def _stddev(samples: Sequence[float], mean: float) -> float:
 
 
 def outlier_counts(processes: Iterable[Sequence[float]]) -> Outliers:
-    """Returns how many samples are mild and severe outliers of their own process, by Tukey's rule.
+    """Returns how many samples are mild and severe outliers within their process, by Tukey's rule.
 
     Each process has separate fences: processes of a trial may differ by more than the interquartile
     range of one, so pooled samples could show false outliers or hide real ones. Outliers are
@@ -143,9 +143,9 @@ class GenerationTimes:
     Attributes:
       prefill_ms: time from the start of each prefill to the first new tokens.
       decode_ms: time of each step, which yields one token per sequence.
-      reason: why there are no times; None if there are.
+      reason: why times are missing; None if they are present.
       verification: verification of the tokens and logits from prefill and decode together.
-      phases: phases of the worker, including those of prefill and decode.
+      phases: phases of the worker, including prefill and decode.
     """
 
     prefill_ms: list[float] = attrs.field(factory=list)
@@ -242,7 +242,7 @@ class TrialFacts:
       without_float64: why the truth is not a float64 run; None if it is.
       truth_source: who computed the truth; None if it was published.
       not_ranked: why the trial is excluded from rankings; None if it may be ranked.
-      truth_check: cross-check of the truth by a second implementation; None if there was none.
+      truth_check: cross-check of the truth by a second implementation; None without one.
       recipe_sqnr_db: signal-to-noise ratio of a plain run that rounds like the recipe; None without
         such a run.
     """
@@ -263,7 +263,7 @@ class TrialOutcome:
     """Everything known about a finished trial: its process records and status.
 
     Attributes:
-      absence: missing modules because of which the trial was not run; None if it was run.
+      absence: missing modules that prevented the trial; None if it was run.
     """
 
     processes: list[ProcessRecord] = attrs.field(factory=list)

@@ -25,7 +25,7 @@ def folder_for(results: Path, result: Result) -> Path:
 
 
 def find(folder: Path, result: Result) -> Path | None:
-    """Returns the path of a result's operator profile; None if there is no usable one.
+    """Returns the path of a result's operator profile; None without a usable one.
 
     Profiles from `cbs explain` take precedence over those from `cbs run --profile`.
 
@@ -40,7 +40,7 @@ def find(folder: Path, result: Result) -> Path | None:
 
 
 def load(folder: Path, result: Result) -> OperatorProfile | None:
-    """Returns the operator profile of a result; None if there is no usable one.
+    """Returns the operator profile of a result; None without a usable one.
 
     Raises:
       OSError, ValueError: the file cannot be read or is not a profile.

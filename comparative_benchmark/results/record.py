@@ -1,6 +1,6 @@
 """Records of results, shared by workers, the results file and its readers.
 
-A file holds a `Document`: runs, and results (`Result`), each of which belongs to a run. The JSON is
+A file holds a `Document`: runs, and results (`Result`), which each belong to a run. The JSON is
 a superset of the OpenXLA suite's format, so results are nested in the same way:
 
 {"definition": {...}, "status": ..., "metrics": {"framework_level" | "compiler_level": {...}}}
@@ -29,7 +29,7 @@ from openxla.benchmark.def_types import Scalar
 
 SCHEMA_VERSION = 1
 NOT_MEASURABLE: Literal["not_measurable"] = "not_measurable"
-# Displayed instead of `ok` if there is no float64 truth; see `Result.word`.
+# Displayed instead of `ok` without a float64 truth; see `Result.word`.
 AGREED = "agreed"
 # `stop_reason` of a result without latencies.
 COMPILE_ONLY = "compile_only"
@@ -63,7 +63,7 @@ class Status(enum.Enum):
     Attributes:
       OK: the output is correct before and after timing, and latencies are steady.
       UNSTEADY: the output is correct, but latencies drift too much to give a speed.
-      WRONG_OUTPUT: the output differs from that of the float64 run; no speed is given.
+      WRONG_OUTPUT: the output differs from the float64 run's; no speed is given.
       UNSUPPORTED: the stack cannot run this case here; the reason is given.
       FAILED: an error, with the traceback.
       OUT_OF_MEMORY: it needed more memory than the machine has or `--memory-limit` allows.
@@ -252,7 +252,7 @@ class Training:
       forward_ms, backward_ms, forward_backward_ms, update_ms: means of the per-process medians of
         `processes`; None if not measured.
       optimizer_share: the update's share of the sum of the parts of a step.
-      parts_not_measurable: why there are no times of the parts; None if there are.
+      parts_not_measurable: why times of the parts are missing; None if they are present.
       update_error: error of a single optimizer update from late-training moments, as a fraction of
         the tolerance; None if not run, or too large to store.
       without_update_check: why the update was not checked; None if it was, or in older files.
@@ -327,7 +327,7 @@ class RaceNote:
       id: shared by the trials of a race whose rounds may be paired; None if they may not be.
       shared_workers: whether its processes had measured other workloads before.
       decidable: smallest relative difference to the baseline that nine of ten such races detect, as
-        estimated after the first processes; None if there was no estimate, or the observed
+        estimated after the first processes; None without an estimate, or the observed
         difference exceeded it.
     """
 
@@ -452,13 +452,13 @@ class Metrics:
     Attributes:
       error: why the trial failed, in the field that the OpenXLA suite's readers expect; unset if
         `ok`.
-      device_latencies_ms: times by the device clock, of further iterations after those of each
-        block: fewer than `latencies_ms`, and not the same iterations.
+      device_latencies_ms: times by the device clock, of further iterations after each block: fewer
+        than `latencies_ms`, and not the same iterations.
       compile_time_ms: compile time of the first, cold process; `phases` likewise.
-      stop_reason: why sampling stopped; `compile_only` if there was no sampling.
+      stop_reason: why sampling stopped; `compile_only` without sampling.
       verification: verification of the first run; `final_verification`: of the last timed output.
       second_verification: verification of a run of the same program on a second input, after
-        timing; None if there was no such run, unset in older files.
+        timing; None without such a run, unset in older files.
       without_second: why the second input was not run, or the outputs that its run does not verify.
       without_fresh_runs: why no run on unseen inputs was timed; unset if one was, or in older
         files.
@@ -466,7 +466,7 @@ class Metrics:
       truth_source: who computed the truth; unset if it was published, or in older files.
       not_ranked: why an `ok` result is excluded from rankings and ratios; unset if it may be
         ranked.
-      truth_check: cross-check of the truth by a second implementation; unset if there was none.
+      truth_check: cross-check of the truth by a second implementation; unset without one.
       recipe_sqnr_db: signal-to-quantisation-noise ratio of a plain run that rounds like the recipe,
         from which the required ratio is derived; unset if that is the recipe's constant.
       truth_not_isolated: why workers could read the files that their outputs were verified against;
@@ -542,7 +542,7 @@ class Metrics:
 
     @property
     def median_ms(self) -> float | None:
-        """Median of all latencies; None if there are none."""
+        """Median of all latencies; None without latencies."""
         return self.median_latency_ms or None
 
     @property
@@ -661,7 +661,7 @@ class Result:
     """Result of one trial: a case run by one competitor on one device.
 
     Attributes:
-      absence: missing modules because of which the trial was not run.
+      absence: missing modules that prevented the trial.
     """
 
     run_id: Text
@@ -818,7 +818,7 @@ class Run:
 class Document:
     """A results file: any number of runs and their results.
 
-    `trigger` and `execution_environment` are those of the latest run, because the OpenXLA suite had
+    `trigger` and `execution_environment` belong to the latest run, because the OpenXLA suite had
     one run per file.
     """
 

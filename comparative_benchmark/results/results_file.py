@@ -115,8 +115,8 @@ def parse(content: bytes, where: str) -> Any:
         )
     except json.JSONDecodeError as error:
         # Some of the decoder's messages end in "at".
-        said = error.msg.removesuffix(" at")
-        reason = f"{said} at line {error.lineno}, column {error.colno}"
+        message = error.msg.removesuffix(" at")
+        reason = f"{message} at line {error.lineno}, column {error.colno}"
     except RecursionError:
         reason = "nested too deeply"
     except ValueError as error:

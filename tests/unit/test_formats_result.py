@@ -11,7 +11,7 @@ from comparative_benchmark.reporting.history.rows import (
     FormatError,
     PortableResult,
     decoded,
-    made,
+    portable_result,
 )
 
 
@@ -48,7 +48,7 @@ def test_json_and_back_is_the_same(results):
 )
 def test_other_types_are_refused_by_name(fields, words):
     with pytest.raises(FormatError) as error:
-        made(**{"case": "a", **fields})
+        portable_result(**{"case": "a", **fields})
     assert words in str(error.value)
 
 
@@ -67,9 +67,9 @@ def test_what_is_not_a_result_is_refused(text):
 
 @pytest.mark.parametrize("speed", [{"latency_ms": 1.0}, {"samples_ms": ((1.0,),)}])
 def test_only_a_right_answer_has_a_speed(speed):
-    assert made(case="a", **speed).status == "ok"
+    assert portable_result(case="a", **speed).status == "ok"
     with pytest.raises(FormatError, match="wrong_output result must not have a latency"):
-        made(case="a", status="wrong_output", **speed)
+        portable_result(case="a", status="wrong_output", **speed)
     with pytest.raises(ValueError, match="wrong_output result must not have a latency"):
         PortableResult(case="a", status="wrong_output", **speed)
 

@@ -20,7 +20,7 @@ from comparative_benchmark.reporting.history import database as module
 from comparative_benchmark.reporting.history import queries
 from comparative_benchmark.reporting.history.database import Database, HistoryError
 from comparative_benchmark.reporting.history.queries import Filter
-from comparative_benchmark.reporting.history.regressions import look
+from comparative_benchmark.reporting.history.regressions import find_regressions
 from comparative_benchmark.reporting.history.writing import Writer, Written
 
 pytest.importorskip("psycopg")
@@ -119,7 +119,7 @@ def test_regressions_are_the_same_as_in_sqlite(location, tmp_path):
     for where in (location, str(tmp_path / "h.sqlite")):
         with contextlib.closing(Database(where)) as database:
             Writer(database).add(rows)
-            found.append(look(database, Filter()))
+            found.append(find_regressions(database, Filter()))
     assert found[0] == found[1]
     (finding,) = found[0].counted
     assert finding.first_bad.run_id == f"run-{BAD}"

@@ -14,7 +14,7 @@ from test_history_rows import START, night, noisy_nights, row
 from comparative_benchmark.reporting.history import queries
 from comparative_benchmark.reporting.history.database import Database, HistoryError
 from comparative_benchmark.reporting.history.queries import Filter, open_trends
-from comparative_benchmark.reporting.history.rows import microseconds, parsed, timestamp
+from comparative_benchmark.reporting.history.rows import microseconds, parse_time, timestamp
 
 VARIED = [
     row(**night(1), workload="bert-tiny", options=["fast", "tf32"]),
@@ -221,13 +221,13 @@ def test_times_keep_their_microseconds(time):
 
 def test_times_as_people_type_them():
     now = START
-    assert parsed("2d", now) == now - datetime.timedelta(days=2)
-    assert parsed("12h", now) == now - datetime.timedelta(hours=12)
-    assert parsed("2026-10-01") == datetime.datetime(2026, 10, 1, tzinfo=datetime.UTC)
-    assert parsed("2026-10-01T04:30+02:00") == START
+    assert parse_time("2d", now) == now - datetime.timedelta(days=2)
+    assert parse_time("12h", now) == now - datetime.timedelta(hours=12)
+    assert parse_time("2026-10-01") == datetime.datetime(2026, 10, 1, tzinfo=datetime.UTC)
+    assert parse_time("2026-10-01T04:30+02:00") == START
     for wrong in ("d", "-1d", "999999w", "2026-13-01", ""):
         with pytest.raises(ValueError):
-            parsed(wrong, now)
+            parse_time(wrong, now)
 
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)

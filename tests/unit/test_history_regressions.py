@@ -15,7 +15,7 @@ from comparative_benchmark.reporting.history import output
 from comparative_benchmark.reporting.history.database import Database
 from comparative_benchmark.reporting.history.findings import Kind
 from comparative_benchmark.reporting.history.queries import Filter
-from comparative_benchmark.reporting.history.regressions import Settings, look
+from comparative_benchmark.reporting.history.regressions import Settings, find_regressions
 from comparative_benchmark.reporting.history.writing import Writer
 from comparative_benchmark.reporting.writers import as_yaml
 
@@ -44,7 +44,7 @@ def looked(history):
     def look_at(rows, which=None, settings=None):
         path = history(rows, f"{next(numbers)}.sqlite")
         with contextlib.closing(Database(str(path))) as database:
-            return look(database, which or Filter(), settings)
+            return find_regressions(database, which or Filter(), settings)
 
     return look_at
 
@@ -78,7 +78,7 @@ def test_nights_of_plain_noise_raise_nothing(tmp_path):
     for seed in range(10):
         with contextlib.closing(Database(str(tmp_path / f"{seed}.sqlite"))) as database:
             Writer(database).add(noisy_nights(seed, cases=20, noise=NOISE * (1 + seed % 4)))
-            report = look(database, Filter())
+            report = find_regressions(database, Filter())
         assert report.judged == 100
         alarms += report.findings
     assert alarms == []
@@ -458,8 +458,8 @@ def test_text_of_a_file_can_not_write_into_issue_or_workflow(history, tmp_path, 
     nasty = {"revision": "a\nPATH=/evil'", "reason": "<img src=x> @all [x](y)\n# big", **GONE}
     rows = noisy_nights(0, cases=2, plant=planted(case=1, status="failed", **nasty))
     with contextlib.closing(Database(str(history(rows)))) as database:
-        found = look(database, Filter()).counted
-    output.tell_workflow(found)
+        found = find_regressions(database, Filter()).counted
+    output.set_workflow_revision(found)
     assert (tmp_path / "env").read_text() == "TORCHBENCH_REGRESSION_DETECTED='aPATHevil'\n"
     text = output.issue_text(found, name="`x` @all")
     assert "\n# big" not in text

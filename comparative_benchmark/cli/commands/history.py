@@ -107,7 +107,7 @@ def _regressions(options: argparse.Namespace, database: Database) -> int:
         thresholds={**regressions.THRESHOLDS, **dict(options.threshold)},
         count_unchanged=options.count_unchanged,
     )
-    report = regressions.look(database, _filter(options), settings)
+    report = regressions.find_regressions(database, _filter(options), settings)
     counted = report.counted
     if options.yaml is not None:
         document = output.findings_document(counted, name=options.name, added=report.added)
@@ -118,7 +118,7 @@ def _regressions(options: argparse.Namespace, database: Database) -> int:
         )
         _write(options.issue, text)
         try:
-            output.tell_workflow(counted)
+            output.set_workflow_revision(counted)
         except OSError as error:
             raise UsageError(f"$GITHUB_ENV cannot be written: {error}") from error
     if options.json:

@@ -295,10 +295,10 @@ def _count(text: str) -> int:
 
 
 def _time(text: str) -> datetime.datetime:
-    from comparative_benchmark.reporting.history.rows import parsed
+    from comparative_benchmark.reporting.history.rows import parse_time
 
     try:
-        return parsed(text)
+        return parse_time(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a time such as 2026-11-01, 2026-11-01T06:00 or 30d"

@@ -30,7 +30,7 @@ from comparative_benchmark.reporting.history.rows import (
     Contents,
     FormatError,
     PortableResult,
-    made,
+    portable_result,
 )
 from comparative_benchmark.results.record import NonNegative
 
@@ -227,13 +227,13 @@ def _foreign(name: str, parts: Sequence[Part], context: Mapping[str, Any]) -> Po
         if entry.real_time is not None and entry.run_type == "iteration" and not failures
     ]
     iterations = [entries[position] for position in repeated]
-    told = [plain[position] for position in repeated]
+    repetitions = [plain[position] for position in repeated]
     real_ms = [e.ms(e.real_time) for e in iterations if e.real_time is not None]
     cpu_ms = [e.ms(e.cpu_time) for e in iterations if e.cpu_time is not None]
     if not real_ms and not failures:
         real_ms = _aggregate(entries)
-    counters = _counters(told or plain)
-    return made(
+    counters = _counters(repetitions or plain)
+    return portable_result(
         case=name,
         backend="google_benchmark",
         status="failed" if failures else OK,
@@ -249,7 +249,7 @@ def _foreign(name: str, parts: Sequence[Part], context: Mapping[str, Any]) -> Po
         extra={
             "context": {key: value for key, value in context.items() if key != "caches"},
             "repetitions_ms": real_ms,
-            "iterations": [entry["iterations"] for entry in told if "iterations" in entry],
+            "iterations": [entry["iterations"] for entry in repetitions if "iterations" in entry],
             "labels": sorted({str(entry["label"]) for entry in plain if "label" in entry}),
         },
     )

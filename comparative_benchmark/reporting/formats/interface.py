@@ -255,14 +255,14 @@ def read_carrier(
             results.append((part, part.decoded(PortableResult)))
         except FormatError as error:
             refused.append(f"{part}: {error}")
-    kept = []
-    told = faults([result for _, result in results])
-    for (part, result), fault in zip(results, told, strict=True):
+    accepted = []
+    reasons = faults([result for _, result in results])
+    for (part, result), fault in zip(results, reasons, strict=True):
         if fault is None:
-            kept.append(result)
+            accepted.append(result)
         else:
             refused.append(f"{part}: {result.name}: {fault}")
-    return Contents(tuple(kept), tuple(refused))
+    return Contents(tuple(accepted), tuple(refused))
 
 
 _EXPORTERS = {

@@ -51,9 +51,9 @@ def _suite(run_id: str, results: Sequence[PortableResult]) -> ET.Element:
         attributes["timestamp"] = _without_zone(first.timestamp)
     suite = ET.Element("testsuite", attributes)
     properties = ET.SubElement(suite, "properties")
-    told = {"git_revision": first.git_revision, "cpu_model": first.host.get("cpu_model")}
+    shared = {"git_revision": first.git_revision, "cpu_model": first.host.get("cpu_model")}
     versions = {name: v for result in results for name, v in result.versions.items()}
-    for name, value in {**told, **versions}.items():
+    for name, value in {**shared, **versions}.items():
         if value:
             ET.SubElement(properties, "property", name=_clean(name), value=_clean(str(value)))
     for result in results:

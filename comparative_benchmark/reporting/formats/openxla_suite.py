@@ -12,7 +12,7 @@ from comparative_benchmark.reporting.history.rows import (
     Contents,
     FormatError,
     PortableResult,
-    made,
+    portable_result,
 )
 from comparative_benchmark.results.record import NonNegative
 
@@ -112,12 +112,12 @@ def _result(record: _Record, plain: Mapping[str, Any], common: Mapping[str, Any]
     if len(record.metrics) != 1:
         raise FormatError(f"metrics of {len(record.metrics)} levels, expected one")
     [(level, metrics)] = record.metrics.items()
-    definition, error, told = record.definition, metrics.error, plain["metrics"][level]
+    definition, error, values = record.definition, metrics.error, plain["metrics"][level]
     framework = definition.framework.rpartition(".")[2].lower()
     framework = _FRAMEWORKS.get(framework, framework)
-    if error is None and metrics.median_latency_ms is None and "compile_time_s" not in told:
+    if error is None and metrics.median_latency_ms is None and "compile_time_s" not in values:
         raise FormatError("missing 'median_latency_ms' or 'error'")
-    return made(
+    return portable_result(
         case=definition.benchmark_name,
         framework=framework,
         data_type=definition.data_type,
@@ -136,7 +136,7 @@ def _result(record: _Record, plain: Mapping[str, Any], common: Mapping[str, Any]
         latency_ms=None if error else metrics.median_latency_ms,
         compile_ms=_compile_ms(metrics),
         device_memory_peak_mb=metrics.device_memory_peak_mb,
-        metrics={name: value for name, value in numbers(told).items() if name not in _OWN_FIELDS},
+        metrics={name: value for name, value in numbers(values).items() if name not in _OWN_FIELDS},
         extra={
             "definition": plain["definition"],
             "autotuning_enabled": bool(metrics.autotuning_enabled),

@@ -31,7 +31,7 @@ from comparative_benchmark.reporting.history.rows import (
     Number,
     PortableResult,
     decoded,
-    made,
+    portable_result,
 )
 
 SCHEMA_VERSION = "v3"
@@ -330,23 +330,23 @@ def _carried(members: Sequence[_Record]) -> PortableResult:
         result = decoded(copies[0])
     except FormatError as error:
         raise FormatError(f"metric.extra_info.{CARRIER}: {error}") from error
-    due = {record["metric"]["name"]: record for record in records_of(result)}
+    records = {record["metric"]["name"]: record for record in records_of(result)}
     for member in members:
         name = member.metric.name
-        expected = due.pop(name, None)
+        expected = records.pop(name, None)
         # A CI job adds its metadata; fields written by the suite must be unchanged.
         wrong = expected is None or any(
             member.value.get(key) != value for key, value in expected.items()
         )
         if wrong:
             raise FormatError(f"metric {name!r} differs from its exact copy")
-    if due:
-        raise FormatError(f"the record of metric {next(iter(due))!r} is missing")
+    if records:
+        raise FormatError(f"the record of metric {next(iter(records))!r} is missing")
     return result
 
 
 def _foreign(members: Sequence[_Record]) -> PortableResult:
-    first, told = members[0].fields, members[0].value
+    first, record = members[0].fields, members[0].value
     benchmark, model = first.benchmark or _Benchmark(), first.model or _Model()
     extra = benchmark.extra_info or {}
     metrics: dict[str, float] = {}
@@ -359,7 +359,7 @@ def _foreign(members: Sequence[_Record]) -> PortableResult:
             texts[name] = member.extra["benchmark_values"]
     runners = first.runners or []
     runner = runners[0] if runners and isinstance(runners[0], dict) else {}
-    return made(
+    return portable_result(
         case="/".join(filter(None, (benchmark.name, model.name))) or "-",
         model=model.name or None,
         backend=model.backend or benchmark.name or None,
@@ -386,9 +386,9 @@ def _foreign(members: Sequence[_Record]) -> PortableResult:
             if value
         },
         extra={
-            "benchmark": told.get("benchmark") or {},
-            "model": told.get("model") or {},
+            "benchmark": record.get("benchmark") or {},
+            "model": record.get("model") or {},
             **({"texts": texts} if texts else {}),
-            **{name: told[name] for name in _TIME_OF_JOB if name in told},
+            **{name: record[name] for name in _TIME_OF_JOB if name in record},
         },
     )

@@ -1,7 +1,7 @@
 """TorchBench userbenchmark metrics: `{"name", "environ", "metrics": {key: number or status}}`.
 
 A key is `model=M, test=eval, device=D, bs=B, extra_args=[...], metric=NAME`, as written by its
-`test_bench`; a model from one of its folders has the folder's name. If there is no number, the
+`test_bench`; a model from one of its folders has the folder's name. Without a number, the
 value is the status, as its readers expect.
 """
 
@@ -33,7 +33,7 @@ from comparative_benchmark.reporting.history.rows import (
     Contents,
     FormatError,
     PortableResult,
-    made,
+    portable_result,
 )
 from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 
@@ -141,7 +141,7 @@ def _environ(results: Sequence[PortableResult]) -> dict[str, str]:
         name: sorted({result.versions[name] for result in results if name in result.versions})
         for name in sorted({name for result in results for name in result.versions})
     }
-    told = {
+    properties = {
         "suite_git_revision": {result.git_revision for result in results},
         "run_id": {result.run_id for result in results},
         "timestamp": {result.timestamp for result in results},
@@ -155,7 +155,7 @@ def _environ(results: Sequence[PortableResult]) -> dict[str, str]:
         "pytorch_version": ", ".join(versions.get("torch", [UNKNOWN])),
         **{
             name: ", ".join(sorted(map(str, values - {None})))
-            for name, values in told.items()
+            for name, values in properties.items()
             if values - {None}
         },
     }
@@ -274,7 +274,7 @@ def _foreign(
         if latency is not None:
             numbers[LATENCY] = latency
         latency = None
-    return made(
+    return portable_result(
         case=f"{name}/{parts.get('model') or parts.get('key')}",
         model=parts.get("model"),
         device=parts.get("device"),
@@ -317,7 +317,7 @@ def _timestamp(name: str) -> str | None:
         return None
     try:
         # The file contains no time zone.
-        told = datetime.datetime.strptime(match[1], "%Y%m%d%H%M%S").replace(tzinfo=datetime.UTC)
+        time = datetime.datetime.strptime(match[1], "%Y%m%d%H%M%S").replace(tzinfo=datetime.UTC)
     except ValueError:
         return None
-    return told.isoformat()
+    return time.isoformat()

@@ -1,6 +1,6 @@
 """The database behind the history: SQLite in a file, or PostgreSQL by URL.
 
-A million rows share a few thousand series and version sets, which have tables of their own.
+A million rows share a few thousand series and version sets, which are stored once.
 """
 
 import contextlib
@@ -108,7 +108,7 @@ def database_url(location: str) -> URL:
     """Returns the URL of a location: a file's path, `sqlite:///PATH` or `postgresql://...`.
 
     Raises:
-      HistoryError: the location is none of these.
+      HistoryError: the location has another form.
     """
     if "://" not in location:
         return URL.create("sqlite", database=str(Path(location).expanduser().absolute()))
@@ -215,8 +215,8 @@ class Database:
         except SQLAlchemyError as error:
             # The driver's message, without the statement and its thousand parameters.
             origin = getattr(error, "orig", None) or error
-            said = " ".join(str(origin).split()) or type(origin).__name__
-            raise HistoryError(f"{self}: {said}") from error
+            message = " ".join(str(origin).split()) or type(origin).__name__
+            raise HistoryError(f"{self}: {message}") from error
 
     def _migrate(self) -> None:
         with self.reading() as connection:
@@ -285,7 +285,7 @@ def upgrade(connection: Connection, revision: str | None) -> None:
 
 
 def _revision(connection: Connection, database: Database) -> str | None:
-    """Returns the revision of the tables; None if there are no tables."""
+    """Returns the revision of the tables; None before they are created."""
     names = sa.inspect(connection).get_table_names()
     if VERSION.name not in names:
         foreign = names if database.is_sqlite else [n for n in names if n.startswith("cbs_")]

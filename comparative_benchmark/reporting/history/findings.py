@@ -79,10 +79,10 @@ class Finding:
         The key of the revision is `revision`; a value is None if one side lacks the package.
         """
         # Without a similar case in a run its versions are unknown, which is not a change.
-        told = self.last_good.versions and self.first_bad.versions
+        versions_known = self.last_good.versions and self.first_bad.versions
         sides = [
             {
-                **(side.versions if told else {}),
+                **(side.versions if versions_known else {}),
                 **({"revision": side.revision} if side.revision else {}),
             }
             for side in (self.last_good, self.first_bad)
@@ -328,7 +328,7 @@ def _gone(nights: list[Night], elsewhere: Mapping[tuple[str, int], _Run]) -> lis
 def _absence(series: int, run: _Run, window: Window) -> Occurrence:
     """Returns a run as an occurrence of a case that is missing from it.
 
-    Versions are those of the most similar case in it: of the same backend, if any ran.
+    Versions come from the most similar case in it: from the same backend, if any ran.
     """
     backend = window.dimensions[series]["backend"]
     framework = window.dimensions[series]["framework"]
@@ -338,6 +338,6 @@ def _absence(series: int, run: _Run, window: Window) -> Occurrence:
         return names["backend"] == backend, names["framework"] == framework
 
     relative, night = max(run.nights.items(), key=nearness)
-    told = occurrence(night, window)
+    last = occurrence(night, window)
     same = window.dimensions[relative]["backend"] == backend
-    return attrs.evolve(told, program="", status="missing", versions=told.versions if same else {})
+    return attrs.evolve(last, program="", status="missing", versions=last.versions if same else {})

@@ -74,10 +74,10 @@ def print_series(found: Sequence[Series], screen: Console) -> None:
 
 
 def _print(columns: Sequence[Column], workloads: Sequence[str], screen: Console) -> None:
-    made = fitted(columns, screen.width, groups=workloads, group_heading="workload")
-    screen.print(made.table)
-    if made.dropped:
-        screen.print(f"not shown: {', '.join(made.dropped)}")
+    table = fitted(columns, screen.width, groups=workloads, group_heading="workload")
+    screen.print(table.table)
+    if table.dropped:
+        screen.print(f"not shown: {', '.join(table.dropped)}")
 
 
 def _status(status: str) -> Text:
@@ -182,7 +182,7 @@ def issue_text(
     return "\n\n".join(sections) + "\n"
 
 
-def tell_workflow(findings: Sequence[Finding]) -> None:
+def set_workflow_revision(findings: Sequence[Finding]) -> None:
     """Passes the affected revision to a GitHub workflow, if this runs in one.
 
     Raises:

@@ -33,7 +33,7 @@ from comparative_benchmark.reporting.history.rows import (
 
 Record = dict[str, Any]
 
-# Columns of a result that can be filtered by text, in addition to those of its series.
+# Columns of a result that can be filtered by text, like the columns of its series.
 RESULT_TEXTS = ("run_id", "revision", "program", "status")
 _ESCAPE = "\\"
 _JSON_COLUMNS = ("options", "versions", "extra")
@@ -344,7 +344,7 @@ def open_trends(location: str | None = None) -> HistoryTrends:
       location: a file's path or a URL, as for `cbs history --db`; None for the user's own.
 
     Raises:
-      HistoryError: there is no history, or it cannot be read.
+      HistoryError: the history does not exist or cannot be read.
     """
     database = Database(location, create=False)
     try:

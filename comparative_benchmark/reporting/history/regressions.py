@@ -116,7 +116,7 @@ def metric_trends(window: Window) -> list[MetricTrends]:
 
 
 def _values(window: Window) -> Array:
-    """Returns [series, nights, columns], NaN where there is no value."""
+    """Returns [series, nights, columns], NaN for missing values."""
     longest = max(map(len, window.nights.values()), default=0)
     values = np.full((len(window.nights), longest, len(_COLUMNS)), np.nan)
     nothing = [None] * len(_COLUMNS)
@@ -142,8 +142,8 @@ def _trends(metric: str, values: Array, window: Window) -> MetricTrends:
     own = np.zeros(known.shape)
     if metric == "latency_ms":
         low, high = (values[rows, :, column] for column in (-2, -1))
-        told = known & (low > 0) & (high > 0)
-        own = (np.log(np.where(told, high, 1.0) / np.where(told, low, 1.0)) / 2 / _Z) ** 2
+        positive = known & (low > 0) & (high > 0)
+        own = (np.log(np.where(positive, high, 1.0) / np.where(positive, low, 1.0)) / 2 / _Z) ** 2
     series = list(window.nights)
     return MetricTrends(
         metric=metric,
@@ -155,7 +155,7 @@ def _trends(metric: str, values: Array, window: Window) -> MetricTrends:
     )
 
 
-# Limits the number of pairs; nights a year apart say little about noise.
+# Limits the number of pairs; nights a year apart reveal little about noise.
 _MOST_NIGHTS = 60
 
 
@@ -270,7 +270,7 @@ class Report:
         return [finding for finding in self.findings if not finding.withheld]
 
 
-def look(database: Database, which: Filter, settings: Settings | None = None) -> Report:
+def find_regressions(database: Database, which: Filter, settings: Settings | None = None) -> Report:
     """Checks the latest nights of the series that a filter matches.
 
     `which.until` is the night to check. `which.since` excludes findings that began earlier, but not

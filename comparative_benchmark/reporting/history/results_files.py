@@ -13,7 +13,7 @@ from comparative_benchmark.reporting.history.rows import (
     FormatError,
     PortableResult,
     canonical,
-    made,
+    portable_result,
 )
 from comparative_benchmark.results.case import LATENCY, Case, cases_of
 from comparative_benchmark.results.comparing.comparison import process_samples
@@ -59,11 +59,11 @@ def _result(case: Case, identity: str) -> PortableResult:
     reason = (result.reason or "").replace("\0", "\N{REPLACEMENT CHARACTER}")
     phase = f"in {result.phase}: " if result.phase else ""
     cold = _known(compiled.cold_ms) if compiled else ()
-    told = {name: value for name, value in parse(encode(host), "").items() if value is not None}
+    facts = {name: value for name, value in parse(encode(host), "").items() if value is not None}
     processes = process_samples(metrics) if status == OK and case.quantity == LATENCY else []
     latency = latency_interval(processes) if processes else None
     errors = [v.relative_rmse for v in (metrics.final_verification, metrics.verification) if v]
-    return made(
+    return portable_result(
         case=definition.benchmark_name,
         framework=case.framework,
         model=definition.model,
@@ -104,7 +104,7 @@ def _result(case: Case, identity: str) -> PortableResult:
         versions={**({"python": case.python} if case.python else {}), **result.versions}
         if result.versions
         else {},
-        host={name: told[name] for name in _HOST_FIELDS if name in told},
+        host={name: facts[name] for name in _HOST_FIELDS if name in facts},
         machine=host.cpu_model or host.architecture or None,
         threads=host.threads,
         metrics={"throughput": metrics.throughput.rate}
@@ -134,8 +134,8 @@ def _extra(case: Case) -> dict[str, Any]:
         found["sqnr_db"] = check.sqnr_db
     # The changes made by a recipe, and the remaining bytes.
     found["recipe"] = metrics.program.notes.get("recipe")
-    if told := metrics.throughput:
-        found["throughput"] = {"rate": told.rate, "units": told.units}
+    if throughput := metrics.throughput:
+        found["throughput"] = {"rate": throughput.rate, "units": throughput.units}
     if generation := metrics.generation:
         names = ("tokens_per_s", "prefill_ms", "decode_ms_per_token")
         found["generation"] = {name: getattr(generation, name) for name in names}

@@ -60,7 +60,7 @@ def json_value(text: str) -> Any:
         raise DamagedRowError(f"{str(text)[:80]!r} is not JSON") from None
 
 
-def parsed(text: str, now: datetime.datetime | None = None) -> datetime.datetime:
+def parse_time(text: str, now: datetime.datetime | None = None) -> datetime.datetime:
     """Returns the time of `2026-11-01`, `2026-11-01T06:00`, or `30d` (12h, 2w) before now.
 
     Without a zone it is UTC.
@@ -119,7 +119,7 @@ class PortableResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
       versions: versions of the packages involved.
       host: properties of the machine, by the names in results files.
       machine, threads: machine name and thread count as in the history.
-      extra: JSON values without a field of their own.
+      extra: other JSON values.
       identity: unique key of a result of this suite; empty for a foreign file.
       origin: name of the format that it was first written in.
 
@@ -228,7 +228,7 @@ def decoded(content: Raw | str | bytes) -> PortableResult:
         raise FormatError(str(error)) from error
 
 
-def made(**fields: Any) -> PortableResult:
+def portable_result(**fields: Any) -> PortableResult:
     """Returns the result with these fields, checked.
 
     Raises:
@@ -316,7 +316,7 @@ class Row(_Fields, frozen=True, kw_only=True):
       framework: framework of the model, e.g. `jax`.
       level: `framework_level` or `compiler_level`.
       data_type: type of the computation, e.g. `bf16`.
-      batch_size: None if there is none.
+      batch_size: None for models without a batch.
       backend, compiler: e.g. `iree` and `llvm-cpu`; `options` are separate.
       environment: name of the environment; empty for the default one.
       device: e.g. `host-cpu`; `machine` is the CPU model or the host, `threads` the number used.
@@ -327,8 +327,8 @@ class Row(_Fields, frozen=True, kw_only=True):
       versions: package versions, e.g. `{"jax": "0.10.2"}`.
       program: SHA-256 of the compiled program; empty if unknown.
       status: one of `STATUSES`; `reason` explains other statuses than `ok`.
-      latency_ms: estimate, with the 95 % interval `latency_low_ms` to `latency_high_ms`; None if
-        there is none, e.g. for a wrong output.
+      latency_ms: estimate, with the 95 % interval `latency_low_ms` to `latency_high_ms`; None for
+        other statuses than `ok` and for compile-only results.
       processes: number of processes behind the latency.
       compile_ms, warm_compile_ms: without and with the stack's caches.
       host_memory_mb, device_memory_mb: peaks, in units of 10^6 bytes.
@@ -397,7 +397,7 @@ def row_of(result: PortableResult, *, time: datetime.datetime) -> Row:
     Raises:
       RowError: the history cannot keep a value of the result.
     """
-    told = result.as_json()
+    fields = result.as_json()
     compiler, machine = result.compiler or "", result.machine
     if machine is None and not result.identity:
         machine = str(result.host.get("cpu_model") or result.host.get("hostname") or "")
@@ -436,8 +436,8 @@ def row_of(result: PortableResult, *, time: datetime.datetime) -> Row:
         # Results of the suite store data for readers there.
         extra=result.extra
         if result.identity
-        else {name: told[name] for name in ("tags", "metrics", "extra") if name in told},
-        identity=result.identity or canonical(told),
+        else {name: fields[name] for name in ("tags", "metrics", "extra") if name in fields},
+        identity=result.identity or canonical(fields),
     )
 
 

@@ -74,15 +74,15 @@ def thin(processes: Sequence[Sequence[float]], most: int, seed: str) -> Dots:
     total = len(everything)
     low, high = min(everything), max(everything)
     chooser = random.Random(seed)  # noqa: S311  # a choice that can be made again, no secret
-    kept = [
+    chosen = [
         _chosen(values, max(2, round(most * len(values) / total)), chooser) for values in processes
     ]
     scale = STEPS / math.log(high / low) if high > low else 0.0
     return Dots(
         low_ms=low,
         high_ms=high,
-        processes=[_digits(values, low, scale) for values in kept],
-        shown=sum(map(len, kept)),
+        processes=[_digits(values, low, scale) for values in chosen],
+        shown=sum(map(len, chosen)),
         samples=total,
     )
 
@@ -92,8 +92,8 @@ def _chosen(values: Sequence[float], count: int, chooser: random.Random) -> list
         return list(values)
     ends = {values.index(min(values)), values.index(max(values))}
     others = [position for position in range(len(values)) if position not in ends]
-    kept = ends | set(chooser.sample(others, count - len(ends)))
-    return [values[position] for position in sorted(kept)]
+    positions = ends | set(chooser.sample(others, count - len(ends)))
+    return [values[position] for position in sorted(positions)]
 
 
 def _digits(values: Sequence[float], low: float, scale: float) -> str:

@@ -180,7 +180,7 @@ def build(summary: Summary, page: Path | None = None) -> Json:
         for name, value in values.items():
             if value is not None:
                 columns.setdefault(name, [None] * len(judged))[position] = value
-    kept = max(_FEWEST_POINTS, _MOST_POINTS // max(len(trends), 1))
+    limit = max(_FEWEST_POINTS, _MOST_POINTS // max(len(trends), 1))
     return {
         "baseline": summary.baseline,
         "probability": ratio_probability(),
@@ -192,9 +192,9 @@ def build(summary: Summary, page: Path | None = None) -> Json:
         "sweeps": over_shapes_of(judged),
         "bits": fewer_bits_of(judged, threshold=summary.threshold, tables=tables),
         "trends": {
-            key: [_point(p, tables) for p in points[-kept:]] for key, points in trends.items()
+            key: [_point(p, tables) for p in points[-limit:]] for key, points in trends.items()
         },
-        "trend_points": kept,
+        "trend_points": limit,
         "dots_per_case": dots,
         "texts": tables.texts.values,
         "runners": tables.runners.values,

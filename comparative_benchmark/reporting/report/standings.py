@@ -150,7 +150,7 @@ class Standing:
 
     Attributes:
       common: mean over the cases common to all ranked competitors; None if not ranked.
-      own: mean over all cases shared with the baseline; None if there are none.
+      own: mean over all cases shared with the baseline; None without such cases.
       cases: number of cases that it should have run, without unsupported ones.
       verdicts: number of each verdict.
     """

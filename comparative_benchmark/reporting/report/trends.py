@@ -60,7 +60,7 @@ def trends_of(
 ) -> Mapping[str, Sequence[TrendPoint]]:
     """Returns the trend of each case by id, oldest first, ending with the case itself.
 
-    It joins measurements in the given files with those of the source; duplicates by time count
+    It joins measurements in the given files and in the source; duplicates by time count
     once. Trends with a single point are omitted.
     """
     own: defaultdict[str, list[TrendPoint]] = defaultdict(list)
@@ -294,7 +294,7 @@ def find_changes(
     threshold: float = NOISE_THRESHOLD,
     trends: Trends = lambda _: (),
 ) -> Changes:
-    """Returns how results differ from those of an older file.
+    """Returns how results differ from an older file's.
 
     Args:
       path: path of the older file.

@@ -194,7 +194,7 @@ def write_report(
       baseline: competitor of the speed-ups; None for the default one.
 
     Raises:
-      UsageError: there are no results, a package is missing, or the file cannot be written.
+      UsageError: results or a package are missing, or the file cannot be written.
     """
     with mistakes_as_usage_errors():
         found = inputs.merge([published(document)])

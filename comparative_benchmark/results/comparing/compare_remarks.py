@@ -218,7 +218,7 @@ class Remarks:
     """Remarks on a comparison of two files.
 
     Attributes:
-      noise_floor: noise floor of programs unchanged between the files; None if there are none.
+      noise_floor: noise floor of programs unchanged between the files; None without such programs.
       saved_noise_floor: noise floor of that machine saved by `cbs doctor --noise-floor`, if any.
       withheld: number of verdicts withheld because the machine may have caused the difference.
       drift: why the machine may have changed between the files; None without evidence.
@@ -278,8 +278,8 @@ def _drift(pairs: Sequence[tuple[Case, Case]]) -> str | None:
         if old.started and new.started
     ]
     found = [f"measured {_duration(max(gaps))} apart"] if max(gaps, default=0) > _APART_S else []
-    told = {text: None for old, new in pairs for text in _conditions(old, new)}
-    found += [*told, *_clocks(pairs)]
+    conditions = {text: None for old, new in pairs for text in _conditions(old, new)}
+    found += [*conditions, *_clocks(pairs)]
     if not found:
         return None
     return (

@@ -399,7 +399,7 @@ def _memory_ratio(new: Metrics, old: Metrics) -> float | None:
 
 
 def without_ratio(case: Case | None, fate: Fate, reason: str) -> Comparison:
-    """Returns a comparison without a ratio; identity fields are `?` if there is no case."""
+    """Returns a comparison without a ratio; identity fields are `?` without a case."""
     identity: dict[str, Any] = _identity(case) if case else dict.fromkeys(_IDENTITY, "?")
     return Comparison(**identity, fate=fate, verdict=Verdict.INCOMPARABLE, reason=reason)
 
@@ -451,7 +451,7 @@ def _is_changed(old: Case, new: Case) -> bool:
 
 
 def _differences(old: Case, new: Case, *, has_changed: bool) -> str:
-    """Returns a difference that makes a ratio meaningless; empty if there is none."""
+    """Returns a difference that makes a ratio meaningless, or an empty string."""
     if old.data_type != new.data_type and not _in_fewer_bits(old, new):
         return f"different data types: {old.data_type} and {new.data_type}"
     if old.workload != new.workload and not has_changed:

@@ -46,9 +46,9 @@ def program_digest(metrics: Metrics) -> str | None:
     programs, e.g. due to autotuning: the result is then a mixture, which varies from run to run.
     """
     digest = metrics.program.artifact_sha256
-    told = [process.artifact_sha256 for process in metrics.processes or ()]
+    digests = [process.artifact_sha256 for process in metrics.processes or ()]
     # Older files do not record the digest per process.
-    return digest if not any(told) or set(told) == {digest} else None
+    return digest if not any(digests) or set(digests) == {digest} else None
 
 
 def same_program(old: Case, new: Case) -> bool:

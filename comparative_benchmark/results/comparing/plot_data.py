@@ -285,7 +285,7 @@ def recipe_panels(
 def fronts(items: Iterable[Trade | Mean]) -> dict[str, list[Trade | Mean]]:
     """Returns the Pareto frontier of each stack: recipes not beaten in both speed and signal.
 
-    There is no frontier across stacks, because each speed-up is relative to its own stack.
+    Frontiers do not span stacks, because each speed-up is relative to its own stack.
 
     Args:
       items: recipes on one shape, or means; those without a speed-up are ignored.

@@ -105,7 +105,7 @@ def ceilings_for(
     measure: bool,
     say: Callable[[str], None],
 ) -> tuple[Ceilings, ...]:
-    """Returns the ceilings of the devices of a run, as far as they are known.
+    """Returns the known ceilings of the devices of a run.
 
     Args:
       results: results of a run; ceilings are loaded only for those with known cost.
@@ -213,7 +213,7 @@ def _products_of(precision: str) -> str | None:
 
 
 def _bytes_spared(result: Result) -> float:
-    """Returns the bytes saved by a recipe's weights, each of which is read once."""
+    """Returns the bytes saved by a recipe's weights; each weight is read once."""
     applied = result.measured.program.notes.get("recipe")
     if not isinstance(applied, Mapping):
         return 0
