@@ -15,6 +15,7 @@ from comparative_benchmark.engine import resume_command, runner
 from comparative_benchmark.engine.runner import RunBudget
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import Trial, parse_competitors
+from comparative_benchmark.results import expected_failures
 from comparative_benchmark.results.record import Phase
 from comparative_benchmark.results.results_file import ResultsFile
 from comparative_benchmark.studies.micro import guide
@@ -54,20 +55,13 @@ def run(tmp_path, monkeypatch, finished):
     truth_s = 0.0
     good = finished().processes[0]
 
-    class Workload(SimpleNamespace):
-        def __init__(self, trials, preparation, settings, run_id, observer, shared):
-            super().__init__(trials=trials, rule=settings.sampling)
-
-        def outcomes(self, earlier, finished):
-            found = {}
-            for trial in self.trials:
-                share_s = self.rule.trial_budget_s
-                count = min(max(3, int(share_s / PROCESS_S)), 10)
-                clock.now += count * PROCESS_S
-                found[trial.key] = runner.TrialOutcome(
-                    processes=[good] * count, wall_s=count * PROCESS_S
-                )
-            return found
+    def outcomes(_, trials, settings):
+        count = min(max(3, int(settings.sampling.trial_budget_s / PROCESS_S)), 10)
+        clock.now += len(trials) * count * PROCESS_S
+        return {
+            trial.key: runner.TrialOutcome(processes=[good] * count, wall_s=count * PROCESS_S)
+            for trial in trials
+        }
 
     class Preparation:
         def __init__(self, *_):
@@ -83,7 +77,7 @@ def run(tmp_path, monkeypatch, finished):
         def has_tried(self, trial):
             return trial.workload.digest in self.tried
 
-    monkeypatch.setattr(runner, "Workload", Workload)
+    monkeypatch.setattr(runner.Run, "_outcomes", outcomes)
     monkeypatch.setattr(runner, "Preparation", Preparation)
     monkeypatch.setattr(runner, "_obstacle", lambda *_: None)
     monkeypatch.setattr(
@@ -171,7 +165,7 @@ def test_the_exit_code_says_that_not_all_was_measured(statuses, left_out, code, 
         ),
     )
     judgement = SimpleNamespace(expected={}, complaints=list, stale=[])
-    monkeypatch.setattr(run_command, "_judge", lambda *_: judgement)
+    monkeypatch.setattr(expected_failures, "judge", lambda *_, **__: judgement)
     options = SimpleNamespace(
         verbose=False, suite=[], output="r.json", profile=False, expected_failures=None
     )
