@@ -204,18 +204,18 @@ def folder_cases(request: RunRequest) -> Selection | None:
         raise UsageError("--auto-batch chooses the batch size; omit --batch-size")
     if request.framework not in (None, "pytorch"):
         raise UsageError(f"--framework {request.framework}: TorchBench folders run in PyTorch")
-    found = folders.named(folders.find(request.torchbench))
+    selected = folders.named(folders.find(request.torchbench))
     on_cpu = find_device(request.device).accelerator_type == "cpu"
     cases_of = partial(
         folders.cases,
-        found,
+        selected,
         request.test,
         name=request.name,
         batch_size=request.batch_size,
         on_cpu=on_cpu,
     )
     chosen = cases_of()
-    by_path = {str(folder.path): folder for folder in found.values()}
+    by_path = {str(folder.path): folder for folder in selected.values()}
     wanted = [by_path[str(case.model.model_parameters["folder"])] for case in chosen]
     with session.during("install.py", "installing"):
         installed = installing.packages_of(wanted, install=request.install)

@@ -122,20 +122,20 @@ def trial_of(
 
 def _case_name(definitions: Sequence[Definition], wanted: str) -> str:
     names = list(dict.fromkeys(definition.benchmark_name for definition in definitions))
-    found = [d.benchmark_name for d in definitions if wanted in (d.benchmark_name, d.model)]
-    if not found:
+    matches = [d.benchmark_name for d in definitions if wanted in (d.benchmark_name, d.model)]
+    if not matches:
         try:
             pattern = Expression(wanted)
-            found = [name for name in names if pattern.search(name)]
+            matches = [name for name in names if pattern.search(name)]
         except re.error as error:
             raise UsageError(f"{wanted!r} is not a valid regular expression: {error}") from error
-    found = list(dict.fromkeys(found))
-    if len(found) == 1:
-        return found[0]
-    if found:
-        lines = "\n".join(f"  {name}" for name in found[:_MOST_SHOWN])
-        more = f"\n  and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
-        raise UsageError(f"{wanted!r} matches {len(found)} cases; choose one:\n{lines}{more}")
+    matches = list(dict.fromkeys(matches))
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        lines = "\n".join(f"  {name}" for name in matches[:_MOST_SHOWN])
+        more = f"\n  and {len(matches) - _MOST_SHOWN} more" if len(matches) > _MOST_SHOWN else ""
+        raise UsageError(f"{wanted!r} matches {len(matches)} cases; choose one:\n{lines}{more}")
     nearest = difflib.get_close_matches(wanted, names, n=3, cutoff=0.3) or names[:3]
     lines = "\n".join(f"  {name}" for name in nearest)
     raise UsageError(f"the results file has no case {wanted!r}; the closest names are:\n{lines}")

@@ -21,7 +21,7 @@ def setting_differences(old: Metrics, new: Metrics) -> Iterator[str]:
         if before is None or after is None:
             continue
         for name in sorted(before.keys() | after.keys()):
-            values = [found.get(name, "unset") for found in (before, after)]
+            values = [side.get(name, "unset") for side in (before, after)]
             if values[0] != values[1]:
                 yield f"{name} {values[0]} vs {values[1]}"
 
@@ -85,8 +85,8 @@ class Case:
     def data_type(self) -> str:
         """Precision of the computation if the program is quantised, else the model's data type."""
         definition = self.result.definition
-        found = definition.precision or definition.data_type or definition.workload.data_type
-        return found or UNKNOWN
+        data_type = definition.precision or definition.data_type or definition.workload.data_type
+        return data_type or UNKNOWN
 
     @property
     def competitor(self) -> str:

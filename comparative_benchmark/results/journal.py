@@ -369,7 +369,7 @@ def joined(runs: Sequence[Interrupted], facts: Mapping[ResultKey, TrialFacts]) -
       runs: interrupted runs, oldest first.
       facts: the current facts of each trial.
     """
-    found: dict[ResultKey, list[Entry]] = {}
+    entries: dict[ResultKey, list[Entry]] = {}
     first_round = others = 0
     # Use at most one unfinished process per trial, because it lacks the final verification.
     partial = {entry.key: entry for run in runs for entry in run.entries if entry.partial}
@@ -382,10 +382,10 @@ def joined(runs: Sequence[Interrupted], facts: Mapping[ResultKey, TrialFacts]) -
             rounds = [first_round]
             for entry in fitting:
                 if entry.replicate == replicate:
-                    found.setdefault(entry.key, []).append(_shifted(entry, first_round))
-                    rounds += [1 + (b.round or 0) for b in found[entry.key][-1].process.blocks]
+                    entries.setdefault(entry.key, []).append(_shifted(entry, first_round))
+                    rounds += [1 + (b.round or 0) for b in entries[entry.key][-1].process.blocks]
             first_round = max(rounds)
-    return Joined(entries=found, first_round=first_round, others=others)
+    return Joined(entries=entries, first_round=first_round, others=others)
 
 
 def _shifted(entry: Entry, rounds: int) -> Entry:
@@ -420,17 +420,17 @@ def _read(path: Path) -> tuple[Interrupted, list[int]]:
 
 def _processes(lines: Iterable[Entry], settings: Settings) -> list[Entry]:
     """Merges lines into processes; drops those with too few rounds."""
-    found: dict[tuple[ResultKey, int], Entry] = {}
+    latest: dict[tuple[ResultKey, int], Entry] = {}
     for line in lines:
         place = (line.key, line.replicate)
-        before = found.get(place) if line.partial else None
-        found[place] = line if before is None else _with_round(before, line)
+        before = latest.get(place) if line.partial else None
+        latest[place] = line if before is None else _with_round(before, line)
     fewest = settings.sampling.get("min_rounds", 1)
     # The only process of a trial must be finished, because it needs the final verification.
     usable = settings.sampling.get("min_processes", 1) > 1
     return [
         entry
-        for entry in found.values()
+        for entry in latest.values()
         if not entry.partial or (usable and len(entry.process.blocks) >= fewest)
     ]
 

@@ -79,8 +79,8 @@ def outlier_counts(processes: Iterable[Sequence[float]]) -> Outliers:
 def sound_and_void(blocks: Sequence[Block]) -> tuple[list[Block], list[Block]]:
     """Splits the blocks of one process into valid and void ones; `void` holds the reason."""
     every = [
-        gpu_state.Ends(found.gpus_at_start, found.gpus_at_end)
-        if (found := block.conditions)
+        gpu_state.Ends(around.gpus_at_start, around.gpus_at_end)
+        if (around := block.conditions)
         else gpu_state.Ends((), ())
         for block in blocks
     ]
@@ -116,7 +116,7 @@ def disturbances(trials: Sequence[Metrics]) -> Iterator[str]:
     processes = [process for metrics in trials for process in metrics.processes or ()]
     if void := [block for process in processes for block in process.void_blocks]:
         yield f"{len(void)} blocks excluded: {void[-1].void}"
-    if warning := contention_warning([found.contention or Contention() for found in trials]):
+    if warning := contention_warning([trial.contention or Contention() for trial in trials]):
         yield warning
 
 
@@ -126,10 +126,10 @@ def contention_warning(contentions: Sequence[Contention]) -> str | None:
     Args:
       contentions: contention of each trial; trials of older results have no verdict.
     """
-    disturbed = [found for found in contentions if found.contended and found.reasons]
+    disturbed = [trial for trial in contentions if trial.contended and trial.reasons]
     if not disturbed:
         return None
-    worst = max(disturbed, key=lambda found: found.foreign_cpu_share or 0.0)
+    worst = max(disturbed, key=lambda trial: trial.foreign_cpu_share or 0.0)
     return (
         f"{len(disturbed)} of {len(contentions)} trials were disturbed "
         f"({worst.reasons[0]}): run `cbs doctor`, then repeat the run on a quiet machine"

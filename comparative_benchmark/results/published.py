@@ -55,11 +55,11 @@ def read(path: Path) -> OperatorProfile:
     Raises:
       OSError, ValueError: the file cannot be read or is not a profile.
     """
-    found = msgspec.json.decode(path.read_bytes(), type=OperatorProfile)
-    numbers = [(each.us, each.calls, each.flops, each.bytes) for each in found.operators]
+    profile = msgspec.json.decode(path.read_bytes(), type=OperatorProfile)
+    numbers = [(each.us, each.calls, each.flops, each.bytes) for each in profile.operators]
     if any(n is not None and not (math.isfinite(n) and n >= 0) for row in numbers for n in row):
         raise ValueError(f"{path}: a time or count is negative or not finite")
-    return found
+    return profile
 
 
 def _candidates(folder: Path, result: Result) -> Iterator[Path]:

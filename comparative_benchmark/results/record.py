@@ -679,25 +679,25 @@ class Result:
     absence: Absence | UnsetType = UNSET
 
     def __attrs_post_init__(self) -> None:
-        found = self.measured
+        metrics = self.measured
         if self.status is Status.OK:
-            if found.error is not UNSET:
+            if metrics.error is not UNSET:
                 raise ValueError("an ok result must not have an error")
-            if found.compile_only:
-                if found.compile is UNSET or found.median_latency_ms is not UNSET:
+            if metrics.compile_only:
+                if metrics.compile is UNSET or metrics.median_latency_ms is not UNSET:
                     raise ValueError("a compile-only result must have compile times and no latency")
-            elif lacking := [name for name in MEASURED if getattr(found, name) is UNSET]:
+            elif lacking := [name for name in MEASURED if getattr(metrics, name) is UNSET]:
                 raise ValueError(f"an ok result must have {lacking[0]}")
-            elif found.throughput is not UNSET:
-                if found.throughput.rate is None:
+            elif metrics.throughput is not UNSET:
+                if metrics.throughput.rate is None:
                     raise ValueError("an ok result of a script must have a rate")
-            elif found.verification is None or found.final_verification is None:
+            elif metrics.verification is None or metrics.final_verification is None:
                 raise ValueError("an ok result must have verification and final_verification")
         elif not self.phase or not self.reason:
             raise ValueError(f"a result with status {self.status.value} must have phase and reason")
-        elif found.error is UNSET:
+        elif metrics.error is UNSET:
             raise ValueError(f"a result with status {self.status.value} must have an error")
-        elif found.median_latency_ms is not UNSET or found.latencies_ms is not UNSET:
+        elif metrics.median_latency_ms is not UNSET or metrics.latencies_ms is not UNSET:
             raise ValueError(f"a result with status {self.status.value} must not have latencies")
 
     @property
@@ -708,9 +708,9 @@ class Result:
     @property
     def measured(self) -> Metrics:
         """The metrics, at whichever level they were recorded."""
-        found = self.metrics.framework_level or self.metrics.compiler_level
-        assert isinstance(found, Metrics)
-        return found
+        metrics = self.metrics.framework_level or self.metrics.compiler_level
+        assert isinstance(metrics, Metrics)
+        return metrics
 
     @property
     def word(self) -> str:

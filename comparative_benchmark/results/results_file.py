@@ -180,8 +180,8 @@ def plain(value: object) -> Any:
 
 def schema() -> dict[str, Any]:
     """Returns the JSON Schema of results files."""
-    found: dict[str, Any] = msgspec.json.schema(Document)
-    kinds = found["$defs"]
+    schema: dict[str, Any] = msgspec.json.schema(Document)
+    kinds = schema["$defs"]
     kinds["Status"]["enum"] = [status.value for status in Status]
     # Constraints that `Levels` and `Result` check beyond types.
     kinds["Levels"] |= {"minProperties": 1, "maxProperties": 1}
@@ -225,17 +225,17 @@ def schema() -> dict[str, Any]:
         "title": "Results of the Common Benchmark Suite, schema version 1",
         "description": "Times are in milliseconds unless the name contains another unit. Readers "
         "must accept properties that are not listed here.",
-        **found,
+        **schema,
     }
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"duplicate key {twice!r} in an object")
-    return found
+    return members
 
 
 def _refused(constant: str) -> Any:

@@ -121,10 +121,10 @@ def read(source: Source) -> Contents:
     results, refused = [], []
     for part in parts:
         try:
-            found = part.decoded(_Name)
-            if not found.run_name and not found.name:
+            entry = part.decoded(_Name)
+            if not entry.run_name and not entry.name:
                 raise FormatError("missing name")
-            groups.setdefault(found.run_name or found.name, []).append(part)
+            groups.setdefault(entry.run_name or entry.name, []).append(part)
         except FormatError as error:
             refused.append(f"{part}: {error}")
     for name, members in groups.items():
@@ -186,7 +186,7 @@ def _entries(result: PortableResult) -> list[dict[str, Any]]:
 def _context(results: Sequence[PortableResult]) -> dict[str, Any]:
     host = next((result.host for result in results if result.host), {})
     timestamp = next((result.timestamp for result in results if result.timestamp), None)
-    found = {
+    context = {
         "date": timestamp or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "host_name": str(host.get("hostname") or ""),
         "executable": "cbs",
@@ -196,8 +196,8 @@ def _context(results: Sequence[PortableResult]) -> dict[str, Any]:
     }
     # Omitted if the system does not report it, as in the library itself.
     if host.get("governor"):
-        found["cpu_scaling_enabled"] = host["governor"] != "performance"
-    return found
+        context["cpu_scaling_enabled"] = host["governor"] != "performance"
+    return context
 
 
 def _faults(results: Sequence[PortableResult], entries: Sequence[Any]) -> list[str | None]:

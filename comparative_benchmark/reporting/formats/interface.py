@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 import attrs
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from comparative_benchmark.reporting.formats import AUTO
 from comparative_benchmark.reporting.history.rows import OK, Contents, FormatError, PortableResult
@@ -196,16 +197,16 @@ def unique(names: Iterable[str], format_name: str) -> None:
 
 def remarks_on(results: Sequence[PortableResult], *held: str) -> tuple[str, ...]:
     """Returns remarks for the user on the extra fields of an export; `held` is added."""
-    found = list(held)
+    remarks = list(held)
     failed = [result for result in results if result.status != OK]
     if failed:
-        found.append(
+        remarks.append(
             f"{len(failed)} of {len(results)} results are not ok: they have a status but no time"
         )
     untimed = sum(result.status == OK and result.latency_ms is None for result in results)
     if untimed:
-        found.append(f"{untimed} of {len(results)} results have no latency (compile only)")
-    return tuple(found)
+        remarks.append(f"{untimed} of {len(results)} results have no latency (compile only)")
+    return tuple(remarks)
 
 
 def one_run(results: Sequence[PortableResult], format_name: str) -> str | None:
@@ -242,10 +243,10 @@ def read_carrier(
       FormatError: the carrier has another version or structure.
     """
     try:
-        found = carrier.decoded(_Carrier)
-        if found.version != CARRIER_VERSION:
-            raise FormatError(f"unsupported version {found.version}, expected {CARRIER_VERSION}")
-        items = list(carrier.source.part(found.results, carrier.offset).items())
+        carried = carrier.decoded(_Carrier)
+        if carried.version != CARRIER_VERSION:
+            raise FormatError(f"unsupported version {carried.version}, expected {CARRIER_VERSION}")
+        items = list(carrier.source.part(carried.results, carrier.offset).items())
     except FormatError as error:
         raise FormatError(f"{carrier}: {CARRIER}: {error}") from error
     results: list[tuple[Part, PortableResult]] = []
@@ -303,11 +304,11 @@ def read_file(path: Path, name: str = AUTO) -> Contents:
     try:
         source = read_source(path)
         kind = detect(source) if name == AUTO else name
-        found = importer(kind)(source)
+        contents = importer(kind)(source)
     except FormatError as error:
         return Contents(refused=(str(error),))
-    results = [r if r.identity else msgspec.structs.replace(r, origin=kind) for r in found.results]
-    return Contents(tuple(results), found.refused, found.skipped)
+    results = (r if r.identity else replace(r, origin=kind) for r in contents.results)
+    return Contents(tuple(results), contents.refused, contents.skipped)
 
 
 def detect(source: Source) -> str:

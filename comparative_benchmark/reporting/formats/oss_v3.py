@@ -102,7 +102,7 @@ def _metrics(result: PortableResult) -> dict[str, list[float]]:
         return {}
     processes = [statistics.median(process) for process in result.samples_ms]
     latency = [] if result.latency_ms is None else [result.latency_ms]
-    found: dict[str, Sequence[float | None]] = {
+    metrics: dict[str, Sequence[float | None]] = {
         LATENCY: processes or latency,
         "compile time (ms)": result.compile_ms,
         "warm compile time (ms)": result.warm_compile_ms,
@@ -113,7 +113,7 @@ def _metrics(result: PortableResult) -> dict[str, list[float]]:
         **{name: [value] for name, value in result.metrics.items()},
     }
     known = {
-        name: [value for value in values if value is not None] for name, values in found.items()
+        name: [value for value in values if value is not None] for name, values in metrics.items()
     }
     return {name: values for name, values in known.items() if values}
 

@@ -114,7 +114,7 @@ def metrics_of(result: PortableResult) -> dict[str, float | str]:
         # Neither speed nor size of a wrong program counts.
         status = NOT_IMPLEMENTED if result.status == "unsupported" else result.status
         return {metric_key(result, LATENCY): status}
-    found = {
+    metrics = {
         LATENCY: result.latency_ms,
         "compile_time_ms": _median(result.compile_ms),
         "warm_compile_time_ms": _median(result.warm_compile_ms),
@@ -125,7 +125,7 @@ def metrics_of(result: PortableResult) -> dict[str, float | str]:
         "relative_rmse": result.relative_rmse,
         **{name: value for name, value in result.metrics.items() if name != LATENCY},
     }
-    return {metric_key(result, name): v for name, v in found.items() if v is not None}
+    return {metric_key(result, name): v for name, v in metrics.items() if v is not None}
 
 
 def _median(values: Sequence[float]) -> float | None:
@@ -305,10 +305,10 @@ def _compiler(arguments: str | None) -> str:
     if not arguments:
         return "eager"
     try:
-        found = ast.literal_eval(arguments)
+        value = ast.literal_eval(arguments)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return arguments
-    return " ".join(map(str, found)) or "eager" if isinstance(found, list) else arguments
+    return " ".join(map(str, value)) or "eager" if isinstance(value, list) else arguments
 
 
 def _timestamp(name: str) -> str | None:

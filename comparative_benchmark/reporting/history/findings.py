@@ -121,7 +121,7 @@ def _sorted(finding: Finding) -> list[tuple[str, tuple[str | None, str | None]]]
 
 def as_json(finding: Finding) -> dict[str, Any]:
     """Returns a finding as plain values."""
-    found = {
+    value = {
         "kind": finding.kind.value,
         "name": finding.name,
         "metric": finding.metric,
@@ -135,8 +135,8 @@ def as_json(finding: Finding) -> dict[str, Any]:
     }
     for name in ("last_good", "first_bad"):
         side: Occurrence = getattr(finding, name)
-        found[name] = {**attrs.asdict(side), "time": side.time.isoformat()}
-    return found
+        value[name] = {**attrs.asdict(side), "time": side.time.isoformat()}
+    return value
 
 
 def place(dimensions: Mapping[str, object]) -> Hashable:
@@ -154,7 +154,7 @@ _LONGEST = 200
 
 def turned(window: Window) -> list[Finding]:
     """Returns a finding for each series that was `ok` and is not in its latest night."""
-    found = []
+    findings = []
     for series, nights in window.nights.items():
         last = nights[-1]
         good = [position for position, night in enumerate(nights) if night.status == OK]
@@ -162,7 +162,7 @@ def turned(window: Window) -> list[Finding]:
             continue
         first = good[-1] + 1
         lasted = len(nights) - first
-        found.append(
+        findings.append(
             Finding(
                 kind=Kind.STATUS if last.status in _BROKEN else Kind.MISSING,
                 dimensions=window.dimensions[series],
@@ -174,7 +174,7 @@ def turned(window: Window) -> list[Finding]:
                 what=f"ok -> {last.status}{_reason(last)}",
             )
         )
-    return found
+    return findings
 
 
 def _reason(night: Night) -> str:
@@ -203,7 +203,7 @@ def missing(window: Window, *, most_runs: int) -> list[Finding]:
       window: the history.
       most_runs: a case missing from this many runs counts as retired.
     """
-    found = []
+    findings = []
     runs = _runs(window)
     by_place = _times(window)
     for series, nights in window.nights.items():
@@ -215,7 +215,7 @@ def missing(window: Window, *, most_runs: int) -> list[Finding]:
         if not without or len(without) >= most_runs:
             continue
         first = without[0]
-        found.append(
+        findings.append(
             Finding(
                 kind=Kind.MISSING,
                 dimensions=window.dimensions[series],
@@ -226,7 +226,7 @@ def missing(window: Window, *, most_runs: int) -> list[Finding]:
                 what=_sentence(without),
             )
         )
-    return found
+    return findings
 
 
 def added(window: Window) -> list[Finding]:
@@ -234,7 +234,7 @@ def added(window: Window) -> list[Finding]:
 
     The findings are not regressions: last good and first bad are that one night.
     """
-    found = []
+    findings = []
     for runs in _times(window).values():
         latest = max(runs.values(), key=lambda run: run.time_us)
         fresh = [series for series in latest.nights if len(window.nights[series]) == 1]
@@ -242,7 +242,7 @@ def added(window: Window) -> list[Finding]:
             continue
         for series in fresh:
             night = latest.nights[series]
-            found.append(
+            findings.append(
                 Finding(
                     kind=Kind.MISSING,
                     dimensions=window.dimensions[series],
@@ -254,7 +254,7 @@ def added(window: Window) -> list[Finding]:
                     what=f"new: {night.status}",
                 )
             )
-    return found
+    return findings
 
 
 def _sentence(without: list[_Run]) -> str:
@@ -290,19 +290,19 @@ def _without(series: int, last: Night, runs: Mapping[str, _Run]) -> Iterator[_Ru
 
 def _times(window: Window) -> dict[object, dict[tuple[str, int], _Run]]:
     """Returns all runs by place; runs without an identifier are identified by their time."""
-    found: defaultdict[object, defaultdict[tuple[str, int], dict[int, Night]]]
-    found = defaultdict(lambda: defaultdict(dict))
+    runs_by_place: defaultdict[object, defaultdict[tuple[str, int], dict[int, Night]]]
+    runs_by_place = defaultdict(lambda: defaultdict(dict))
     for series, nights in window.nights.items():
         where = place(window.dimensions[series])
         for night in nights:
             key = (night.run_id, 0 if night.run_id else night.time_us)
-            found[where][key][series] = night
+            runs_by_place[where][key][series] = night
     return {
         where: {
             key: _Run(key[0], max(night.time_us for night in nights.values()), nights)
             for key, nights in runs.items()
         }
-        for where, runs in found.items()
+        for where, runs in runs_by_place.items()
     }
 
 

@@ -6,7 +6,7 @@ User input is passed to the database only as parameters.
 import datetime
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_origin
 
 import attrs
 import sqlalchemy as sa
@@ -36,7 +36,7 @@ Record = dict[str, Any]
 # Columns of a result that can be filtered by text, like the columns of its series.
 RESULT_TEXTS = ("run_id", "revision", "program", "status")
 _ESCAPE = "\\"
-_JSON_COLUMNS = ("options", "versions", "extra")
+_JSON_COLUMNS = [name for name, kind in COLUMNS.items() if get_origin(kind) in (tuple, dict)]
 
 
 @attrs.frozen(kw_only=True)
@@ -137,7 +137,7 @@ def series(database: Database, which: Filter) -> list[Series]:
         .order_by(*columns)
     )
     with database.reading() as connection:
-        found = connection.execute(query).fetchall()
+        rows = connection.execute(query).fetchall()
     return [
         Series(
             dimensions=decoded(dict(zip(DIMENSIONS, row, strict=False))),
@@ -146,25 +146,25 @@ def series(database: Database, which: Filter) -> list[Series]:
             last=timestamp(row[-2]),
             last_status=row[-1],
         )
-        for row in found
+        for row in rows
     ]
 
 
 def conditions(which: Filter) -> list[sa.ColumnElement[bool]]:
     """Returns the conditions of a filter on the joined tables `RESULTS` and `SERIES`."""
-    found: list[sa.ColumnElement[bool]] = []
+    terms: list[sa.ColumnElement[bool]] = []
     for name, patterns in which.texts.items():
         column = RESULTS.c[name] if name in RESULT_TEXTS else SERIES.c[name]
-        found.append(sa.or_(*(_matches(column, name, pattern) for pattern in patterns)))
+        terms.append(sa.or_(*(_matches(column, name, pattern) for pattern in patterns)))
     for package, patterns in which.versions.items():
         has_it = PACKAGES.c.version_set == RESULTS.c.version_set
         versions = sa.or_(*(_like(PACKAGES.c.version, pattern) for pattern in patterns))
-        found.append(sa.exists().where(sa.and_(has_it, PACKAGES.c.name == package, versions)))
+        terms.append(sa.exists().where(sa.and_(has_it, PACKAGES.c.name == package, versions)))
     if which.since is not None:
-        found.append(RESULTS.c.time_us >= microseconds(which.since))
+        terms.append(RESULTS.c.time_us >= microseconds(which.since))
     if which.until is not None:
-        found.append(RESULTS.c.time_us < microseconds(which.until))
-    return found
+        terms.append(RESULTS.c.time_us < microseconds(which.until))
+    return terms
 
 
 def _matches(column: Any, name: str, pattern: str) -> sa.ColumnElement[bool]:

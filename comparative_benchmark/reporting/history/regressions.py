@@ -82,10 +82,10 @@ class MetricTrends:
             )
             for row in range(len(self.series))
         ]
-        residuals = [found.residuals for found in fits]
+        residuals = [pieces.residuals for pieces in fits]
         heaviness, factor = tail(residuals), missed(scale, residuals)
-        for row, found in enumerate(found.scaled(factor) for found in fits):
-            for step in rises(found, threshold=thresholds[self.metric], tail=heaviness):
+        for row, pieces in enumerate(pieces.scaled(factor) for pieces in fits):
+            for step in rises(pieces, threshold=thresholds[self.metric], tail=heaviness):
                 good, bad = (self.nights[row][positions[row][step.night - back]] for back in (1, 0))
                 yield Rise(
                     metric=self.metric,
@@ -93,7 +93,7 @@ class MetricTrends:
                     step=step,
                     last_good=good,
                     first_bad=bad,
-                    nights=found.nights - step.night,
+                    nights=pieces.nights - step.night,
                 )
 
 
@@ -204,8 +204,8 @@ def _noise_unchanged(
 def _differences(values: list[float]) -> Array:
     logs = np.log(values)
     first, second = np.triu_indices(len(values), 1)
-    found: Array = np.abs(logs[first] - logs[second])
-    return found
+    differences: Array = np.abs(logs[first] - logs[second])
+    return differences
 
 
 def _floor(differences: Array) -> float:
@@ -286,16 +286,16 @@ def find_regressions(database: Database, which: Filter, settings: Settings | Non
     candidates = [rise for trend in trends for rise in trend.rises(settings.thresholds)]
     judged = sum(len(trend.series) for trend in trends)
     limit = discoveries([rise.step.p for rise in candidates], judged, settings.false_rate)
-    found = [_finding(rise, window, floors) for rise in candidates if rise.step.p <= limit]
+    counted = [_finding(rise, window, floors) for rise in candidates if rise.step.p <= limit]
     if settings.count_unchanged:
-        found = [attrs.evolve(finding, withheld="") for finding in found]
-    found += findings.turned(window)
-    found += findings.missing(window, most_runs=settings.window)
+        counted = [attrs.evolve(finding, withheld="") for finding in counted]
+    counted += findings.turned(window)
+    counted += findings.missing(window, most_runs=settings.window)
     if which.since is not None:
-        found = [finding for finding in found if finding.first_bad.time >= which.since]
+        counted = [finding for finding in counted if finding.first_bad.time >= which.since]
     latency = trends[METRICS.index("latency_ms")]
     return Report(
-        findings=sorted(found, key=_order),
+        findings=sorted(counted, key=_order),
         added=findings.added(window),
         series=len(window.nights),
         judged=judged,

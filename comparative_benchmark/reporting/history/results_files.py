@@ -122,7 +122,7 @@ def _known(values: Sequence[float | None]) -> tuple[float, ...]:
 def _extra(case: Case) -> dict[str, Any]:
     """Returns data for readers of the history that have no column."""
     definition, metrics, host = case.result.definition, case.metrics, case.host
-    found: dict[str, Any] = {
+    extra: dict[str, Any] = {
         "model": definition.model,
         "tags": list(definition.tags),
         "hostname": host.hostname if host else None,
@@ -131,12 +131,12 @@ def _extra(case: Case) -> dict[str, Any]:
         "weights": metrics.program.weights,
     }
     if (check := metrics.verdict) and check.sqnr_db is not None:
-        found["sqnr_db"] = check.sqnr_db
+        extra["sqnr_db"] = check.sqnr_db
     # The changes made by a recipe, and the remaining bytes.
-    found["recipe"] = metrics.program.notes.get("recipe")
+    extra["recipe"] = metrics.program.notes.get("recipe")
     if throughput := metrics.throughput:
-        found["throughput"] = {"rate": throughput.rate, "units": throughput.units}
+        extra["throughput"] = {"rate": throughput.rate, "units": throughput.units}
     if generation := metrics.generation:
         names = ("tokens_per_s", "prefill_ms", "decode_ms_per_token")
-        found["generation"] = {name: getattr(generation, name) for name in names}
-    return {name: value for name, value in found.items() if value is not None}
+        extra["generation"] = {name: getattr(generation, name) for name in names}
+    return {name: value for name, value in extra.items() if value is not None}

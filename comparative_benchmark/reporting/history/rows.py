@@ -74,8 +74,8 @@ def parse_time(text: str, now: datetime.datetime | None = None) -> datetime.date
             return now - datetime.timedelta(**{_UNITS[match[2]]: int(match[1])})
         except OverflowError:
             raise ValueError(f"{text!r} is too long ago") from None
-    found = datetime.datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
+    time = datetime.datetime.fromisoformat(text)
+    return time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
 
 
 OK = Status.OK.value

@@ -140,11 +140,11 @@ class Writer:
         connection.execute(
             self._insert(table).on_conflict_do_nothing(index_elements=["digest"]), parameters
         )
-        found: dict[Any, int] = {}
+        identifiers: dict[Any, int] = {}
         for chunk in _chunks(sorted(digests), 500):
             selected = sa.select(table.c.digest, table.c.id).where(table.c.digest.in_(chunk))
-            found |= {digests[bytes(d)]: number for d, number in connection.execute(selected)}
-        return found
+            identifiers |= {digests[bytes(d)]: number for d, number in connection.execute(selected)}
+        return identifiers
 
 
 def _series_values(series: Sequence[Any]) -> dict[str, Any]:
@@ -195,11 +195,11 @@ def import_files(
 
     def rows() -> Iterator[Row]:
         for path in paths:
-            found, wrong = rows_of(path, read(path))
+            converted, wrong = rows_of(path, read(path))
             refused.extend(wrong)
-            if found:
+            if converted:
                 fruitful.add(path)
-            yield from found
+            yield from converted
 
     written = Writer(database).add(rows())
     return Imported(files=len(fruitful), written=written, refused=refused)

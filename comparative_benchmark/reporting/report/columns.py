@@ -251,14 +251,14 @@ def _latency(item: Judged, most_dots: int) -> Json:
     interval = item.interval
     if interval is None:
         return {}
-    found = thin(samples_of(item.case.metrics), most_dots, item.case.id)
+    dots = thin(samples_of(item.case.metrics), most_dots, item.case.id)
     return {
         "ms": _ends(interval),
         "processes": interval.processes,
-        "dots": found.processes,
-        "range": [short(found.low_ms), short(found.high_ms)],
-        "samples": found.samples,
-        "shown": found.shown,
+        "dots": dots.processes,
+        "range": [short(dots.low_ms), short(dots.high_ms)],
+        "samples": dots.samples,
+        "shown": dots.shown,
         **{
             name: short(getattr(item.case.metrics, f"{name}_latency_ms"))
             for name in ("median", "mad", "p90", "p95", "p99")
@@ -267,18 +267,18 @@ def _latency(item: Judged, most_dots: int) -> Json:
 
 
 def _rate(case: ReportCase, tables: Tables) -> Json:
-    found = case.metrics.throughput
-    if not found:
+    rates = case.metrics.throughput
+    if not rates:
         return {}
-    limits = found.rate_interval
+    limits = rates.rate_interval
     low, high = (limits.low, limits.high) if limits else (None, None)
     return {
-        "units": tables.text(found.units),
-        "rate": found.rate and [short(value) for value in (found.rate, low, high)],
-        "losses": next(([short(v) for v in p.losses] for p in found.processes if p.losses), None),
+        "units": tables.text(rates.units),
+        "rate": rates.rate and [short(value) for value in (rates.rate, low, high)],
+        "losses": next(([short(v) for v in p.losses] for p in rates.processes if p.losses), None),
         "jobs": [
             [tables.text(p.tag), p.replicate, len(p.rates), p.warmup, len(p.cpus)]
-            for p in found.processes
+            for p in rates.processes
         ],
     }
 
@@ -333,8 +333,8 @@ def _recipe(applied: Any) -> list[float | None] | None:
     """Returns a recipe's effect: weight bytes before and after, layers changed and in total."""
     if not isinstance(applied, Mapping):
         return None
-    found = [applied.get(name) for name in ("bytes_before", "bytes_after", "layers", "linear")]
-    return [short(value) if isinstance(value, int | float) else None for value in found]
+    effect = [applied.get(name) for name in ("bytes_before", "bytes_after", "layers", "linear")]
+    return [short(value) if isinstance(value, int | float) else None for value in effect]
 
 
 def _failure(case: ReportCase, tables: Tables) -> Json:
@@ -379,7 +379,7 @@ def _phase(phase: Phase | str | None) -> float | str | None:
 
 
 def _times(values: Iterable[float | None]) -> list[float] | None:
-    return [found for value in values if (found := short(value)) is not None] or None
+    return [number for value in values if (number := short(value)) is not None] or None
 
 
 def short(value: float | UnsetType | None) -> float | None:
@@ -388,5 +388,5 @@ def short(value: float | UnsetType | None) -> float | None:
         return None
     if value == 0:
         return 0
-    found = float(f"{value:.{_SIGNIFICANT}g}")
-    return int(found) if found.is_integer() and abs(found) < 1e15 else found
+    number = float(f"{value:.{_SIGNIFICANT}g}")
+    return int(number) if number.is_integer() and abs(number) < 1e15 else number

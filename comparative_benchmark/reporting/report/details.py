@@ -55,8 +55,8 @@ def environment_diff(runs: Sequence[Run], baseline: Sequence[Run] = ()) -> Envir
     old = baseline[-2:]
     new = runs[-(_MOST_RUNS - len(old)) :]
     facts = [_facts(run) for run in (*old, *new)]
-    names = dict.fromkeys(name for found in facts for name in found)
-    rows = [(name, [found.get(name, _ABSENT) for found in facts]) for name in names]
+    names = dict.fromkeys(name for host in facts for name in host)
+    rows = [(name, [host.get(name, _ABSENT) for host in facts]) for name in names]
     differing = [(name, values) for name, values in rows if len(set(values)) > 1]
     headings = [f"baseline {wording.start(run)}" for run in old]
     return EnvironmentDiff(
@@ -156,7 +156,7 @@ class Explained:
         with_profiles = {
             folder for folder in set(folders.values()) if any(folder.glob("*.profiles"))
         }
-        found: defaultdict[Hashable, list[ReportCase]] = defaultdict(list)
+        groups: defaultdict[Hashable, list[ReportCase]] = defaultdict(list)
         for case in cases:
             folder = folders.get(case.result.run_id)
             if folder in with_profiles and folder and case.metrics.median_ms:
@@ -167,8 +167,8 @@ class Explained:
                     continue
                 if profile is not None:
                     self._profiles[case.id] = profile
-                    found[case.workload, case.contest].append(case)
-        for key, group in found.items():
+                    groups[case.workload, case.contest].append(case)
+        for key, group in groups.items():
             if ranked := [case for case in group if case.result.ranked]:
                 self._fastest[key] = min(ranked, key=lambda case: case.metrics.median_ms or 0.0)
 
@@ -252,7 +252,7 @@ class ScriptRow:
 
 def script_rows(cases: Iterable[ReportCase]) -> list[ScriptRow]:
     """Returns a row for each case that is a script."""
-    return [_row(case, found) for case in cases if (found := case.metrics.throughput)]
+    return [_row(case, throughput) for case in cases if (throughput := case.metrics.throughput)]
 
 
 def _row(case: ReportCase, found: Throughput) -> ScriptRow:

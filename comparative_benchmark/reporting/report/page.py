@@ -48,7 +48,7 @@ from comparative_benchmark.results.comparing.roofs import Roofs, peak_type
 def over_shapes_of(judged: Sequence[Judged]) -> list[Json]:
     """Returns a panel for each operator and type: points by competitor, and missing cases."""
     at = {id(item.case): position for position, item in enumerate(judged)}
-    found = plot_data.shape_panels((item.case, item.comparison) for item in judged)
+    panels = plot_data.shape_panels((item.case, item.comparison) for item in judged)
     return [
         {
             "name": panel.name,
@@ -64,15 +64,15 @@ def over_shapes_of(judged: Sequence[Judged]) -> list[Json]:
             ],
             "left_out": [at[id(case)] for case in panel.left_out],
         }
-        for panel in found
+        for panel in panels
     ]
 
 
 def fewer_bits_of(judged: Sequence[Judged], *, threshold: float, tables: Tables) -> list[Json]:
     """Returns a panel for each model or operator that was measured with a recipe."""
     at = {id(item.case): position for position, item in enumerate(judged)}
-    found = plot_data.recipe_panels((item.case for item in judged), threshold=threshold)
-    return [_bits_panel(panel, at, tables) for panel in found]
+    panels = plot_data.recipe_panels((item.case for item in judged), threshold=threshold)
+    return [_bits_panel(panel, at, tables) for panel in panels]
 
 
 def _bits_panel(panel: plot_data.RecipePanel, at: Mapping[int, int], tables: Tables) -> Json:
@@ -313,11 +313,11 @@ def _policy(script: str, style: str) -> str:
 
 
 def _machines(summary: Summary) -> list[str]:
-    found = (
+    sources = (
         f"{case.machine}, {case.threads} threads" if case.threads else case.machine
         for case in summary.inputs.cases
     )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(sources))
 
 
 def _forest(contest: Contest) -> dict[str, Any]:

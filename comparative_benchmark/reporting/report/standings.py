@@ -204,8 +204,8 @@ class Contest:
     @property
     def ranked(self) -> Sequence[Standing]:
         """Competitors ranked against the baseline, the highest mean first."""
-        found = [standing for standing in self.standings if standing.mean]
-        return [standing for standing in found if standing.common] or found
+        ranked = [standing for standing in self.standings if standing.mean]
+        return [standing for standing in ranked if standing.common] or ranked
 
     @property
     def winner(self) -> Standing | None:
@@ -245,8 +245,8 @@ def contests(judged: Sequence[Judged]) -> list[Contest]:
     for item in judged:
         if (item.case.contest, item.case.runner) in able:
             groups[item.case.contest].append(item)
-    found = [_contest(key, group) for key, group in groups.items()]
-    return sorted(found, key=lambda contest: -contest.cases)
+    contests = [_contest(key, group) for key, group in groups.items()]
+    return sorted(contests, key=lambda contest: -contest.cases)
 
 
 def geomean(comparisons: Sequence[Comparison], *, competitors: int = 2) -> Mean | None:

@@ -98,10 +98,10 @@ def _contention(cases: Sequence[Case]) -> Iterator[Finding]:
     if not cases:
         yield Finding("unknown", "no result contains samples")
         return
-    found = [case.metrics.contention or Contention() for case in cases]
-    disturbed = [item for item in found if item.contended]
-    unknown = sum(item.contended is None for item in found)
-    count = len(found)
+    contentions = [case.metrics.contention or Contention() for case in cases]
+    disturbed = [item for item in contentions if item.contended]
+    unknown = sum(item.contended is None for item in contentions)
+    count = len(contentions)
     if disturbed:
         level = "bad" if len(disturbed) > _BAD_SHARE * count else "doubtful"
         worst = max(disturbed, key=lambda item: item.foreign_cpu_share or 0.0)
@@ -223,20 +223,20 @@ def summarize(
     changes = None
     if baseline_file:
         changes = find_changes(baseline_file, inputs, threshold=threshold, trends=trends)
-    found = contests(judged)
+    groups = contests(judged)
     broken = [case for case in cases if case.status in _BROKEN]
     return Summary(
         inputs=inputs,
         baseline=baseline,
         judged=judged,
-        contests=found,
+        contests=groups,
         statuses=dict(Counter(case.result.word for case in cases).most_common()),
         broken=sorted(broken, key=lambda case: _BROKEN.index(case.status)),
         changes=changes,
         fitness=judge_machine(inputs, changes.remarks.drift if changes else None),
         environments=environment_diff(inputs.runs, changes.runs if changes else ()),
         trends=trends_of(inputs, judged, trends),
-        remarks=_remarks(found, cases),
+        remarks=_remarks(groups, cases),
         threshold=threshold,
     )
 

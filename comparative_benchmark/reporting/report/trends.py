@@ -67,14 +67,14 @@ def trends_of(
     earlier = [case for cases in inputs.earlier.values() for case in cases]
     for case, point in (*points_of(earlier), *_points(judged)):
         own[case.id].append(point)
-    found = {}
+    trends = {}
     for case in inputs.cases:
         # A history has latencies, but no compile-only results.
         known = source(case) if case.quantity == LATENCY else ()
         by_time = {point.time: point for point in (*known, *own[case.id])}
         if len(by_time) > 1:
-            found[case.id] = [by_time[time] for time in sorted(by_time)]
-    return found
+            trends[case.id] = [by_time[time] for time in sorted(by_time)]
+    return trends
 
 
 def points_of(cases: Sequence[ReportCase]) -> list[tuple[ReportCase, TrendPoint]]:
@@ -93,10 +93,10 @@ def _points(judged: Iterable[Judged]) -> list[tuple[ReportCase, TrendPoint]]:
     return [
         (
             item.case,
-            TrendPoint(started, found.estimate, found.low, found.high, _versions(item.case)),
+            TrendPoint(started, span.estimate, span.low, span.high, _versions(item.case)),
         )
         for item in judged
-        if (found := item.interval) is not None and (started := item.case.started) is not None
+        if (span := item.interval) is not None and (started := item.case.started) is not None
     ]
 
 
@@ -113,8 +113,8 @@ def _centre(case: Case) -> float | None:
 
 def _versions(case: Case) -> dict[str, str]:
     """Returns the package versions and the interpreter's, as in the history."""
-    found = case.result.versions
-    return {"python": case.python, **found} if case.python and found else found
+    versions = case.result.versions
+    return {"python": case.python, **versions} if case.python and versions else versions
 
 
 # The value of `--history` for the database of `cbs history`, because its URL may contain a
@@ -166,12 +166,12 @@ class FileTrends:
           ReportError: the document is malformed; the message gives the place.
         """
         try:
-            found = msgspec.convert(document, _TrendFile)
+            file = msgspec.convert(document, _TrendFile)
         except msgspec.ValidationError as error:
             raise ReportError(
                 f"{where} is neither a results file nor a trends file: {error}"
             ) from error
-        for series in found.trends:
+        for series in file.trends:
             key = (series.case, series.competitor, series.device, series.machine)
             self._points[key] += [
                 TrendPoint(*attrs.astuple(point, recurse=False))
@@ -182,8 +182,8 @@ class FileTrends:
 
     def add_results(self, documents: Sequence[Document]) -> None:
         """Adds every result of results files."""
-        found = merge(documents)
-        for case, point in points_of([*chain(*found.earlier.values()), *found.cases]):
+        merged = merge(documents)
+        for case, point in points_of([*chain(*merged.earlier.values()), *merged.cases]):
             self._points[_place(case)].append(point)
 
     def __call__(self, case: Case) -> list[TrendPoint]:

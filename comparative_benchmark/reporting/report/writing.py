@@ -197,12 +197,12 @@ def write_report(
       UsageError: results or a package are missing, or the file cannot be written.
     """
     with mistakes_as_usage_errors():
-        found = inputs.merge([published(document)])
+        merged = inputs.merge([published(document)])
         if folder is not None:
-            found = attrs.evolve(
-                found, folders=dict.fromkeys((r.run_id for r in found.runs), folder)
+            merged = attrs.evolve(
+                merged, folders=dict.fromkeys((r.run_id for r in merged.runs), folder)
             )
-        summary = summarize(found, against=baseline)
+        summary = summarize(merged, against=baseline)
         if path.suffix == ".md":
             write_file(path, as_markdown(summary, title=title))
         else:

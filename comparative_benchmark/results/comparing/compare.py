@@ -213,17 +213,17 @@ def compare_documents(
         for item in both.values()
         if item.log_ratio and not item.paired and item.quantity == LATENCY
     )
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     for position, (old, new) in enumerate(pairs):
         if old is None or new is None:
             side = "baseline" if old is None else "candidate"
-            found.append(without_ratio(new or old, Fate.MISSING, f"not in the {side}"))
+            comparisons.append(without_ratio(new or old, Fate.MISSING, f"not in the {side}"))
         elif count_unchanged:
-            found.append(both[position])
+            comparisons.append(both[position])
         else:
             item = _judged_by_program(both[position], old, new)
-            found.append(_judged_by_machine(item, (old, new), floor, move, usual_change))
-    return found
+            comparisons.append(_judged_by_machine(item, (old, new), floor, move, usual_change))
+    return comparisons
 
 
 def _compared(job: tuple[Case, Case, float, bool]) -> Comparison:
@@ -243,17 +243,17 @@ def compare_to_baseline(
     pairs of a workload's competitors, see `Family`. A workload that the baseline ran in several
     frameworks is compared within the same framework, or with the only result of the baseline.
     """
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     groups: defaultdict[Hashable, list[Case]] = defaultdict(list)
     for case in latest(cases):
         groups[case.workload, case.device, case.quantity].append(case)
     for group in groups.values():
         bases = [case for case in group if case.competitor == baseline]
         wrong = (base for base in bases if base.status is Status.WRONG_OUTPUT)
-        found += [without_ratio(base, Fate.WRONG, base.why) for base in wrong]
+        comparisons += [without_ratio(base, Fate.WRONG, base.why) for base in wrong]
         items = against_baseline(group, baseline, threshold=threshold)
-        found += [item for item in items if item is not None]
-    return found
+        comparisons += [item for item in items if item is not None]
+    return comparisons
 
 
 def against_baseline(
@@ -265,21 +265,21 @@ def against_baseline(
     """
     bases = [case for case in group if case.competitor == baseline]
     family = Family(group, threshold=threshold)
-    found: list[Comparison | None] = []
+    comparisons: list[Comparison | None] = []
     for case in group:
         same = [base for base in bases if base.framework == case.framework] or bases
         if case.competitor == baseline:
-            found.append(None)
+            comparisons.append(None)
         elif len(same) == 1:
-            found.append(family.comparison(same[0], case))
+            comparisons.append(family.comparison(same[0], case))
         elif case.status is Status.OK:
             reason = f"no result for {baseline}" if not same else f"several results for {baseline}"
-            found.append(without_ratio(case, Fate.MISSING, reason))
+            comparisons.append(without_ratio(case, Fate.MISSING, reason))
         else:
             # Wrong or unsupported cases need no baseline.
             fate = _FATES.get(case.status, Fate.MISSING)
-            found.append(without_ratio(case, fate, case.why))
-    return found
+            comparisons.append(without_ratio(case, fate, case.why))
+    return comparisons
 
 
 def _judged_by_program(item: Comparison, old: Case, new: Case) -> Comparison:

@@ -31,16 +31,16 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
     """Returns remarks on differences between the competitors of a table that affect fairness."""
     cases = list(cases)
     good = [case for case in cases if case.status is Status.OK]
-    found = []
+    lines = []
     frozen = _names(case for case in good if case.metrics.program.weights == "frozen")
     if frozen and any(case.metrics.program.weights not in (None, "frozen") for case in good):
-        found.append(
+        lines.append(
             f"Frozen weights, which a compiler can fold and prepack: {frozen}; the others pass "
             "weights as arguments or parameters."
         )
     bound = _names(case for case in good if case.metrics.program.outputs == "bound")
     if bound and any(case.metrics.program.outputs == "allocated" for case in good):
-        found.append(
+        lines.append(
             f"Outputs written to preallocated memory: {bound}; the others allocate outputs in each "
             "iteration."
         )
@@ -48,7 +48,7 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
     compiled = [case for case in good if case.metrics.compile_time_ms]
     writing = [case for case in compiled if any(p.cache_misses for p in _cold(case))]
     if writing and len(writing) < len(compiled):
-        found.append(
+        lines.append(
             f"Compile times that include writing a cache: {_names(writing)}; the others write none."
         )
     for what, field in (
@@ -65,17 +65,17 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
         for case in good:
             if (reason := getattr(case.metrics, field)) is not UNSET:
                 reasons.setdefault(reason, []).append(case)
-        found += [f"{what}: {_names(without)} ({why})." for why, without in reasons.items()]
+        lines += [f"{what}: {_names(without)} ({why})." for why, without in reasons.items()]
     if integers := _names(case for case in good if case.metrics.judged_on_integers):
-        found.append(f"Judged only on integers, which do not test precision: {integers}.")
-    found += _changing(good)
+        lines.append(f"Judged only on integers, which do not test precision: {integers}.")
+    lines += _changing(good)
     judged: dict[TruthSource, list[Case]] = {}
     for case in cases:
         source = case.metrics.truth_source
         if source is not UNSET and not source.built_in:
             judged.setdefault(source, []).append(case)
-    found += [f"Judged by {_judge(source)}: {_names(by)}." for source, by in judged.items()]
-    return found + list(dict.fromkeys(_remarks_on_truths(good)))
+    lines += [f"Judged by {_judge(source)}: {_names(by)}." for source, by in judged.items()]
+    return lines + list(dict.fromkeys(_remarks_on_truths(good)))
 
 
 def _changing(cases: Iterable[Case]) -> Iterator[str]:
@@ -113,8 +113,8 @@ def _judge(source: TruthSource) -> str:
 
 
 def _cold(case: Case) -> list[CompileProcess]:
-    found = case.metrics.compile
-    return [] if found is UNSET else [process for process in found.processes if process.cold]
+    compiled = case.metrics.compile
+    return [] if compiled is UNSET else [process for process in compiled.processes if process.cold]
 
 
 def _names(cases: Iterable[Case]) -> str:
@@ -147,14 +147,14 @@ def remarks_on(cases: Sequence[Case]) -> list[str]:
     about: dict[str, str] = {}
     lines = []
     for case in cases:
-        found = case.metrics.accuracy
-        if not found:
+        accuracy = case.metrics.accuracy
+        if not accuracy:
             continue
-        if found.low is not None:
-            about.setdefault(found.task, _about(found))
-        if found.loses_too_much or _differs(found):
+        if accuracy.low is not None:
+            about.setdefault(accuracy.task, _about(accuracy))
+        if accuracy.loses_too_much or _differs(accuracy):
             who = f"{case.label} from {case.framework} on {case.competitor}"
-            lines.append(f"accuracy of {who}: {_verdict(found)}")
+            lines.append(f"accuracy of {who}: {_verdict(accuracy)}")
     return [*about.values(), *lines]
 
 
@@ -236,19 +236,19 @@ class Remarks:
     @property
     def lines(self) -> list[str]:
         """The remarks as sentences, drift last."""
-        found = []
+        changed = []
         for floor, name in (
             (self.noise_floor, "noise floor"),
             (self.saved_noise_floor, "saved noise floor"),
         ):
             if floor is not None and floor.pooled is not None:
-                found.append(f"{name}: {floor_text(floor.pooled)}")
+                changed.append(f"{name}: {floor_text(floor.pooled)}")
         if self.withheld:
-            found.append(
+            changed.append(
                 f"verdicts withheld because the machine may have caused the difference: "
                 f"{self.withheld}; --count-unchanged shows them"
             )
-        return [*found, *self.mixtures, *self.accuracies, *([self.drift] if self.drift else [])]
+        return [*changed, *self.mixtures, *self.accuracies, *([self.drift] if self.drift else [])]
 
 
 def remarks(baseline: Document, candidate: Document, comparisons: Sequence[Comparison]) -> Remarks:
@@ -277,13 +277,13 @@ def _drift(pairs: Sequence[tuple[Case, Case]]) -> str | None:
         for old, new in pairs
         if old.started and new.started
     ]
-    found = [f"measured {_duration(max(gaps))} apart"] if max(gaps, default=0) > _APART_S else []
+    signs = [f"measured {_duration(max(gaps))} apart"] if max(gaps, default=0) > _APART_S else []
     conditions = {text: None for old, new in pairs for text in _conditions(old, new)}
-    found += [*conditions, *_clocks(pairs)]
-    if not found:
+    signs += [*conditions, *_clocks(pairs)]
+    if not signs:
         return None
     return (
-        f"the machine may have changed between the files ({'; '.join(found)}), which intervals do "
+        f"the machine may have changed between the files ({'; '.join(signs)}), which intervals do "
         "not cover; if it matters, race both in one `cbs run`"
     )
 

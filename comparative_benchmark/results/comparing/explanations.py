@@ -194,9 +194,9 @@ def explain(
 
 
 def _latency(result: Result) -> float:
-    found = result.measured.median_ms
-    assert found is not None
-    return found
+    median_ms = result.measured.median_ms
+    assert median_ms is not None
+    return median_ms
 
 
 def _side(result: Result, profile: OperatorProfile) -> Side:
@@ -213,11 +213,11 @@ def _parts(result: Result, profile: OperatorProfile, ceilings: Ceilings | None) 
     by_kind = _by_kind(profile.operators)
     every = [by_kind, *map(_by_kind, profile.repeats)]
     data_type = peak_type(result)
-    found = {
+    parts = {
         kind: Part(
             ms=_ms(operators),
-            lowest_ms=min(_ms(found.get(kind, ())) for found in every),
-            highest_ms=max(_ms(found.get(kind, ())) for found in every),
+            lowest_ms=min(_ms(kinds.get(kind, ())) for kinds in every),
+            highest_ms=max(_ms(kinds.get(kind, ())) for kinds in every),
             calls=sum(operator.calls for operator in operators),
             operators=tuple(
                 Shown(
@@ -236,8 +236,8 @@ def _parts(result: Result, profile: OperatorProfile, ceilings: Ceilings | None) 
     if profile.us is not None:
         latency_ms = _latency(result)
         rest = [latency_ms - _ms(each) for each in (profile.operators, *profile.repeats)]
-        found[BETWEEN] = Part(ms=rest[0], calls=0.0, lowest_ms=min(rest), highest_ms=max(rest))
-    return found
+        parts[BETWEEN] = Part(ms=rest[0], calls=0.0, lowest_ms=min(rest), highest_ms=max(rest))
+    return parts
 
 
 def _by_kind(operators: Iterable[Operator]) -> dict[str, list[Operator]]:

@@ -253,10 +253,10 @@ def save_noise_floor(floor: NoiseFloor) -> Path:
 def load_noise_floor(machine: str) -> NoiseFloor | None:
     """Returns the noise floor of a machine; None without a readable file."""
     try:
-        found = msgspec.json.decode(noise_floor_path(machine).read_bytes(), type=NoiseFloor)
+        floor = msgspec.json.decode(noise_floor_path(machine).read_bytes(), type=NoiseFloor)
     except (OSError, ValueError, RecursionError):
         return None
-    return found if found.schema == _SCHEMA and found.pooled else None
+    return floor if floor.schema == _SCHEMA and floor.pooled else None
 
 
 class _Run(NamedTuple):
@@ -355,8 +355,8 @@ def contended_side(old: Case, new: Case) -> str:
 
 
 def _is_contended(case: Case) -> bool | None:
-    found = case.metrics.contention
-    return found.contended if found else None
+    contention = case.metrics.contention
+    return contention.contended if contention else None
 
 
 def run_to_run(runs: Sequence[tuple[float, Mapping[str, str]]]) -> float:

@@ -304,11 +304,11 @@ def _front(items: Sequence[Trade | Mean]) -> list[Trade | Mean]:
     def place(item: Trade | Mean) -> tuple[float, float]:
         return (item.sqnr_db or 0.0, item.speedup.estimate if item.speedup else 0.0)
 
-    found: list[Trade | Mean] = []
+    marks: list[Trade | Mean] = []
     for item in sorted(items, key=place, reverse=True):
-        if not found or place(item)[1] > place(found[-1])[1]:
-            found.append(item)
-    return found
+        if not marks or place(item)[1] > place(marks[-1])[1]:
+            marks.append(item)
+    return marks
 
 
 def _name(case: Case) -> str:
@@ -381,7 +381,7 @@ def _means(trades: Sequence[Trade], threshold: float) -> list[Mean]:
     shared = set.intersection(*map(set, recipes.values())) if recipes else set()
     if len(shared) < 2:
         return []
-    found = []
+    means = []
     for (recipe, stack), by_shape in recipes.items():
         kept = [by_shape[shape] for shape in sorted(shared)]
         ratios: list[list[LogRatio]] = [
@@ -391,7 +391,7 @@ def _means(trades: Sequence[Trade], threshold: float) -> list[Mean]:
         ]
         ratio = mean_ratio(ratios)
         outcome, _ = verdict(ratio, threshold=threshold)
-        found.append(
+        means.append(
             Mean(
                 recipe=recipe,
                 stack=stack,
@@ -402,4 +402,4 @@ def _means(trades: Sequence[Trade], threshold: float) -> list[Mean]:
                 shapes=len(kept),
             )
         )
-    return found
+    return means

@@ -114,7 +114,7 @@ def ceilings_for(
         minute or two, so quick runs with fixed counts omit it.
       say: called with progress messages.
     """
-    found: list[Ceilings] = []
+    ceilings: list[Ceilings] = []
     for place, device in _judged_places(results).items():
         known = load_ceilings(threads, gpu=place.gpu)
         if known is None and not measure:
@@ -137,8 +137,8 @@ def ceilings_for(
                 else:
                     option = _device_option(device, place)
                     say(f"run `cbs doctor --ceilings{option}` to measure them again")
-        found += [known] if known else []
-    return tuple(found)
+        ceilings += [known] if known else []
+    return tuple(ceilings)
 
 
 def known_ceilings(results: Sequence[Result], host: Host) -> tuple[Ceilings, ...]:
@@ -148,11 +148,11 @@ def known_ceilings(results: Sequence[Result], host: Host) -> tuple[Ceilings, ...
       results: results of the file.
       host: machine of the file, which determines CPU model and number of threads.
     """
-    found = [
+    stored = [
         load_ceilings(host.threads, host.cpu_model, gpu=place.gpu)
         for place in _judged_places(results)
     ]
-    return tuple(ceilings for ceilings in found if ceilings)
+    return tuple(ceilings for ceilings in stored if ceilings)
 
 
 def ceilings_of(case: Case, results: Sequence[Result]) -> Ceilings | None:
@@ -240,13 +240,13 @@ def _completed(known: Ceilings, results: Sequence[Result], say: Callable[[str], 
     """Measures and stores the ceilings that results need and an older file lacks."""
     if not known.unmeasured(map(peak_type, results)):
         return known
-    found = complete_ceilings(known, say)
-    if found is not known:
+    completed = complete_ceilings(known, say)
+    if completed is not known:
         try:
-            save_ceilings(found)
+            save_ceilings(completed)
         except OSError as error:
             say(f"the ceilings cannot be saved: {error}")
-    return found
+    return completed
 
 
 def _measure_once(
@@ -255,9 +255,9 @@ def _measure_once(
     minutes = "two minutes" if place.gpu else "a minute"
     say(f"measuring this machine's ceilings {why} (about {minutes}) ...")
     try:
-        found = measure_ceilings(threads, device=device)
-        save_ceilings(found)
+        ceilings = measure_ceilings(threads, device=device)
+        save_ceilings(ceilings)
     except (CeilingsError, OSError) as error:
         say(f"no share of the roof: {error}")
         return None
-    return found
+    return ceilings
