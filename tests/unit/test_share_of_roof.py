@@ -313,8 +313,9 @@ def test_older_ceilings_are_measured_again_for_what_they_lack_alone(counted, mon
     asked = []
 
     def ask(_, arguments, __):
-        asked.append(arguments[:2])
-        if arguments[0] == "jax":
+        _, library, data_type, _ = arguments
+        asked.append((library, data_type))
+        if library == "jax":
             return Answer(problem="no time")
         return Answer(values={"version": "1", "size": 64, "gflops": 400.0})
 
