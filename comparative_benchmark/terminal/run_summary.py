@@ -90,7 +90,7 @@ def summary_lines(
     lines = [f"{which} has a correct output."]
     if ranked:
         family = Family(cases, threshold=NOISE_THRESHOLD)
-        lines = [_choice(ranked, family), *_others(ranked, family)]
+        lines = [_choice(ranked, family), *_comparison_lines(ranked, family)]
         lacking_processes = any(family.lacks_processes(ranked[0], case) for case in ranked[1:])
         if lacking_processes and command and output:
             again = with_more_processes(command, output, DECISIVE_PROCESSES)
@@ -218,7 +218,7 @@ def _choice(ranked: Sequence[Case], family: Family) -> str:
     return f"{start} {_name(best)}: {_latency_text(best)}, {claim} {proof}{cost}."
 
 
-def _others(ranked: Sequence[Case], family: Family) -> list[str]:
+def _comparison_lines(ranked: Sequence[Case], family: Family) -> list[str]:
     """Returns how far the others are behind, and which of these differences are uncertain."""
     best, *rest = ranked
     behind, open_ones, fewest = [], [], MIN_PROCESSES

@@ -140,7 +140,7 @@ class StatusScreen(Screen):
                 self._phase, self._phase_since = key, now
             in_phase = f"{phase} {_duration(now - self._phase_since)}" if phase else ""
         total = f"{_duration(now - self._began_at)} elapsed"
-        parts = [self._position(), whom, in_phase, total, self._left()]
+        parts = [self._position(), whom, in_phase, total, self._remaining()]
         self.show_status("  ".join(filter(None, parts)), key=key)
 
     def show_status(self, line: str, key: str | None = None) -> None:
@@ -200,7 +200,7 @@ class StatusScreen(Screen):
             return self._what
         return f"[{min(self._started + 1, self._total)}/{self._total}] {self._what}"
 
-    def _left(self) -> str:
+    def _remaining(self) -> str:
         """Returns the remaining time at the current rate; empty if it is unknown."""
         behind = self._done - self._done_at_start
         if behind <= 0 or self._done >= self._total:

@@ -150,7 +150,7 @@ def rerun_command(result: Result, *more: str, suites: Sequence[str] = ()) -> str
         [
             f"cbs {'micro run' if operator else 'run'}",
             f"--backend {definition.backend}:{definition.compiler}",
-            operator or _which(result, given, in_suite=bool(suites)),
+            operator or _case_options(result, given, in_suite=bool(suites)),
             f"-device {definition.device} -o again.json",
             *more,
             *([f"--inputs {given}"] if given else []),
@@ -165,7 +165,7 @@ def suite_options(suites: Sequence[str]) -> list[str]:
     return [f"--suite{'-dir' * is_folder(suite)} {shlex.quote(suite)}" for suite in suites]
 
 
-def _which(result: Result, given: str | None, *, in_suite: bool) -> str:
+def _case_options(result: Result, given: str | None, *, in_suite: bool) -> str:
     """Returns the options that name the case.
 
     Args:

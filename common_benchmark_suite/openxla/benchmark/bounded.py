@@ -89,7 +89,7 @@ def call(
         if content is None:
             raise TooCostlyError(f"it took longer than {deadline_s:.0f} s")
     if not content:
-        raise TooCostlyError(_how(child.returncode, memory_bytes))
+        raise TooCostlyError(_ending(child.returncode, memory_bytes))
     succeeded, value = pickle.loads(content)  # noqa: S301  # see the import
     if succeeded:
         result: T = value
@@ -151,7 +151,7 @@ def _read(descriptor: int, until: float) -> bytes | None:
     return None
 
 
-def _how(code: int, memory_bytes: int) -> str:
+def _ending(code: int, memory_bytes: int) -> str:
     if code == -signal.SIGXCPU:
         return "it took too long"
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"

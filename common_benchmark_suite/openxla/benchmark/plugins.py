@@ -202,7 +202,7 @@ def _probe(imports: Sequence[Any]) -> list[_Refusal | None]:
         os.close(write)
         try:
             child.wait(_DEADLINE_S)
-            ended = _how(child.returncode)
+            ended = _ending(child.returncode)
         except subprocess.TimeoutExpired:
             ended = f"{_ENDED} after {_DEADLINE_S:g} s, its deadline"
         finally:
@@ -229,7 +229,7 @@ def _answers(descriptor: int) -> Iterator[_Refusal | None]:
         yield None if reason is None else _Refusal(str(reason), bool(ends))
 
 
-def _how(code: int) -> str:
+def _ending(code: int) -> str:
     how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
     return f"{_ENDED} ({how})"
 

@@ -119,12 +119,12 @@ def training_of(case: BenchmarkCase) -> Mapping[str, Any] | None:
       DefinitionError: the architecture or a parameter does not exist.
     """
     if case.model.model_impl.architecture is None:
-        return _own_training(case.model.model_parameters)
+        return _user_training(case.model.model_parameters)
     architecture = architectures.get(case.model.model_impl.architecture)
     return architecture.training(architecture.complete(case.model.model_parameters))
 
 
-def _own_training(parameters: Parameters) -> Mapping[str, Any] | None:
+def _user_training(parameters: Parameters) -> Mapping[str, Any] | None:
     """Returns the training settings of a user's file, which has its own loss."""
     if "train" not in parameters or "callable" not in parameters:
         return None

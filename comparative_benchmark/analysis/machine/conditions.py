@@ -259,8 +259,8 @@ def _judge(
     foreign_ms, steal_ms = totals.foreign_ms, totals.steal_ms
     taken_ms = None if foreign_ms is None else foreign_ms - totals.spare_ms
     findings = [
-        _over(taken_ms, FOREIGN_CPU_LIMIT, totals, "other processes"),
-        _over(steal_ms, STEAL_CPU_LIMIT, totals, "other virtual machines (steal)"),
+        _exceeds(taken_ms, FOREIGN_CPU_LIMIT, totals, "other processes"),
+        _exceeds(steal_ms, STEAL_CPU_LIMIT, totals, "other virtual machines (steal)"),
         (bool(totals.throttled_ms), f"the CPU quota stopped CPUs for {totals.throttled_ms} ms"),
         (bool(totals.thermal_throttles), f"heat slowed down CPUs {totals.thermal_throttles} times"),
         *gpu,
@@ -281,7 +281,7 @@ def _judge(
     )
 
 
-def _over(
+def _exceeds(
     taken_ms: float | None, limit: float, totals: Totals, who: str
 ) -> tuple[bool | None, str]:
     """Returns whether more was taken than the limit, or None within the error; and the reason."""

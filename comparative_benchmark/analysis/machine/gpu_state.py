@@ -66,11 +66,11 @@ def _is_ours(pid: int, proc: Path) -> bool | None:
     if pid == os.getpid():
         return True
     started = _started(pid, proc)
-    return None if started is None else _look(pid, started, os.getppid(), proc)
+    return None if started is None else _descends(pid, started, os.getppid(), proc)
 
 
 @lru_cache(maxsize=256)
-def _look(pid: int, _started: str, parent: int, proc: Path) -> bool | None:
+def _descends(pid: int, _started: str, parent: int, proc: Path) -> bool | None:
     """Returns whether a process is ours; its start time distinguishes reused pids in the cache."""
     try:
         environment = (proc / str(pid) / "environ").read_bytes()
@@ -280,12 +280,12 @@ def of_blocks(blocks: Iterable[Ends]) -> list[Finding]:
     pids = sorted({pid for ends in every for pid in _foreign(ends)[0]})
     reasons = sorted({reason for ends in every for reason in _held_back(ends) or ()})
     return [
-        _often(
+        _series(
             [bool(pids) if pids or known else None for pids, known in map(_foreign, every)],
             lambda often: f"{_processes(pids)} the GPU in {often}",
             "other processes use the GPU: the driver does not report them",
         ),
-        _often(
+        _series(
             [None if causes is None else bool(causes) for causes in map(_held_back, every)],
             lambda often: f"the GPU's clocks were held back in {often}: {', '.join(reasons)}",
             "the GPU's clocks are held back: the driver does not report it",
@@ -308,7 +308,7 @@ def why_void(blocks: Iterable[Ends]) -> list[str | None]:
         throttled = sorted(THROTTLING.intersection(_held_back(ends) or ()))
         if throttled:
             reasons.append(f"the GPU was throttled: {', '.join(throttled)}")
-        elif _fell(mhz, highest):
+        elif _has_fallen(mhz, highest):
             reasons.append(f"the GPU's clock was {mhz} MHz, but {highest} MHz in other blocks")
         else:
             reasons.append(None)
@@ -320,8 +320,8 @@ def _clock_fell(every: Sequence[Ends]) -> Finding:
     clocks = [_mhz(ends) for ends in every]
     highest = _highest(clocks)
     slowest = min((mhz for mhz in clocks if mhz is not None), default=0)
-    return _often(
-        [_fell(mhz, highest) for mhz in clocks],
+    return _series(
+        [_has_fallen(mhz, highest) for mhz in clocks],
         lambda often: f"the GPU's clock fell from {highest} to {slowest} MHz in {often}",
         "the GPU's clock fell: the driver does not report it",
     )
@@ -336,11 +336,11 @@ def _highest(clocks: Iterable[int | None]) -> int:
     return max((mhz for mhz in clocks if mhz is not None), default=0)
 
 
-def _fell(mhz: int | None, highest: int) -> bool | None:
+def _has_fallen(mhz: int | None, highest: int) -> bool | None:
     return None if mhz is None else mhz < highest * (1 - CLOCK_FALL_LIMIT)
 
 
-def _often(answers: Sequence[bool | None], says: Callable[[str], str], not_known: str) -> Finding:
+def _series(answers: Sequence[bool | None], says: Callable[[str], str], not_known: str) -> Finding:
     """Judges a series by the number of blocks that were, or may have been, disturbed."""
     yes, unknown = answers.count(True), answers.count(None)
     limit = BLOCKS_LIMIT * len(answers)

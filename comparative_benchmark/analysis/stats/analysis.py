@@ -218,11 +218,11 @@ def latency_interval(processes: Processes, *, level: float = LATENCY_LEVEL) -> I
     if len(sound) > 1:
         medians = [_median(values) for values in sound]
         width = float(latency_width(np.log(medians), level))
-        return _around(statistics.fmean(medians), width, level, len(medians))
+        return _interval_around(statistics.fmean(medians), width, level, len(medians))
     terms = _terms([np.log(sound[0])])
     error = math.sqrt(math.fsum(term * term for term in terms))
     width = student_quantile((1 + level) / 2, len(terms) - 1.0) * error
-    return _around(_median(sound[0]), width, level, 1)
+    return _interval_around(_median(sound[0]), width, level, 1)
 
 
 def latency_width(logs: Array, level: float = LATENCY_LEVEL) -> Array:
@@ -301,7 +301,7 @@ def mean_ratio(groups: Iterable[Sequence[LogRatio]], level: float = VERDICT_LEVE
     error, degrees = _error(groups)
     processes = min(ratio.processes for ratio in ratios)
     width = ratio_quantile(level, degrees) * error / len(ratios)
-    return _around(_exp(centre), width, level, processes)
+    return _interval_around(_exp(centre), width, level, processes)
 
 
 def verdict(
@@ -430,7 +430,7 @@ def ratio_probability(level: float = VERDICT_LEVEL) -> float:
     return 1 - SHARE_OF_ERROR * (1 - level) / 2
 
 
-def _around(estimate: float, width: float, level: float, processes: int) -> Interval:
+def _interval_around(estimate: float, width: float, level: float, processes: int) -> Interval:
     """Returns an interval around an estimate with this half-width in the logarithm."""
     factor = _exp(width)
     return Interval(

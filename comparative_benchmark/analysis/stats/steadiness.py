@@ -129,7 +129,7 @@ def why_not_steady(
       processes: blocks of the program by round.
       rivals: for each process, the blocks of rivals that were measured alternately.
     """
-    alone = [_in_order(rounds) for rounds in processes]
+    alone = [_by_round(rounds) for rounds in processes]
     beside = [_relative(*pair) for pair in zip(processes, rivals, strict=True)] if rivals else []
     changes = [_real_change(alone, beside, split) for split in _SPLITS]
     own, relative = max(filter(None, changes), key=_certainty, default=(None, None))
@@ -161,7 +161,7 @@ def _certainty(pair: tuple[Change, Change | None]) -> float:
     return abs(pair[0].standard_errors)
 
 
-def _in_order(rounds: Rounds) -> list[float]:
+def _by_round(rounds: Rounds) -> list[float]:
     return [rounds[index] for index in sorted(rounds)]
 
 

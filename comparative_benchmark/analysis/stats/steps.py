@@ -104,10 +104,10 @@ def _boundaries(values: Array, known: Mask, penalty: Array) -> list[list[int]]:
         for row in np.flatnonzero(turned):
             starts[row].append(night)
         level = np.where(turned, origins[night], level)
-    return [_within(segments[::-1], known[row]) for row, segments in enumerate(starts)]
+    return [_known_starts(segments[::-1], known[row]) for row, segments in enumerate(starts)]
 
 
-def _within(starts: list[int], known: Mask) -> list[int]:
+def _known_starts(starts: list[int], known: Mask) -> list[int]:
     """Leaves out starts before which nothing is known."""
     first = int(np.argmax(known)) if known.any() else len(known)
     return [start for start in starts if start > first]

@@ -185,7 +185,7 @@ class Channel:
 
     def _execute(self, wanted: "Sequence[_Wanted]") -> list[int]:
         running = self._phase == RUN
-        wanted = _with_tags_of_their_own(wanted)
+        wanted = _with_unique_tags(wanted)
         at_once = max(len(wanted), planned(self._placement.bench.plan) if self._wishes.alone else 0)
         sets = (_cpu_sets(at_once) if running else [()] * at_once)[: len(wanted)]
         duration_s = self._placement.bench.max_duration_s if running else LONGEST_S
@@ -254,7 +254,7 @@ class _Wanted:
     devices: list[Any]
 
 
-def _with_tags_of_their_own(wanted: Sequence[_Wanted]) -> list[_Wanted]:
+def _with_unique_tags(wanted: Sequence[_Wanted]) -> list[_Wanted]:
     """Returns the commands with unique tags, so that their logs have different names."""
     tags = [item.tag for item in wanted]
     return [

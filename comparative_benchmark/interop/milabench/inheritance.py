@@ -131,7 +131,7 @@ class Entry:
             return self
         return attrs.evolve(
             self,
-            fields=_over(included.fields, self.fields),
+            fields=_merge(included.fields, self.fields),
             places={**included.places, **self.places},
         )
 
@@ -164,7 +164,7 @@ def entries_of(
         for key in fields:
             if key not in _KEYS and (close := near(key, _KEYS, cutoff=_LIKE)):
                 raise UsageError(f"{override.place}: unknown key {key!r}; did you mean {close}?")
-        known[override.name] = attrs.evolve(entry, fields=_over(entry.fields, fields))
+        known[override.name] = attrs.evolve(entry, fields=_merge(entry.fields, fields))
     for name in benchmarks:
         if not name.startswith("_") and name != "*":
             yield name, known[name], _merged(name, known[name], known)
@@ -277,9 +277,9 @@ def _merged(name: str, entry: Entry, entries: Mapping[str, Entry]) -> dict[str, 
         fields = dict(link.fields)
         if "definition" in fields:
             fields["definition"] = _definition(link)
-        merged = _over(merged, fields)
+        merged = _merge(merged, fields)
     if "*" in entries:
-        merged = _over(merged, entries["*"].fields)
+        merged = _merge(merged, entries["*"].fields)
     merged["tags"] = sorted(tags)
     merged.pop("inherits", None)
     return merged
@@ -303,11 +303,11 @@ def _definition(entry: Entry) -> str | dict[str, Any]:
     return str(folder.parent if folder.name == "benchfile.py" else folder)
 
 
-def _over(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in update.items():
         old = merged.get(key)
         if isinstance(old, dict) and isinstance(value, dict):
-            value = _over(old, value)  # noqa: PLW2901
+            value = _merge(old, value)  # noqa: PLW2901
         merged[key] = value
     return merged

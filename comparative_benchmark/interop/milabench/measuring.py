@@ -208,7 +208,7 @@ def to_result(
                     rate_interval=interval,
                     weight=bench.weight,
                     processes=tuple(processes),
-                    alone=_one_alone(replicates, sums) if status is Status.OK else None,
+                    alone=_alone_of(replicates, sums) if status is Status.OK else None,
                 ),
             )
         ),
@@ -224,7 +224,7 @@ def to_result(
 def _process(number: int, ended: Ended, replicate: Replicate) -> tuple[ThroughputProcess, Steady]:
     observed = ended.observed
     steady = without_warmup(observed.measured)
-    status, reason = _how_it_ended(ended, steady)
+    status, reason = _status_of(ended, steady)
     notes = [f"{oddity}: {count}" for oddity, count in sorted(observed.oddities.items())]
     if steady.steadiness is None and steady.rates:
         notes.append(TOO_FEW)
@@ -266,7 +266,7 @@ def _network(ended: Ended) -> str:
     return ""
 
 
-def _how_it_ended(ended: Ended, steady: Steady) -> tuple[Status, str | None]:
+def _status_of(ended: Ended, steady: Steady) -> tuple[Status, str | None]:
     observed = ended.observed
     network = f"; {tries}" if (tries := _network(ended)) else ""
     if ended.reason:
@@ -329,7 +329,7 @@ def _rate_interval(samples_ms: Sequence[Sequence[float]]) -> IntervalRecord | No
     )
 
 
-def _one_alone(replicates: Sequence[Replicate], sums: Sequence[Sequence[float]]) -> OneAlone | None:
+def _alone_of(replicates: Sequence[Replicate], sums: Sequence[Sequence[float]]) -> OneAlone | None:
     """Returns the measurements of one process alone; None if it did not run, or failed."""
     if any(replicate.alone is None for replicate in replicates):
         return None

@@ -267,7 +267,7 @@ def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Resul
         places = _places(Placement(base=base, bench=bench, run_name=name), how)
         if how.auto_batch and measuring.is_automatic(bench):
             places = [_with_best_batch(place, how, run_id) for place in places]
-        results = _in_turns(places, how, run_id)
+        results = _alternate(places, how, run_id)
         if execution.restored(file.path, before):
             print(f"{bench.name}: restored {file.path}, which it had changed", file=sys.stderr)
         for result in results:
@@ -298,7 +298,7 @@ def _with_best_batch(placement: Placement, how: How, run_id: str) -> Placement:
         bench = attrs.evolve(placement.bench, batch_factor=factor)
         run_name = f"{placement.run_name}.batch{factor}"
         tried = attrs.evolve(placement, bench=bench, run_name=run_name)
-        [result] = _in_turns([tried], once, run_id)
+        [result] = _alternate([tried], once, run_id)
         throughput = result.measured.throughput
         value = throughput.rate if throughput and result.status is Status.OK else None
         text = f"{value:.5g} {throughput.units}" if throughput and value else result.reason
@@ -309,7 +309,7 @@ def _with_best_batch(placement: Placement, how: How, run_id: str) -> Placement:
     return attrs.evolve(placement, bench=attrs.evolve(placement.bench, batch_factor=best))
 
 
-def _in_turns(places: Sequence[Placement], how: How, run_id: str) -> list[Result]:
+def _alternate(places: Sequence[Placement], how: How, run_id: str) -> list[Result]:
     """Returns a result per placement; replicates alternate so that drift affects all equally."""
     replicates: list[list[Replicate]] = [[] for _ in places]
     for number in range(how.repeat):

@@ -241,13 +241,13 @@ def remarks(results: Sequence[Result]) -> list[str]:
         remarks += _shared_cpus(throughput.processes if throughput else ())
         if throughput and throughput.alone:
             remarks.append(
-                f"{result.definition.model}: each of {_at_once(throughput)} concurrent processes "
+                f"{result.definition.model}: each of {_count(throughput)} concurrent processes "
                 f"reaches {share_text(throughput)} of the rate of one alone"
             )
     return list(dict.fromkeys(remarks))
 
 
-def _at_once(throughput: Throughput) -> int:
+def _count(throughput: Throughput) -> int:
     return sum(process.replicate == 0 for process in throughput.processes)
 
 

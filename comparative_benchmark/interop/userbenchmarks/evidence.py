@@ -70,7 +70,7 @@ def _by_points(metric: str, before: float, after: float) -> float | str | None:
 def _samples_by_key(document: Mapping[str, Any]) -> dict[str, Samples]:
     """Returns the samples behind each metric, by process; keys are metric keys."""
     samples: dict[str, Samples] = {}
-    for result in _carried(document):
+    for result in _portable_results(document):
         if result.samples_ms:
             samples[metric_key(result, LATENCY)] = result.samples_ms
         for name, times in (
@@ -82,7 +82,7 @@ def _samples_by_key(document: Mapping[str, Any]) -> dict[str, Samples]:
     return samples
 
 
-def _carried(document: Mapping[str, Any]) -> list[PortableResult]:
+def _portable_results(document: Mapping[str, Any]) -> list[PortableResult]:
     carrier = document.get(CARRIER)
     items = carrier.get("results", []) if isinstance(carrier, dict) else []
     try:

@@ -85,7 +85,7 @@ def find(paths: Sequence[Path]) -> list[Folder]:
     folders: dict[Path, Folder] = {}
     for path in paths:
         if not path.is_dir():
-            close = near(path.name, _names_beside(path))
+            close = near(path.name, _sibling_names(path))
             hint = f"; did you mean {path.with_name(close)}?" if close else ""
             problem = "is a file, not a folder" if path.is_file() else "does not exist"
             raise FolderError(f"--torchbench {path} {problem}{hint}")
@@ -104,7 +104,7 @@ def read(path: Path) -> Folder:
     """Returns a folder with its metadata."""
     path = path.absolute()
     try:
-        problem = _way_out(path)
+        problem = _outside_link(path)
         if problem:
             return Folder(path=path, sha256=_digest_of([str(path)]), problem=problem)
         sha256 = digest(path)
@@ -152,7 +152,7 @@ def _files(path: Path) -> Iterator[Path]:
                 yield file
 
 
-def _way_out(path: Path) -> str | None:
+def _outside_link(path: Path) -> str | None:
     """Returns a link that leads out of a folder; None if all links stay inside."""
     inside = path.resolve()
     for place, folders, files in os.walk(path):
@@ -263,7 +263,7 @@ def _not_implemented(said: Any) -> tuple[tuple[str | None, str | None], ...]:
     )
 
 
-def _names_beside(path: Path) -> list[str]:
+def _sibling_names(path: Path) -> list[str]:
     try:
         return [item.name for item in path.parent.iterdir() if item.is_dir()]
     except OSError:

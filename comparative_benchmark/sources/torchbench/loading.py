@@ -95,9 +95,9 @@ class LoadedFolder:
         with self.refusing(), torch.enable_grad():
             _seed()
             if self.is_current:
-                made = self._class(**self._of_today(device))
+                made = self._class(**self._current_arguments(device))
             else:
-                made = self._class(**self._of_2021(device))
+                made = self._class(**self._arguments_of_2021(device))
                 made.test = request.test
                 # A folder whose base class has another default, or none, need not have a module.
                 with contextlib.suppress(NotImplementedError):
@@ -106,14 +106,14 @@ class LoadedFolder:
             raise TypeError(f"{self._class.__name__} does not extend BenchmarkModel")
         return made
 
-    def _must_have(self, name: str) -> bool:
+    def _requires(self, name: str) -> bool:
         parameter = self._parameters.get(name)
         return parameter is not None and parameter.default is inspect.Parameter.empty
 
-    def _of_today(self, device: str) -> dict[str, Any]:
+    def _current_arguments(self, device: str) -> dict[str, Any]:
         """Returns arguments of a constructor with `test`; some of 2022 have no `batch_size`."""
         given: dict[str, Any] = {"extra_args": [], **self._sizes()}
-        if self._must_have("jit"):
+        if self._requires("jit"):
             given["jit"] = False
         taken = {key: value for key, value in given.items() if key in self._parameters}
         if "batch_size" in self._parameters or _takes_any(self._parameters):
@@ -122,7 +122,7 @@ class LoadedFolder:
             raise NotImplementedError("the folder does not accept a batch size")
         return {"test": self.request.test, "device": device, **taken}
 
-    def _of_2021(self, device: str) -> dict[str, Any]:
+    def _arguments_of_2021(self, device: str) -> dict[str, Any]:
         """Returns arguments of a constructor without `test`; later ones take two batch sizes."""
         request = self.request
         given: dict[str, Any] = {"device": device, "jit": request.jit, **self._sizes()}

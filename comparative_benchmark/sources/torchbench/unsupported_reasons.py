@@ -122,7 +122,7 @@ def reason(error: BaseException, folder: Path, packages: Path | None) -> str | N
     """
     for one in chain(error, implicit=False):
         if (lack := lack_of(one)) is not None:
-            return _lacking(lack, one, folder, packages)
+            return _missing(lack, one, folder, packages)
         if isinstance(one, FileNotFoundError) and (file := _file(one, folder)):
             return file
         if isinstance(one, AssertionError | RuntimeError) and "install.py" in str(one):
@@ -132,7 +132,7 @@ def reason(error: BaseException, folder: Path, packages: Path | None) -> str | N
     return None
 
 
-def _lacking(lack: Lack, error: BaseException, folder: Path, packages: Path | None) -> str | None:
+def _missing(lack: Lack, error: BaseException, folder: Path, packages: Path | None) -> str | None:
     if lack.package == _BASE:
         return _of_base(lack.module, folder) if isinstance(error, ImportError) else None
     remedy = lack.remedy

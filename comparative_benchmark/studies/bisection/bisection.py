@@ -220,7 +220,7 @@ class Bisection:
         candidates = self._journal.candidates
         ends = self._compare(0, len(candidates) - 1, Focus())
         if ends.answer is Answer.SKIPPED:
-            raise BisectError(f"the ends cannot be compared: {_why(ends)}")
+            raise BisectError(f"the ends cannot be compared: {_reason(ends)}")
         if ends.answer is not Answer.BAD:
             return Outcome(candidates=tuple(candidates), ends=ends)
         bad = _bad_cases(ends)
@@ -255,7 +255,7 @@ class Bisection:
             tried = result.attempts if result and result.answer is Answer.UNCLEAR else 0
             result = self._ask(first, second, focus, tried)
             self._journal.add(result)
-        self._say(f"{second} against {first.short}: {result.answer.value}{_in_words(result)}")
+        self._say(f"{second} against {first.short}: {result.answer.value}{_reason_text(result)}")
         return result
 
     def _ask(self, good: Candidate, candidate: Candidate, focus: Focus, attempt: int) -> Comparison:
@@ -306,13 +306,13 @@ def _bad_cases(comparison: Comparison) -> list[CaseAnswer]:
     return [case for case in comparison.finding.cases if case.answer is Answer.BAD]
 
 
-def _why(comparison: Comparison) -> str:
+def _reason(comparison: Comparison) -> str:
     if comparison.finding is None:
         return str(comparison.reason)
     return "; ".join(str(case) for case in comparison.finding.cases)
 
 
-def _in_words(comparison: Comparison) -> str:
+def _reason_text(comparison: Comparison) -> str:
     """Returns a short reason for an answer, from the case with the largest ratio."""
     if comparison.finding is None:
         return f": {comparison.reason}"

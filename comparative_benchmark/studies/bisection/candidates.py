@@ -60,7 +60,7 @@ class PipInstaller:
             # pip before 25.1 has no JSON output.
             asked = _pip(arguments)
         if asked.returncode:
-            raise BisectError(f"pip cannot list the versions of {package}: {_last(asked.stderr)}")
+            raise BisectError(f"pip cannot list the versions of {package}: {_error(asked.stderr)}")
         return _parse_versions(asked.stdout)
 
     def install(self, python: Path, requirements: Sequence[str], log_file: Path) -> None:
@@ -77,7 +77,7 @@ class PipInstaller:
             raise UnjudgeableError(str(error)) from error
         log_file.write_text(done.stdout + done.stderr, encoding="utf-8")
         if done.returncode:
-            raise UnjudgeableError(f"installation failed: {_last(done.stderr)} (log: {log_file})")
+            raise UnjudgeableError(f"installation failed: {_error(done.stderr)} (log: {log_file})")
 
 
 def releases_between(
@@ -200,7 +200,7 @@ def _parse_versions(text: str) -> list[str]:
     raise BisectError("cannot parse the output of `pip index versions`")
 
 
-def _last(text: str) -> str:
+def _error(text: str) -> str:
     """Returns the most informative line: pip's last error, else its last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]

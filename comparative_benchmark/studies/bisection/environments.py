@@ -253,7 +253,7 @@ def lock_of(requirements: Path | None, competitors: Sequence[Competitor]) -> str
     if len(backends) != 1:
         raise UsageError(f"--backend names {len(backends)} backends; expected one")
     [backend] = backends.values()
-    path = requirements or _beside(backend.implementation)
+    path = requirements or _requirements_file(backend.implementation)
     if path is None:
         raise UsageError(
             f"backend {backend.name} has no requirements.txt; list the packages of its "
@@ -265,7 +265,7 @@ def lock_of(requirements: Path | None, competitors: Sequence[Competitor]) -> str
         raise UsageError(f"--requirements {path} cannot be read: {error}") from error
 
 
-def _beside(implementation: str) -> Path | None:
+def _requirements_file(implementation: str) -> Path | None:
     """Returns the requirements file in the package of a backend, without importing it."""
     package = implementation.partition(":")[0].rpartition(".")[0]
     spec = importlib.util.find_spec(package) if package else None

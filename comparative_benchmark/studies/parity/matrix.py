@@ -221,7 +221,7 @@ class Screen:
             self._out.print(Text(line), soft_wrap=True)
         for result in results:
             if result.status not in (Status.OK, Status.UNSUPPORTED) and result.key not in expected:
-                self._out.print(self._again(result, suites), soft_wrap=True)
+                self._out.print(self._rerun_command(result, suites), soft_wrap=True)
         for drift in drifts:
             self._out.print(Text(f"drift: {drift}"), soft_wrap=True)
         for complaint in complaints:
@@ -230,7 +230,7 @@ class Screen:
         summary = ", ".join(f"{number} {status}" for status, number in numbers.items())
         self._out.print(Text(f"{len(results)} cells: {summary}"), soft_wrap=True)
 
-    def _again(self, result: CellResult, suites: Sequence[str]) -> Text:
+    def _rerun_command(self, result: CellResult, suites: Sequence[str]) -> Text:
         """Returns the command that reproduces a failure."""
         text = Text(
             f"{result.status.value}  {result.label}  {result.framework}  {result.competitor}\n"

@@ -77,10 +77,10 @@ class Lane:
         trial = attrs.evolve(trial, noise=self._preparation.noise_of(trial))
         name = re.sub(r"[^\w.+-]+", "-", str(cell.column)) + trial.case.model.own_process_suffix
         shared = self._pool.has_served(name)
-        record = self._once(name, trial, artifacts)
+        record = self._run_cell(name, trial, artifacts)
         note = None
         if shared and record.status not in _SETTLED:
-            first, record = record, self._once(name, trial, artifacts)
+            first, record = record, self._run_cell(name, trial, artifacts)
             if record.status is not first.status:
                 note = (
                     f"{first.status.value} in a worker that had run other models "
@@ -98,7 +98,7 @@ class Lane:
         """Ends its worker; called by the thread that ran its cells."""
         self._pool.empty()
 
-    def _once(self, name: str, trial: Trial, artifacts: WorkloadArtifacts) -> ProcessRecord:
+    def _run_cell(self, name: str, trial: Trial, artifacts: WorkloadArtifacts) -> ProcessRecord:
         """Loads, compiles, runs on both inputs and verifies; a failure ends the worker."""
 
         def shared(
@@ -287,7 +287,7 @@ class Runner:
                     keep(result)
 
         def finished_alone(_: Job, result: CellResult) -> None:
-            keep(_alone(result, beside[result.key]))
+            keep(_result_alone(result, beside[result.key]))
 
         batches = list(_batches(pending))
         count = max(1, min(self._jobs, len(batches)))
@@ -315,7 +315,7 @@ def _batches(pending: Sequence[Job]) -> Iterator[list[Job]]:
             yield cells[start : start + _BATCH]
 
 
-def _alone(alone: CellResult, first: CellResult) -> CellResult:
+def _result_alone(alone: CellResult, first: CellResult) -> CellResult:
     """Returns the result of the run alone, with a note if the parallel run had another status."""
     if first.status is alone.status:
         return alone

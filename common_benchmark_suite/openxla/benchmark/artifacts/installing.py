@@ -64,7 +64,7 @@ def install_workload(
     manifest = _manifest_of(fetched, case, workload, where)
     if manifest is None or workload_store.other_versions(workload, manifest.producer.versions):
         return None
-    with _alone(workload):
+    with _installation_lock(workload):
         there = _in_place(workload, fetched.manifest_sha256)
         if there is not None:  # another process was faster
             return there
@@ -115,7 +115,7 @@ def _manifest_of(
         except StoreError as error:
             raise ArtifactError(f"{error}; {_REPAIR}") from error
         if manifest.workload["digest"] == workload.digest:
-            return _with_what_is_there(manifest, fetched)
+            return _without_unpublished(manifest, fetched)
         if manifest.producer.benchmark_name == case.name:
             others.append(manifest.workload["digest"])
     if others:
@@ -126,7 +126,7 @@ def _manifest_of(
     return None
 
 
-def _with_what_is_there(manifest: WorkloadManifest, fetched: FetchedModel) -> WorkloadManifest:
+def _without_unpublished(manifest: WorkloadManifest, fetched: FetchedModel) -> WorkloadManifest:
     """Returns the manifest of a workload without its second input if that was not published."""
     if any(entry.artifact_type == SECOND_TYPE for entry in fetched.manifest.files):
         return manifest
@@ -137,7 +137,7 @@ def _with_what_is_there(manifest: WorkloadManifest, fetched: FetchedModel) -> Wo
 
 
 @contextmanager
-def _alone(workload: Workload) -> Iterator[None]:
+def _installation_lock(workload: Workload) -> Iterator[None]:
     """Prevents other processes from installing the same workload meanwhile."""
     target = workload_store.directory_of(workload)
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -393,7 +393,7 @@ def find(workload: Workload, *, locked: Collection[str] = frozenset()) -> Worklo
         manifest.workload["digest"] != workload.digest
         or not (is_locked or producer.source_sha256 == source_digest(producer.module_path))
         or other_versions(workload, producer.versions)
-        or not (is_locked or _knows_of_second(manifest))
+        or not (is_locked or _records_second(manifest))
     ):
         return None
     for name, facts in manifest.files.items():
@@ -426,7 +426,7 @@ def replace_second(directory: Path) -> None:
             folder.rename(directory / f"{SECOND}{kind}")
 
 
-def _knows_of_second(manifest: WorkloadManifest) -> bool:
+def _records_second(manifest: WorkloadManifest) -> bool:
     return manifest.without_second is not None or any(map(is_second, manifest.files))
 
 

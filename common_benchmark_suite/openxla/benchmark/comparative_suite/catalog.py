@@ -314,7 +314,7 @@ def is_folder(suite: str) -> bool:
 def _benchmarks_of(path: str) -> list[BenchmarkCase]:
     if is_folder(path):
         return [in_own_process(case) for case in _benchmarks_in(path)]
-    return _offered(path, importlib.import_module)
+    return _cases_in(path, importlib.import_module)
 
 
 def _benchmarks_in(path: str) -> list[BenchmarkCase]:
@@ -331,7 +331,7 @@ def _benchmarks_in(path: str) -> list[BenchmarkCase]:
     offered = [
         case
         for framework in frameworks
-        for case in _offered(str(framework), lambda path: load_definitions(Path(path)))
+        for case in _cases_in(str(framework), lambda path: load_definitions(Path(path)))
     ]
     # The OpenXLA suite lists one of its cases twice.
     once = {id(case): case for case in offered}
@@ -343,10 +343,10 @@ def _benchmarks_of_file(file: Path) -> list[BenchmarkCase]:
         # The path is part of the name, because folders may have files of the same name.
         return import_file(f"{file.stem}_{hashlib.sha256(path.encode()).hexdigest()[:8]}", file)
 
-    return _offered(str(file), load)
+    return _cases_in(str(file), load)
 
 
-def _offered(path: str, load: Callable[[str], ModuleType]) -> list[BenchmarkCase]:
+def _cases_in(path: str, load: Callable[[str], ModuleType]) -> list[BenchmarkCase]:
     try:
         module = load(path)
     except KeyboardInterrupt:

@@ -115,14 +115,14 @@ def _imported(tree: Tree) -> ModuleType:
     """
     *packages, last = tree.module.split(".")
     name, folder = MODELS, tree.folder
-    _also_found_in(name, folder, first=False)
+    _extend_package(name, folder, first=False)
     for depth, part in enumerate(packages):
         name, folder = f"{name}.{part}", folder / part
-        _also_found_in(name, folder, first=depth > 0)
+        _extend_package(name, folder, first=depth > 0)
     return import_file(f"{name}.{last}", tree.file)
 
 
-def _also_found_in(name: str, folder: Path, *, first: bool) -> None:
+def _extend_package(name: str, folder: Path, *, first: bool) -> None:
     """Adds a folder to the search path of a package; creates the package if necessary."""
     try:
         package = importlib.import_module(name)

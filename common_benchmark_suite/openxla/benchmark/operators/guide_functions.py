@@ -72,22 +72,22 @@ def file() -> Path | None:
 def may_be(name: str) -> bool:
     """Returns whether the functions may know a name, without importing anything."""
     path = file()
-    return path is not None and _may_know(path, name)
+    return path is not None and _may_define(path, name)
 
 
 def why_no_recipe(name: str) -> Refusal | None:
     """Returns why `string_to_config()` makes no recipe for a name; None if it does."""
-    return _asked(name, _recipe_probe, name)
+    return _probe(name, _recipe_probe, name)
 
 
 def why_no_model(name: str, shape: Sequence[int], data_type: str) -> Refusal | None:
     """Returns why `create_model_and_input_data()` makes no model for a name; None if it does."""
-    return _asked(name, _model_probe, name, tuple(shape), data_type)
+    return _probe(name, _model_probe, name, tuple(shape), data_type)
 
 
-def _asked(name: str, probe: Any, *arguments: Any) -> Refusal | None:
+def _probe(name: str, probe: Any, *arguments: Any) -> Refusal | None:
     path = file()
-    if path is None or not _may_know(path, name):
+    if path is None or not _may_define(path, name):
         return Refusal()
     try:
         answer: Refusal | None = bounded.call(
@@ -98,7 +98,7 @@ def _asked(name: str, probe: Any, *arguments: Any) -> Refusal | None:
     return answer
 
 
-def _may_know(path: Path, name: str) -> bool:
+def _may_define(path: Path, name: str) -> bool:
     """Returns whether the file is worth importing: most unknown names are misspelt."""
     if not _NAME.fullmatch(name):
         return False

@@ -145,7 +145,7 @@ class UserModel(InferenceModel):
             raise UserModelError("the model changes its inputs; let it work on copies")
         if not first:
             raise UserModelError("the model returns no array")
-        if any(map(_apart, first, second)):
+        if any(map(_differ, first, second)):
             raise UserModelError(
                 "the model returns different outputs for the same inputs: it draws random numbers "
                 "(is dropout still on?) or keeps state"
@@ -174,7 +174,7 @@ def with_inputs(model: Any, parameters: Parameters, wrap: Callable[[Any], UserMo
     return wrap(model)
 
 
-def _apart(one: Array, other: Array) -> bool:
+def _differ(one: Array, other: Array) -> bool:
     if one.shape != other.shape or (one.dtype.kind not in "fciub" and one.dtype.name != "bfloat16"):
         return True
     left, right = (np.asarray(value, np.float64) for value in (one, other))

@@ -258,7 +258,7 @@ def parse_spec(text: str) -> InputSpec:
         raise UserModelError(
             f"--input {text!r} needs a range or value, e.g. {text}<1000 or {text}=1"
         )
-    if below is not None and (not whole or int(below) < 1 or int(below) > _above(kind)):
+    if below is not None and (not whole or int(below) < 1 or int(below) > _upper_bound(kind)):
         raise UserModelError(f"--input {text!r}: cannot draw {kind} numbers from 0 up to {below}")
     return InputSpec(
         element_type=kind,
@@ -298,6 +298,6 @@ def _size(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def _above(kind: str) -> int:
+def _upper_bound(kind: str) -> int:
     bits = int(kind[1:]) - kind.startswith("i")
     return int(2**bits)

@@ -104,7 +104,7 @@ def is_model(text: str, folder: Path | None = None) -> bool:
     """
     if text.startswith(PREFIX):
         return True
-    path, _, name = _parted(text)
+    path, _, name = _split_target(text)
     known = (".py", *KINDS, *PICKLES, *SENTENCES, NOTEBOOK)
     looks_so = text.lower().endswith(known) or (bool(path.endswith(".py")) and bool(name))
     return looks_so or bool(_MODULE.fullmatch(text)) or (folder or Path()).joinpath(text).is_dir()
@@ -125,7 +125,7 @@ def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | ProgramFolder
     path = folder / Path(text).expanduser()
     if path.is_dir():
         return _directory(path)
-    before, colon, name = _parted(text)
+    before, colon, name = _split_target(text)
     if colon and before.endswith(".py"):
         if not all(part.isidentifier() for part in name.split(".")):
             word = re.search(r"[\w.]+", name)
@@ -150,10 +150,10 @@ def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | ProgramFolder
         )
     if path.exists():
         raise UserModelError(f"{text} is not a model; expected {_FORMS}")
-    raise UserModelError(f"no such file or directory: {text}{_near(path)} (expected {_FORMS})")
+    raise UserModelError(f"no such file or directory: {text}{_hint(path)} (expected {_FORMS})")
 
 
-def _parted(text: str) -> tuple[str, str, str]:
+def _split_target(text: str) -> tuple[str, str, str]:
     """Returns the file and the callable that a text names."""
     before, colon, name = text.partition(".py:")
     return (f"{before}.py", ":", name) if colon else text.rpartition(":")
@@ -196,7 +196,7 @@ def _directory(path: Path) -> Path | ProgramFile | ProgramFolder:
 
 def _file(path: Path, name: str) -> OwnModule:
     if not path.is_file():
-        raise UserModelError(f"no such file: {path}{_near(path)}")
+        raise UserModelError(f"no such file: {path}{_hint(path)}")
     if path.stat().st_size:
         refuse_substitute(path)
     return OwnModule(file=path.resolve(), module="", callable=name)
@@ -204,7 +204,7 @@ def _file(path: Path, name: str) -> OwnModule:
 
 def _program(text: str, path: Path) -> ProgramFile:
     if not path.is_file():
-        raise UserModelError(f"no such file: {path}{_near(path)}")
+        raise UserModelError(f"no such file: {path}{_hint(path)}")
     refuse_substitute(path, text)
     return ProgramFile(path=path.absolute(), kind=KINDS[path.suffix.lower()])
 
@@ -243,7 +243,7 @@ def _module_file(name: str, folder: Path) -> Path:
     return Path(spec.origin).absolute()
 
 
-def _near(path: Path) -> str:
+def _hint(path: Path) -> str:
     try:
         there = [entry.name for entry in os.scandir(path.parent)]
     except OSError:

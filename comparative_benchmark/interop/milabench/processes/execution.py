@@ -230,7 +230,7 @@ class SupervisedCommand:
 
     def __exit__(self, *_: object) -> None:
         # When this pipe closes, the supervisor ends everything that the command started.
-        self._let_go()
+        self._close_life()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=10)
         self.process.kill()
@@ -247,7 +247,7 @@ class SupervisedCommand:
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._life, b"t")
 
-    def _let_go(self) -> None:
+    def _close_life(self) -> None:
         if self._life_open:
             self._life_open = False
             os.close(self._life)
@@ -412,7 +412,7 @@ class _Watch:
                 now = time.monotonic()
                 if now >= next_look:
                     next_look = now + _LOOK_S
-                    self._look()
+                    self._poll()
                 if now >= self._until:
                     self._until = now + 3600.0
                     for run in self._runs:
@@ -448,7 +448,7 @@ class _Watch:
         self._selector.unregister(number)
         del self._open[number]
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         limits = self._limits
         full = shutil.disk_usage(limits.disk).free < limits.disk_reserve_bytes
         now = time.monotonic()

@@ -47,7 +47,7 @@ def main() -> int:
     started = time.monotonic()
     child = os.fork()
     if child == 0:
-        _become(spec, libc)
+        _execute(spec, libc)
     status, usage, ended_by_us = _wait(child, life)
     wall_s = time.monotonic() - started
     left = _end_all()
@@ -67,7 +67,7 @@ def main() -> int:
     return 0
 
 
-def _become(spec: "dict[str, object]", libc: ctypes.CDLL) -> None:
+def _execute(spec: "dict[str, object]", libc: ctypes.CDLL) -> None:
     """Executes the command in this process; never returns."""
     try:
         libc.prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)

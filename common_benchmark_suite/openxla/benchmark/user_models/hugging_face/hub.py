@@ -54,7 +54,7 @@ def fetched(text: str, *, allow_code: bool) -> Fetched:
         raise UserModelError(f"expected hub:OWNER/NAME or hub:OWNER/NAME@REVISION, got {text!r}")
     repository, revision = form[1], form[2]
     if revision and _COMMIT.fullmatch(revision):
-        here = _of(repository, revision)
+        here = _snapshot(repository, revision)
         if _is_whole(here.directory):
             return here
     try:
@@ -73,7 +73,7 @@ def fetched(text: str, *, allow_code: bool) -> Fetched:
     if not _COMMIT.fullmatch(commit):
         raise UserModelError(f"{text}: the hub returned no commit")
     names = _needed(text, (file.rfilename for file in info.siblings or ()), allow_code)
-    snapshot = _of(repository, commit)
+    snapshot = _snapshot(repository, commit)
     if _is_whole(snapshot.directory):
         return snapshot
     marker = next(
@@ -87,7 +87,7 @@ def fetched(text: str, *, allow_code: bool) -> Fetched:
     return snapshot
 
 
-def _of(repository: str, commit: str) -> Fetched:
+def _snapshot(repository: str, commit: str) -> Fetched:
     owner, _, name = repository.rpartition("/")
     folder = root_dir() / "checkpoints" / "hub" / (owner or "_") / commit
     return Fetched(directory=folder / name, name=f"{repository}@{commit}")

@@ -167,7 +167,7 @@ def cases_of(
     if wanted.image is not None:
         on_image = real_inputs.on_image(cases, directory, config, wanted.folder / wanted.image)
         return ModelCases(cases=on_image, remarks=remarks)
-    return ModelCases(cases=_on(cases, given, is_covered=why_not is None), remarks=remarks)
+    return ModelCases(cases=_cases_on(cases, given, is_covered=why_not is None), remarks=remarks)
 
 
 @attrs.frozen(kw_only=True)
@@ -530,7 +530,7 @@ def _class(model: _Directory, task: str | None) -> str | None:
     return None
 
 
-def _on(
+def _cases_on(
     cases: list[BenchmarkCase], given: UserInputs | None, *, is_covered: bool
 ) -> list[BenchmarkCase]:
     """Returns the cases on the user's own inputs, if there are any."""

@@ -64,7 +64,7 @@ class Taken:
         inputs: dict[str, Values] = {}
         missing = []
         for name in names:
-            usual = str(given[name]) if name in given else self._usual(name)
+            usual = str(given[name]) if name in given else self._default(name)
             if usual is None:
                 missing.append(name)
             else:
@@ -77,46 +77,46 @@ class Taken:
         """Yields the names of default inputs."""
         main = self._main()
         takes_ids = "input_ids" in self.arguments and (
-            main == "input_ids" or self.arguments["input_ids"] or self._is_beside_text()
+            main == "input_ids" or self.arguments["input_ids"] or self._has_extra_text()
         )
         if main:
             yield main
         yield from (name for name, is_needed in self.arguments.items() if is_needed)
         if takes_ids:
-            yield from self._if_taken("input_ids", "attention_mask")
+            yield from self._accepted("input_ids", "attention_mask")
             # Tokens that the user describes have no placeholders for pictures.
             if self.sees() and ("input_ids" not in given or _placeholder(self.config) is None):
-                yield from self._if_taken("pixel_values", "image_grid_thw")
+                yield from self._accepted("pixel_values", "image_grid_thw")
                 if "image_grid_thw" in self.arguments:
-                    yield from self._if_taken("mm_token_type_ids")
+                    yield from self._accepted("mm_token_type_ids")
             if self.part("num_mel_bins", "spec_size") is not None:
-                yield from self._if_taken("input_features", "is_longer")
+                yield from self._accepted("input_features", "is_longer")
             if self.part("max_2d_position_embeddings") or self.part("dim_bbox"):
-                yield from self._if_taken("bbox")
+                yield from self._accepted("bbox")
             if self.part("type_vocab_sizes") is not None:
-                yield from self._if_taken("token_type_ids")
+                yield from self._accepted("token_type_ids")
         if getattr(self.config, "is_encoder_decoder", False) or self._child("decoder"):
-            yield from self._if_taken("decoder_input_ids")
+            yield from self._accepted("decoder_input_ids")
         if "future_time_features" in self.arguments:
-            yield from self._if_taken("future_values", "future_time_features")
+            yield from self._accepted("future_values", "future_time_features")
             for kind in ("categorical", "real"):
                 if getattr(self.config, f"num_static_{kind}_features", 0):
-                    yield from self._if_taken(f"static_{kind}_features")
+                    yield from self._accepted(f"static_{kind}_features")
 
-    def _if_taken(self, *names: str) -> Iterator[str]:
+    def _accepted(self, *names: str) -> Iterator[str]:
         yield from (name for name in names if name in self.arguments)
 
     def _main(self) -> str | None:
-        if self.main in self.arguments and self._usual(self.main) is not None:
+        if self.main in self.arguments and self._default(self.main) is not None:
             return self.main
         # A wrapper's main input can have another name.
         speech = ("input_values", "input_features")
         for name in speech if self.main not in ("input_ids", "pixel_values") else ():
-            if name in self.arguments and self._usual(name) is not None:
+            if name in self.arguments and self._default(name) is not None:
                 return name
         return self.main if self.main in self.arguments else None
 
-    def _is_beside_text(self) -> bool:
+    def _has_extra_text(self) -> bool:
         """Returns whether the model takes a text in addition to a main input of another kind."""
         return self._child("text_config") is not None and not self.arguments["input_ids"]
 
@@ -128,7 +128,7 @@ class Taken:
         parts = ("vision_config", "image_config")
         return own or any(self._child(name) is not None for name in parts)
 
-    def _usual(self, name: str) -> Values | None:
+    def _default(self, name: str) -> Values | None:
         """Returns the default values of an argument; None if no key determines them."""
         form = _FORMS.get(name)
         return form(self) if form else None

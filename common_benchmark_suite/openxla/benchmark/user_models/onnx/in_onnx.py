@@ -233,7 +233,7 @@ class OnnxModel(ProgramModel):
 
     def forward(self, *inputs: Any) -> Any:
         """Runs the program with ONNX's reference evaluator."""
-        return tuple(run_graph(self._whole(), inputs))
+        return tuple(run_graph(self._complete_model(), inputs))
 
     def try_out(self, *inputs: Array) -> None:
         """Checks inputs and operators, and that output shapes follow from input shapes.
@@ -256,7 +256,7 @@ class OnnxModel(ProgramModel):
 
     def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
         """See `ProgramModel`; several implementations must agree on each node of the truth."""
-        model = self._whole()
+        model = self._complete_model()
         self.without_float64, truth, is_overruled = None, None, False
         try:
             truth, routes = run_in_float64(model, inputs)
@@ -286,7 +286,7 @@ class OnnxModel(ProgramModel):
             return [self.path, *self._file.data_files]
         static = _static(bare, inputs, self.path)
         if not all(map(_is_fixed, static.graph.output)):
-            outputs, _ = _plain_run(self._whole(), inputs)
+            outputs, _ = _plain_run(self._complete_model(), inputs)
             for declared, output in zip(static.graph.output, outputs, strict=True):
                 _fix(declared, output.shape)
         files = [directory / file.relative_to(self.path.parent) for file in self._file.data_files]
@@ -300,7 +300,7 @@ class OnnxModel(ProgramModel):
         """Returns the model without its external weights."""
         return onnx.load(str(self.path), load_external_data=False)
 
-    def _whole(self) -> onnx.ModelProto:
+    def _complete_model(self) -> onnx.ModelProto:
         model = onnx.load(str(self.path))
         # The evaluator does not find our operators inside functions.
         return onnx.inliner.inline_local_functions(model) if model.functions else model

@@ -132,16 +132,16 @@ class NodeRoutes:
             self._routes[RUNTIME] = None
             return own
         newer = self._upgraded(node)
-        if (newer is not None and _off(own, newer) is None) or (
+        if (newer is not None and _difference_of(own, newer) is None) or (
             _shapes(own) != _shapes(runtime) and _shapes(own) == self._inferred_shapes(node)
         ):
             self._outvoted.append(_difference(source, (EVALUATOR, RUNTIME), error))
             return own
-        if newer is not None and _off(newer, runtime) is None:
+        if newer is not None and _difference_of(newer, runtime) is None:
             self.is_overruled = True
             self._outvoted.append(_difference(source, (UPGRADED, EVALUATOR), error))
             return newer
-        self._doubt(source, (EVALUATOR, RUNTIME), error)
+        self._record_doubt(source, (EVALUATOR, RUNTIME), error)
         return own
 
     def _without_runtime(self, node: "_Node", own: _Results) -> _Results:
@@ -149,8 +149,8 @@ class NodeRoutes:
         newer = self._upgraded(node)
         if newer is None:
             self._unchecked[node.source.op_type] = None
-        elif (error := _off(own, newer)) is not None:
-            self._doubt(node.source, (EVALUATOR, UPGRADED), error)
+        elif (error := _difference_of(own, newer)) is not None:
+            self._record_doubt(node.source, (EVALUATOR, UPGRADED), error)
         else:
             self._routes[UPGRADED] = None
         return own
@@ -173,22 +173,22 @@ class NodeRoutes:
         witness = wide or self._by_runtime(node, TensorProto.FLOAT)
         if newer is None or witness is None:
             self._unchecked[source.op_type] = None
-        elif (error := _off(newer, witness)) is not None:
-            self._doubt(source, (UPGRADED, RUNTIME), error)
+        elif (error := _difference_of(newer, witness)) is not None:
+            self._record_doubt(source, (UPGRADED, RUNTIME), error)
         return results
 
-    def _doubt(self, source: onnx.NodeProto, routes: tuple[str, str], error: float) -> None:
+    def _record_doubt(self, source: onnx.NodeProto, routes: tuple[str, str], error: float) -> None:
         self.is_overruled = True
         self._in_doubt.append(_difference(source, routes, error))
 
     def _error(self, node: "_Node", own: _Results, runtime: _Results) -> float | None:
         """Returns the difference of ONNX Runtime's results if it exceeds rounding, else None."""
-        error = _off(own, runtime)
+        error = _difference_of(own, runtime)
         if error is None or not _is_narrow(runtime) or _subgraphs(node.source):
             return error
         # ONNX Runtime used rounded operands; only a difference on the same operands is its own.
         again, _ = node.run([_rounded(value) for value in node.given])
-        return error if again is None else _off(again, runtime)
+        return error if again is None else _difference_of(again, runtime)
 
     def _by_runtime(self, node: "_Node", kind: int) -> _Results | None:
         """Returns ONNX Runtime's results in a type; None if it has no kernel for the type."""
@@ -384,7 +384,7 @@ def _shapes(values: Sequence[Any]) -> list[tuple[int, ...]]:
     return [np.shape(value) for value in values]
 
 
-def _off(first: _Results, second: _Results) -> float | None:
+def _difference_of(first: _Results, second: _Results) -> float | None:
     return difference(first, second, tolerance=NODE_TOLERANCE)
 
 

@@ -69,7 +69,7 @@ class Signature:
             given = self._in_order([parse_spec(text) for text in written])
             self.check(given)
         else:
-            given = [self._usual(argument) for argument in self.arguments]
+            given = [self._default(argument) for argument in self.arguments]
         used = {size for spec in given for size in spec.sizes}
         for option, name, value in (("--batch", BATCH, batch), ("--seq-len", SEQ, seq)):
             if value is not None and name not in used:
@@ -115,7 +115,7 @@ class Signature:
                         f"--input {spec}: expected {name}{known}, got {size}: {self}"
                     )
 
-    def _usual(self, argument: Argument) -> InputSpec:
+    def _default(self, argument: Argument) -> InputSpec:
         """Returns the default input of an argument."""
         sizes = tuple(
             size if isinstance(size, int) else self._role(argument, size, axis)

@@ -342,14 +342,14 @@ class Definitions:
                 if lines := self._makes_lines(node.body, {}):
                     return 'the block `if __name__ == "__main__":`', lines
                 for name in sorted(_called_names(node) & set(self._functions)):
-                    if lines := self._made_in(name):
+                    if lines := self._making_lines(name):
                         return f"{name}()", lines
         for name in ("main", "train", "run"):
-            if name in self._functions and (lines := self._made_in(name)):
+            if name in self._functions and (lines := self._making_lines(name)):
                 return f"{name}()", lines
         return "", None
 
-    def _made_in(self, name: str) -> tuple[int, int] | None:
+    def _making_lines(self, name: str) -> tuple[int, int] | None:
         statements = list(_own_statements(self._functions[name]))
         return self._makes_lines(statements, dict(_assigned(statements)))
 

@@ -118,10 +118,10 @@ class TensorFlowModel(UserModel):
           UserModelError: a variable does not follow the policy.
         """
         if hasattr(self.model, "as_float64"):
-            return self._like(self.model.as_float64())
+            return self._rewrap(self.model.as_float64())
         if self._again is None:
             raise UserModelError("the model is already float64")
-        wide = self._like(self._again("float64"))
+        wide = self._rewrap(self._again("float64"))
         zeros = [tf.zeros(s, tf.float64 if d.is_floating else d) for s, d in self._forms]
         try:
             wide.forward(*zeros)
@@ -133,7 +133,7 @@ class TensorFlowModel(UserModel):
             ) from error
         return wide
 
-    def _like(self, model: Any) -> "TensorFlowModel":
+    def _rewrap(self, model: Any) -> "TensorFlowModel":
         """Returns another model, wrapped and called like this one."""
         like = TensorFlowModel(model, self.model_parameters, None)
         like.form = self.form

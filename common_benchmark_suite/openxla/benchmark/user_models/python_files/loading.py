@@ -208,9 +208,9 @@ class UserFile:
             ) from error
         except Exception as error:
             text = f"{action} raised {error_line(error, self.place.file)}"
-            raise UserModelError(f"{text}{self._way_out(error, importing=importing)}") from error
+            raise UserModelError(f"{text}{self._remedy(error, importing=importing)}") from error
 
-    def _way_out(self, error: Exception, *, importing: bool) -> str:
+    def _remedy(self, error: Exception, *, importing: bool) -> str:
         """Returns the end of a message that names a remedy; empty without one."""
         file, root = self.place.file, self.place.root
         name = (getattr(error, "name", None) or "").partition(".")[0]

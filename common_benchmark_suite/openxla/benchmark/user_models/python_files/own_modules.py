@@ -172,7 +172,7 @@ class _Search:
         Raises:
           UserModelError: the file has no such name, or several candidates.
         """
-        name = self._place.callable or self._usual()
+        name = self._place.callable or self._default_name()
         if self._place.callable:
             first = name.partition(".")[0]
             if first not in self._file.names and not self._file.is_open:
@@ -215,7 +215,7 @@ class _Search:
         takes = expected(self._definitions, candidate) if candidate else None
         return f" ({name} takes {takes.signature})" if takes and takes.signature else ""
 
-    def _usual(self) -> str:
+    def _default_name(self) -> str:
         """Returns the first usual name that is not a module; empty without one."""
         files = outlines.own_files(self._place.file, self._place.root, self._place.package)[1:]
         modules = {f.parent.name if f.name == "__init__.py" else f.stem for f in files}
