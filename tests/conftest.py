@@ -12,7 +12,8 @@ from tests_support import Run, run_cbs
 
 from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 
-PLUGIN = Path(__file__).parent / "plugin"
+TESTS = Path(__file__).parent
+PLUGIN = TESTS / "plugin"
 
 # A process of `--numprocesses` runs whole files. Long ones come first, or the others would wait.
 _LONGEST = ("test_documents.py", "test_backends.py", "test_adversarial_programs.py")
@@ -40,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sorts files by how long they take."""
 
     def place(item: pytest.Item) -> tuple[bool, int]:
-        folder = item.path.parent.name
+        folder = item.path.relative_to(TESTS).parts[0]
         return item.path.name not in _LONGEST, _LAST.index(folder) if folder in _LAST else -1
 
     items.sort(key=place)

@@ -25,26 +25,33 @@ import pytest
 from openxla.benchmark.comparative_suite import catalog
 
 ROOT = Path(__file__).resolve().parents[2]
-UNIT = "tests/unit/test_"
+UNIT = "tests/unit/"
 MUTATIONS = (
-    f"{UNIT}results_mutations.py::test_a_damaged_file_is_refused_in_one_line_or_does_no_harm"
+    f"{UNIT}results/test_results_mutations.py"
+    "::test_a_damaged_file_is_refused_in_one_line_or_does_no_harm"
 )
 COMMANDS = "tests/faults/test_every_command.py::test_"
 REVIEW = {
     "a gate passes when its reader dies": (
-        f"{UNIT}cli_streams.py::test_a_gate_whose_reader_died_has_not_passed"
+        f"{UNIT}terminal/test_cli_streams.py::test_a_gate_whose_reader_died_has_not_passed"
     ),
     "a closed descriptor stores a false result": (
-        f"{UNIT}cli_streams.py::test_a_closed_stream_stores_no_false_result"
+        f"{UNIT}terminal/test_cli_streams.py::test_a_closed_stream_stores_no_false_result"
     ),
-    "a refusal prints the password": f"{UNIT}cli_streams.py::test_no_refusal_prints_a_secret",
+    "a refusal prints the password": (
+        f"{UNIT}terminal/test_cli_streams.py::test_no_refusal_prints_a_secret"
+    ),
     "repro runs a path of the file": (
-        f"{UNIT}recorded_trials.py::test_an_interpreter_that_the_file_names_is_not_run_unasked"
+        f"{UNIT}api/test_recorded_trials.py"
+        "::test_an_interpreter_that_the_file_names_is_not_run_unasked"
     ),
     "repro takes requirements of the file": (
-        f"{UNIT}repro_directory.py::test_a_results_file_adds_no_lines_to_the_requirements"
+        f"{UNIT}studies/test_repro_directory.py"
+        "::test_a_results_file_adds_no_lines_to_the_requirements"
     ),
-    "compare --markdown passes mentions and links": f"{UNIT}markdown_text.py::test_text_stays_text",
+    "compare --markdown passes mentions and links": (
+        f"{UNIT}terminal/test_markdown_text.py::test_text_stays_text"
+    ),
     "show on damaged fields": MUTATIONS,
     "repro on damaged runs": MUTATIONS,
     "run -o and --resume on damaged files": MUTATIONS,
@@ -52,7 +59,7 @@ REVIEW = {
     "markup and escapes reach the terminal": "test_names_cannot_steer_the_terminal",
     "CSV formulas": "test_csv_has_no_formulas",
     "userbenchmark --issue raw names": "test_an_issue_has_no_raw_names",
-    "archives that raise something else": f"{UNIT}archives.py::test_traps_are_refused",
+    "archives that raise something else": f"{UNIT}suite/test_archives.py::test_traps_are_refused",
     "a redirect carries the token away": "test_a_redirect_does_not_carry_the_token_away",
     "anyone's comment is replaced": "test_a_comment_of_another_is_left_alone",
     "odd JSON of GitHub": "test_odd_answers_of_github_are_a_line",

@@ -9,7 +9,7 @@ import pytest
 from comparative_benchmark.analysis.roofline import ceilings
 from comparative_benchmark.analysis.roofline.ceilings import Budget
 
-# A rehearsal: `tests/unit/test_gpu_ceilings.py` has the arithmetic.
+# A rehearsal: `tests/unit/analysis/test_gpu_ceilings.py` has the arithmetic.
 pytestmark = [pytest.mark.frameworks, pytest.mark.alone, pytest.mark.nightly]
 
 SMALL = ("--device", "cpu", "--sizes", "64", "128", "--buffer-bytes", "4000000")

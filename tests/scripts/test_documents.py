@@ -46,7 +46,7 @@ ELSEWHERE = {
     "./scripts/update_artifacts.sh": "tests/scripts/test_nightly_scripts.py",
     "./scripts/gpu_": "needs a GPU or another machine; tests/gpu/test_gpu_scripts.py",
     "cbs bisect": "installs releases from an index; tests/harness/test_bisect_run.py has a folder",
-    "cbs artifacts": "needs a bucket; tests/unit/test_artifacts_command*.py have an emulator",
+    "cbs artifacts": "needs a bucket; unit/maintenance/test_artifacts_command*.py have an emulator",
     "cbs list --json -name": "as the artifacts above, which it lists",
     "./comparative_benchmark/jax_xla/run_benchmarks.py": "tests/harness/test_fetched_artifacts.py",
     "cbs run --backend xla_hlo:stablehlo": "tests/frameworks/test_exported_program_runs.py",

@@ -157,3 +157,8 @@ def record(digest="w1", competitor="jax_xla:xla", *, status="ok", level=None, **
         "metrics": {"framework_level": level if level is not None else metrics()},
         **({} if status == "ok" else {"phase": "compile", "reason": "no memory"}),
     }
+
+
+def latencies(found):
+    """Returns the names of the latencies that a detector reports."""
+    return [item for item in found.details if item.endswith("metric=latencies")]

@@ -5,13 +5,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from formats_support import write_results
 from hypothesis import settings
 
 from comparative_benchmark.analysis.verification.verification import Verification
 from comparative_benchmark.engine import trial as trials
 from comparative_benchmark.engine.trial import Trial
+from comparative_benchmark.reporting.formats.torchbench import document_of
+from comparative_benchmark.reporting.history import results_files
 from comparative_benchmark.results.outcome import ProcessRecord, TrialFacts, TrialOutcome
 from comparative_benchmark.results.record import Block, Phase, Program
 from openxla.benchmark import devices
@@ -103,3 +107,20 @@ def finished() -> Callable[..., TrialOutcome]:
         )
 
     return make
+
+
+@pytest.fixture
+def two_nights(
+    tmp_path: Path,
+    make_trial: Callable[..., Trial],
+    finished: Callable[..., TrialOutcome],
+) -> Callable[[float], dict[str, Any]]:
+    """Returns a function that makes a userbenchmark document, with latencies times a factor."""
+
+    def night(factor: float) -> dict[str, Any]:
+        path = tmp_path / "results.json"
+        path.unlink(missing_ok=True)
+        write_results(path, make_trial, finished, factor=factor)
+        return document_of(results_files.read(path).results, "comparative_suite")
+
+    return night

@@ -14,6 +14,6 @@ def test_each_fault_that_the_issue_names_is_planted():
 
 
 def test_those_of_tests_of_their_own_are_there():
-    files = ("harness/test_bench_faults.py", "unit/test_bench_config.py")
+    files = ("harness/test_bench_faults.py", "unit/interop/test_bench_config.py")
     source = "".join((TESTS / file).read_text() for file in files)
     assert [name for name in OTHERS if f'"{name}"' not in source] == []

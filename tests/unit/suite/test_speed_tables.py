@@ -14,7 +14,7 @@ import pytest
 from openxla.benchmark.models import architectures
 from openxla.benchmark.models.architectures import Architecture
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 TOOLS = ("_keras_hub", "_keras_port", "_race", "_timing", "_weights", "_zoo")
 FRAMEWORKS = {"jax", "torch", "tensorflow", "keras", "keras_hub", "flax"}
 

@@ -14,7 +14,7 @@ from comparative_benchmark.cli.options.run import add_run_arguments, request_fro
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.request import RunRequest, command_line, options
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 # One value of each field that takes more than a flag, as Python and as the command line give it.
 VALUES = {
     "name": ("models/.+", ["-name", "models/.+"]),

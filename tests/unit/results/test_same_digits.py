@@ -26,7 +26,7 @@ from comparative_benchmark.terminal.compare_views import (
 )
 from comparative_benchmark.terminal.tables import results_table
 
-PRODUCT = Path(__file__).parents[2] / "comparative_benchmark"
+PRODUCT = Path(__file__).parents[3] / "comparative_benchmark"
 EAGER, XLA = "pt_inductor:eager", "jax_xla:xla"
 
 

@@ -31,7 +31,7 @@ from openxla.benchmark.comparative_suite.catalog import NoMatchError
 from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.user_models import ModelOptions, definitions, find_cases
 
-TORCHBENCH = Path(__file__).parents[1] / "data" / "torchbench"
+TORCHBENCH = Path(__file__).parents[2] / "data" / "torchbench"
 BERT = "models/BERT_TINY_FP32_PT_32XI32_BATCH4/inputs/INPUT_DATA_MODEL_DEFAULT"
 NET = """
 import torch
@@ -252,7 +252,7 @@ def test_a_model_on_the_hub_is_a_directory():
 
 
 def test_a_file_without_a_loss_is_not_trained():
-    file = Path(__file__).parents[1] / "data" / "cases" / "i1_train_is_ignored.py"
+    file = Path(__file__).parents[2] / "data" / "cases" / "i1_train_is_ignored.py"
     with pytest.raises(UsageError, match=r"-t train: .* defines no loss; add a function loss"):
         plan([str(file), "-t", "train"])
 

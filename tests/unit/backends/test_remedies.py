@@ -10,7 +10,7 @@ from comparative_benchmark.backends import missing_packages
 from comparative_benchmark.backends.api import UnknownBackendError, backends, get_backend
 from openxla.benchmark import installation
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 

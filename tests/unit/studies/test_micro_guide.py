@@ -25,7 +25,7 @@ from comparative_benchmark.studies.micro import guide
 from comparative_benchmark.studies.micro.config import read
 from openxla.benchmark.operators import guide_functions
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 GUIDE = ROOT / "benchmarks/dashboard/microbenchmark_quantization_config.yml"
 # Of the later framework, as its own runner wrote them.
 GUIDE_COLUMNS = (

@@ -24,7 +24,7 @@ from comparative_benchmark.reporting.history.queries import Filter, rows
 from comparative_benchmark.reporting.history.writing import Writer, Written
 
 NIGHTS = 40
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 
 
 def opened(path, **options):

@@ -49,7 +49,7 @@ def kind(name="toy", exporter="export", consumer="run", **changes):
 
 @pytest.fixture(autouse=True)
 def _doubles(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
 
 
 def settings(tmp_path, **limits):

@@ -12,7 +12,7 @@ from comparative_benchmark.cli import command as cli
 
 FRAMEWORKS = {"pt": "pytorch", "jax": "jax", "tf": "tensorflow_v2", "tflite": "tflite"}
 
-with (Path(__file__).parent / "data" / "upstream_cases.tsv").open(encoding="utf-8") as _file:
+with (Path(__file__).parents[1] / "data" / "upstream_cases.tsv").open(encoding="utf-8") as _file:
     ROWS = list(csv.DictReader(_file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 

@@ -14,7 +14,7 @@ from comparative_benchmark.interop.milabench import template, workspace
 from comparative_benchmark.interop.milabench.processes.observed import ForeignCpu, Observed
 from comparative_benchmark.interop.milabench.table import Dash
 
-TEMPLATE = Path(__file__).parents[2] / "benchmarks" / "_template"
+TEMPLATE = Path(__file__).parents[3] / "benchmarks" / "_template"
 
 
 def test_the_dash_shows_rate_loss_progress_and_device(capsys):

@@ -139,7 +139,7 @@ def run(run_python, tmp_path):
     def call(*, program=PTX, capability=(9, 0), **state):
         (tmp_path / "model_cuda.vmfb").write_bytes(program)
         options = json.dumps({"state": state, "capability": capability})
-        done = run_python(RUN, str(Path(__file__).parent), str(tmp_path), options)
+        done = run_python(RUN, str(Path(__file__).parents[1]), str(tmp_path), options)
         assert done.returncode == 0, done.stderr
         return SimpleNamespace(**json.loads(done.stdout.splitlines()[-1]))
 

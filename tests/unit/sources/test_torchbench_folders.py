@@ -14,7 +14,7 @@ from comparative_benchmark.results.record import Status
 from comparative_benchmark.sources.torchbench import folders, installing, unsupported_reasons
 from openxla.benchmark.workloads import workload_of
 
-DATA = Path(__file__).parents[1] / "data" / "torchbench"
+DATA = Path(__file__).parents[2] / "data" / "torchbench"
 CURRENT = """
 from torchbenchmark.util.model import BenchmarkModel
 raise SystemExit("nobody imports this here")

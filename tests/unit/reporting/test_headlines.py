@@ -6,8 +6,7 @@ import re
 
 import pytest
 from report_support import document, metrics, read, record
-from results_support import decoded
-from test_userbenchmark_signals import latencies, two_nights  # noqa: F401
+from results_support import decoded, latencies
 
 from comparative_benchmark.analysis.stats.analysis import MIN_PROCESSES, Interval
 from comparative_benchmark.interop.userbenchmarks import evidence
@@ -159,7 +158,7 @@ def test_the_history_calls_an_interval_of_one_process_so(capsys):
     assert "(0.900 to 1.10)" in second
 
 
-def test_the_userbenchmark_reports_no_change_of_one_process(two_nights):  # noqa: F811
+def test_the_userbenchmark_reports_no_change_of_one_process(two_nights):
     control, treatment = two_nights(1.0), two_nights(3.0)
     assert latencies(evidence.run(control, treatment))
     for side in (control, treatment):

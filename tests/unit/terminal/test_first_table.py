@@ -18,7 +18,7 @@ from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.tables import results_table
 from openxla.benchmark.def_types import ModelFrameworkType
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 EAGER, XLA, INDUCTOR = "pt_inductor:eager", "jax_xla:xla", "pt_inductor:inductor"
 LABEL = "label-w1"
 

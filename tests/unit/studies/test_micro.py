@@ -41,7 +41,7 @@ from openxla.benchmark.operators.definition import Argument, Layer, Operator
 from openxla.benchmark.operators.models import OperatorModel
 from openxla.benchmark.workloads import has_weights, trains, workload_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 # How many shapes torchao's benchmarks give these names.
 COUNTS = {
     "llama": 4,

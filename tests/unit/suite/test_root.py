@@ -23,7 +23,7 @@ def test_a_relative_or_home_path_becomes_an_absolute_one(monkeypatch, tmp_path):
 
 def test_without_the_variable_it_is_in_the_checkout(monkeypatch):
     monkeypatch.delenv(ROOT_DIR_VARIABLE)
-    assert root_dir() == Path(__file__).resolve().parents[2] / "artifacts" / "root"
+    assert root_dir() == Path(__file__).resolve().parents[3] / "artifacts" / "root"
 
 
 def test_the_bundled_files_are_what_they_are_taken_for():

@@ -5,13 +5,11 @@ import random
 
 import attrs
 import pytest
-from formats_support import write_results
+from results_support import latencies
 
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.interop.userbenchmarks import changes, evidence
 from comparative_benchmark.interop.userbenchmarks.runner import MetricsError
-from comparative_benchmark.reporting.formats.torchbench import document_of
-from comparative_benchmark.reporting.history import results_files
 from comparative_benchmark.reporting.writers import as_yaml
 
 KEY = "model=a, test=eval, device=cpu, bs=1, extra_args=[], metric="
@@ -74,21 +72,6 @@ def test_the_issue_tells_what_and_calls_only_owners():
     assert "Base commit: 0000000000" in text
     assert "- a &lt;b&gt; @\u200bme: +100.0%" in text
     assert text.endswith("cc @owner\n")
-
-
-@pytest.fixture
-def two_nights(tmp_path, make_trial, finished):
-    def night(factor):
-        path = tmp_path / "results.json"
-        path.unlink(missing_ok=True)
-        write_results(path, make_trial, finished, factor=factor)
-        return document_of(results_files.read(path).results, "comparative_suite")
-
-    return night
-
-
-def latencies(found):
-    return [item for item in found.details if item.endswith("metric=latencies")]
 
 
 @pytest.mark.slow

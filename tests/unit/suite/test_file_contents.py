@@ -407,7 +407,7 @@ def test_outputs_that_are_no_arrays_are_refused_before_planning(tmp_path):
     output = field(12, field(1, "prob") + field(2, field(4, b"")))
     net.write_bytes(field(1, 10) + field(8, field(2, 20)) + field(7, graph + zipmap + output))
     assert "'prob' comes from ZipMap: it is a list of dictionaries" in refusal(net)
-    case = Path(__file__).parents[1] / "data" / "cases" / "g1_zipmap.onnx"
+    case = Path(__file__).parents[2] / "data" / "cases" / "g1_zipmap.onnx"
     assert "output 'prob' comes from ZipMap" in refusal(case)
     net.write_bytes(field(1, 10) + field(8, field(2, 20)) + field(7, graph + output))
     assert "output 'prob' is a sequence, not an array" in refusal(net)

@@ -11,7 +11,7 @@ from results_support import decoded
 from comparative_benchmark.reporting.report import inputs
 from comparative_benchmark.results.results_file import SCHEMA_FILE
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "_made_results.py"
+SCRIPT = Path(__file__).parents[3] / "benchmarks" / "_made_results.py"
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from comparative_benchmark.terminal.tables import problem
 pytestmark = pytest.mark.slow
 
 BASELINE = "pt_inductor:eager"
-MADE = Path(__file__).parents[2] / "benchmarks" / "_made_operators.py"
+MADE = Path(__file__).parents[3] / "benchmarks" / "_made_operators.py"
 
 
 def of(competitor, shape, *, operator="matmul", scale=1.0, recipe=None, sqnr=None, **changes):

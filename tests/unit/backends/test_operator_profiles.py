@@ -17,7 +17,7 @@ from comparative_benchmark.results import published
 from comparative_benchmark.results.comparing.explanations import kind_of
 from comparative_benchmark.tf_xla import profiler as tensorflow
 
-RECORDED = Path(__file__).parents[1] / "data" / "operator_profiles"
+RECORDED = Path(__file__).parents[2] / "data" / "operator_profiles"
 STACK = {"stack": "a stack"}
 
 
