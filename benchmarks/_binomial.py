@@ -1,14 +1,14 @@
-"""An exact interval of a share."""
+"""Exact confidence interval of a share."""
 
 from scipy import stats
 
 
 def share_interval(successes: int, trials: int, *, level: float = 0.95) -> tuple[float, float]:
-    """Returns the limits of a share of which `successes` of `trials` were seen.
+    """Returns the limits of the share that `successes` out of `trials` estimate.
 
-    Clopper & Pearson, "The use of confidence or fiducial limits" (Biometrika 26, 1934): holds the
-    truth at least as often as `level` says; assumes that trials are independent and have the same
-    share.
+    Clopper & Pearson, "The use of confidence or fiducial limits" (Biometrika 26, 1934). The
+    interval contains the true share with at least the probability `level`. Trials must be
+    independent and have the same probability of success.
 
     Raises:
       ValueError: no trials, or more successes than trials.

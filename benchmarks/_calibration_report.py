@@ -1,4 +1,4 @@
-"""Tables of what `aa_calibration` found: false verdicts, power, and what each pair took."""
+"""Tables for `aa_calibration`: false verdicts, power, and the cost of each pair."""
 
 import math
 import statistics
@@ -40,14 +40,14 @@ def print_report(entries: Sequence[Entry]) -> None:
 
 
 def found_of(entries: Sequence[Entry], section: Section, method: str) -> list[dict[str, Any]]:
-    """Returns what a method found of each pair of a section."""
+    """Returns the results of a method for the pairs of a section."""
     return [entry["methods"][method] for entry in entries if entry["section"] == section.name]
 
 
 def counted(found: Sequence[dict[str, Any]], section: Section, judge: Judge) -> tuple[int, int]:
-    """Returns how many verdicts are so, and of how many pairs.
+    """Returns the number of verdicts that `judge` accepts, and the number of pairs.
 
-    A pair without a result (a worker that was never steady, say) counts as one without a verdict.
+    A pair without a result, e.g. because a worker was never steady, has no verdict.
     """
     return sum(judge(section, item["verdict"]) for item in found), len(found)
 
@@ -72,7 +72,7 @@ def _print_shares(
 
 
 def _print_costs(entries: Sequence[Entry]) -> None:
-    """Prints medians over pairs; the sd is that of the log ratios from pair to pair."""
+    """Prints medians over pairs, and the standard deviation of the log ratios between pairs."""
     header = ["median of", "s", "processes", "half-width", "announced", "ratio", "sd"]
     header += ["no result", "disturbed", "stopped by"]
     rows = []

@@ -1,4 +1,4 @@
-"""What `aa_calibration` measures: the kinds of pairs, and what a verdict on each is worth."""
+"""The kinds of pairs that `aa_calibration` measures, and which verdicts on them are right."""
 
 import attrs
 
@@ -6,7 +6,7 @@ from comparative_benchmark.analysis.stats.analysis import Verdict
 
 FALSE_GOAL = 0.02
 POWER_GOAL = 0.90
-# Pairs that each section needs before a share means something.
+# A share of fewer pairs per section is not meaningful.
 DUE_PAIRS = 60
 
 
@@ -15,8 +15,8 @@ class Section:
     """Pairs of one kind.
 
     Attributes:
-      slow_down: by which share of its time each iteration of the candidate is prolonged.
-      busy: how many other processes use the CPUs all the time.
+      slow_down: added time per iteration of the candidate, as a share of the iteration.
+      busy: number of other processes that use the CPUs all the time.
     """
 
     slow_down: float
@@ -24,18 +24,18 @@ class Section:
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """Name in the tables."""
         what = f"{self.slow_down:.0%} slower" if self.slow_down else "A/A"
         return f"{what}, {f'{self.busy} busy processes' if self.busy else 'quiet'}"
 
     def is_false(self, verdict: str) -> bool:
-        """Tells whether a verdict is wrong; to have none is not."""
+        """Returns whether a verdict is wrong; a missing verdict is not wrong."""
         if self.slow_down:
             return verdict == Verdict.FASTER.value
         return verdict in (Verdict.FASTER.value, Verdict.SLOWER.value)
 
     def is_found(self, verdict: str) -> bool:
-        """Tells whether a slow-down was found."""
+        """Returns whether a slow-down was found."""
         return bool(self.slow_down) and verdict == Verdict.SLOWER.value
 
 

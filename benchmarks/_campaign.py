@@ -1,7 +1,7 @@
-"""Measures pairs of several kinds in turns, keeps each at once, and stops when the time is over.
+"""Campaigns: alternate between several kinds of pairs, save each pair, stop at a time limit.
 
-Kinds are called sections. They are gone through pair by pair, so that a slow machine gives fewer
-pairs of every section, and none is missing.
+Kinds are called sections. A campaign measures one pair of each section at a time, so a slow machine
+measures fewer pairs of every section, but no section is empty.
 """
 
 import contextlib
@@ -17,12 +17,12 @@ from _pairs import machine
 from comparative_benchmark.analysis.machine.host import git_revision
 from comparative_benchmark.analysis.stats.planning import FixedCounts
 
-# Section and number of a pair -> its seed, and what each method found.
+# Section and number of a pair -> its seed, and the result of each method.
 Measure = Callable[[str, int], tuple[int, Mapping[str, Any]]]
 
 
 class Budget:
-    """Time for a run: nothing is begun that would probably end after it.
+    """Time limit of a run: work that would probably exceed it is not started.
 
     Attributes:
       total_s: seconds; None for no limit.
@@ -37,20 +37,20 @@ class Budget:
         self._longest_s = 0.0
 
     def allows_another(self) -> bool:
-        """Tells whether there is time for one more that takes as long as the longest so far."""
+        """Returns whether the remaining time is enough for the longest pair so far."""
         spent_s = self._clock_s() - self._started
         return self.total_s is None or spent_s + self._longest_s <= self.total_s
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
-        """Takes note of how long one takes."""
+        """Records the time of one pair."""
         started = self._clock_s()
         yield
         self._longest_s = max(self._longest_s, self._clock_s() - started)
 
 
 def options(description: str, *, name: str, pairs: int) -> ArgumentParser:
-    """Returns the options that campaigns have in common."""
+    """Returns a parser with the options of all campaigns."""
     parser = ArgumentParser(description=description)
     add = parser.add_argument
     add(
@@ -74,12 +74,12 @@ def options(description: str, *, name: str, pairs: int) -> ArgumentParser:
 
 
 def fixed_counts(chosen: Namespace) -> FixedCounts:
-    """Returns what the usual methods do."""
+    """Returns the sampling of the usual methods."""
     return FixedCounts(warmup_iterations=chosen.warmup, iterations=chosen.iterations)
 
 
 def configuration(script: str, chosen: Namespace) -> dict[str, Any]:
-    """Returns what all entries of a file have in common."""
+    """Returns the configuration that all entries of a file share."""
     counts = {"warmup": chosen.warmup, "iterations": chosen.iterations}
     return {"script": script, **counts, **machine()}
 
@@ -93,10 +93,10 @@ def measure_in_turns(
     configuration: Mapping[str, Any],
     budget: Budget,
 ) -> None:
-    """Appends what `measure` finds of each pair that is not there yet, until the time is over.
+    """Measures the pairs that the journal lacks and appends them, until the time is over.
 
     Raises:
-      JournalError: what is there was made under another configuration.
+      JournalError: the entries of the journal have another configuration.
     """
     journal.check(configuration)
     revision = git_revision()

@@ -1,8 +1,8 @@
-"""A PyTorch model, run in a coarser precision than its own: what a wrong program would give.
+"""Runs a PyTorch model in a coarser precision than its own, to imitate a wrong program.
 
-What a stack does that computes in a coarser type is rounding the factors of its products, and
-keeping all else: so the factors of every matrix product and convolution are rounded here, and
-nothing else is. The error of a program that rounds more is larger.
+A stack that computes in a coarser type rounds at least the factors of its products. So the factors
+of every matrix product and convolution are rounded here, and nothing else. The error of a program
+that rounds more is larger.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# Of a factor, and whether it is a weight, which has a scale for each output channel.
+# Arguments: a factor, and whether it is a weight, which has a scale for each output channel.
 Rounding = Callable[[torch.Tensor, bool], torch.Tensor]
 
 # Position of the two factors among the arguments of a product.
@@ -27,7 +27,7 @@ _FUSED = "scaled_dot_product"
 
 
 def tf32(value: torch.Tensor, _: bool) -> torch.Tensor:
-    """Keeps ten bits of the mantissa of float32, rounded to nearest, ties to even."""
+    """Rounds the mantissa of float32 to ten bits, to nearest, ties to even."""
     bits = value.float().view(torch.int32)
     rounded = bits + 0xFFF + ((bits >> 13) & 1)
     return (rounded & ~0x1FFF).view(torch.float32).to(value.dtype)
@@ -53,7 +53,7 @@ def int8(value: torch.Tensor, is_weight: bool) -> torch.Tensor:
     return (torch.round(wide / scale).clamp(-127, 127) * scale).to(value.dtype)
 
 
-# What is coarser than a type, the finest first.
+# The coarser precisions of each type, the finest first.
 COARSER: Mapping[str, Mapping[str, Rounding]] = {
     "fp32": {"tf32": tf32, "bf16": bf16},
     "fp16": {"bf16": bf16, "int8": int8},
@@ -93,12 +93,12 @@ class Coarser(TorchDispatchMode):
 
 
 def math_attention() -> Any:
-    """Has attention computed by plain products, while active."""
+    """Computes attention with plain products while the context is active."""
     return torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
 
 
 def _largest(value: torch.Tensor, by_channel: bool) -> torch.Tensor:
-    """Returns the largest magnitude: of each first index, or of all; never 0."""
+    """Returns the largest magnitude per first index, or of the whole tensor; never 0."""
     magnitude = value.abs()
     if by_channel:
         magnitude = magnitude.amax(dim=tuple(range(1, value.dim())), keepdim=True)

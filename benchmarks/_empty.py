@@ -1,4 +1,4 @@
-"""A backend and a model that do nothing, in a worker as any other: what is left is the harness."""
+"""A backend and a model that do nothing, to measure the harness by itself in a real worker."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,12 +15,12 @@ class EmptyModel:
 
 
 def create_model() -> EmptyModel:
-    """Returns the model, as the worker asks for it."""
+    """Returns the model; workers call this function."""
     return EmptyModel()
 
 
 class Empty(Backend):
-    """Done when it is called."""
+    """Backend whose calls return at once."""
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
         """Nothing to load."""
@@ -40,5 +40,5 @@ class Empty(Backend):
         return []
 
     def facts(self) -> BackendFacts:
-        """Nothing is known."""
+        """Returns empty facts."""
         return BackendFacts()

@@ -1,8 +1,8 @@
-"""The rule until November 2026, as a baseline: a 98 % bootstrap, and no allowance for stopping.
+"""The rule until November 2026, as a baseline: a 98 % bootstrap that ignored early stopping.
 
-Process medians are resampled and the quantiles widened to Student's t, see the `resampling` module
-of that time. Its inner level, blocks of samples within a process, is left out: the interval was
-scaled to the spread of the medians anyway.
+It resamples process medians and widens the quantiles to Student's t, as the former module
+`resampling` did. The inner level of that module, blocks of samples within a process, is omitted,
+because the interval was scaled to the spread of the medians.
 """
 
 import math
@@ -22,7 +22,7 @@ _RESAMPLES = 600
 def former_stop(
     logs: Array, ratios: Array, variances: Array, rule: SamplingRule
 ) -> NDArray[np.bool_]:
-    """Returns which races stopped."""
+    """Returns a mask of the races that stop."""
     count = logs.shape[1]
     quarter = 0.25 * np.abs(np.median(ratios, axis=1))
     effect = np.maximum(math.log1p(rule.effect), quarter)
@@ -37,7 +37,7 @@ def former_stop(
 
 
 def former_ratio(found: Medians, counts: Counts) -> Judged:
-    """Returns the ratios; the half-width is that of the limit towards 1."""
+    """Returns the ratios; each half-width is the distance to the limit that is nearer to 1."""
     estimates, widths = np.zeros(len(counts)), np.zeros(len(counts))
     for count in np.unique(counts):
         chosen = counts == count
@@ -49,7 +49,7 @@ def former_ratio(found: Medians, counts: Counts) -> Judged:
 
 
 def _limits(values: Array, level: float) -> tuple[Array, Array]:
-    """Returns how far the interval of the mean goes below and above it."""
+    """Returns the widths of the interval below and above the mean."""
     pairs, count = values.shape
     random = np.random.default_rng(count)
     weights = random.multinomial(count, np.full(count, 1 / count), size=_RESAMPLES) / count

@@ -1,4 +1,4 @@
-"""What a script has measured so far: a JSON line for each pair, so that it can be gone on with."""
+"""File of measured pairs, one JSON line each, so that an interrupted script can continue."""
 
 import json
 import os
@@ -12,18 +12,18 @@ _FIELDS = {"section", "number", "configuration", "methods"}
 
 
 class JournalError(ValueError):
-    """A file cannot be read or gone on with; the message says what to do."""
+    """A file cannot be read or continued; the message names a remedy."""
 
 
 class Journal:
-    """Entries of a file; each appended one is on disk before `append` returns.
+    """Entries of a file; `append` writes each entry to disk before it returns.
 
     Attributes:
-      entries: in the order in which they were made: `section` and `number` of the pair, the
-        `configuration` that all have in common, `methods`, and whatever else was given.
+      entries: in the order in which they were measured: `section` and `number` of the pair, the
+        shared `configuration`, `methods`, and any further values of the caller.
 
     Raises:
-      JournalError: a line is not an entry, or entries of different configurations are together.
+      JournalError: a line is not an entry, or the configurations of entries differ.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,7 +36,7 @@ class Journal:
             self.check(entry["configuration"])
 
     def check(self, configuration: Mapping[str, Any]) -> None:
-        """Raises `JournalError` unless entries of that configuration fit to those there."""
+        """Raises `JournalError` if existing entries have another configuration."""
         if not self.entries:
             return
         known = self.entries[0]["configuration"]
@@ -48,11 +48,11 @@ class Journal:
             )
 
     def has(self, section: str, number: int) -> bool:
-        """Tells whether that pair has been measured."""
+        """Returns whether a pair has been measured."""
         return any((e["section"], e["number"]) == (section, number) for e in self.entries)
 
     def append(self, entry: Entry) -> None:
-        """Adds an entry, to the file first."""
+        """Adds an entry to the file and then to `entries`."""
         self.check(entry["configuration"])
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
@@ -68,7 +68,7 @@ def _entry(line: str, where: str) -> Entry:
     except ValueError:
         entry = None
     if entry is None or not line.endswith("\n"):
-        # A script that was killed while it wrote leaves such a line.
+        # A script that is killed during a write leaves such a line.
         raise JournalError(f"{where} is incomplete; remove that line")
     if not isinstance(entry, dict) or not set(entry) >= _FIELDS:
         raise JournalError(f"{where} is not an entry of these scripts; choose another --output")

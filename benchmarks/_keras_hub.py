@@ -1,8 +1,7 @@
 """The public Keras implementations of our models.
 
-KerasHub has most of them, and Keras Applications has EfficientNet; they run on either of Keras'
-backends, JAX or TensorFlow. Where KerasHub reads our checkpoint, it does; elsewhere its variables
-are set by their names.
+KerasHub has most of them, and Keras Applications has EfficientNet. They run on JAX or TensorFlow.
+If KerasHub can read our checkpoint, it does. Otherwise, variables are set by their names.
 """
 
 import importlib.util
@@ -16,12 +15,12 @@ from _keras_port import KerasProgram
 
 from openxla.benchmark.models.shared_model import ArchitectureModel
 
-# Why a model is in no table of Keras'.
+# Models without a Keras implementation -> the reason.
 ABSENT: Mapping[str, str] = {
     "sd_unet": "KerasHub has no U-Net: its Stable Diffusion 3 denoises with a transformer, and "
     "the U-Net of KerasCV was not merged into it",
 }
-# What differs from ours, other than the order of sums.
+# Differences from our models, other than the order of sums.
 REMARKS: Mapping[str, str] = {
     "bert": "computes GELU with the tanh approximation, which is cheaper",
     "efficientnet": "divides pixels by 255 first, and normalises them in a layer",
@@ -46,18 +45,18 @@ _PROGRAMS: Mapping[str, Callable[[ArchitectureModel, Sequence[Any]], KerasProgra
 
 
 def use(backend: str) -> bool:
-    """Chooses Keras' backend, before Keras is imported; tells whether KerasHub is installed."""
+    """Chooses the backend of Keras before its import; returns whether KerasHub is installed."""
     os.environ["KERAS_BACKEND"] = backend
     return importlib.util.find_spec("keras_hub") is not None
 
 
 def program(name: str, model: ArchitectureModel, inputs: Sequence[Any]) -> KerasProgram | None:
-    """Returns the public implementation of one of our models; None if there is none.
+    """Returns the public implementation of one of our models, or None.
 
     Args:
-      name: of the architecture.
-      model: ours, for its configuration and checkpoint.
-      inputs: ours, as numpy arrays.
+      name: architecture.
+      model: our model, for its configuration and checkpoint.
+      inputs: inputs of our model, as numpy arrays.
     """
     build = _PROGRAMS.get(name)
     return None if build is None else build(model, inputs)

@@ -1,4 +1,4 @@
-"""KerasHub's and Keras Applications' networks for pictures, with the weights of our checkpoints."""
+"""Image models of KerasHub and Keras Applications with the weights of our checkpoints."""
 
 import importlib
 from collections.abc import Sequence
@@ -107,7 +107,7 @@ def sd_vae(model: ArchitectureModel, inputs: Sequence[Any]) -> KerasProgram:
     layers: Any = importlib.import_module("keras_hub.src.models.vae.vae_layers")
     widths = config["block_out_channels"][::-1]
     latents = channels_last(inputs[0])
-    # Stable Diffusion 3, whose decoder KerasHub has, left out the first convolution of 1.
+    # KerasHub has the decoder of Stable Diffusion 3, which lacks the first convolution of 1.
     network = keras.Sequential(
         [
             keras.Input(latents.shape[1:]),

@@ -1,4 +1,4 @@
-"""How a public Keras model gets the weights of our checkpoints."""
+"""Copies the weights of our checkpoints into public Keras models."""
 
 import importlib
 import re
@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 from _weights import Arrays
 
-# Pattern in the path of a variable, and what our checkpoint has instead.
+# Pattern in the path of a variable, and its replacement, which gives the name in our checkpoint.
 Renaming = Sequence[tuple[str, str | Callable[[re.Match[str]], str]]]
 
 _SUFFIXES: Renaming = (
@@ -27,7 +27,7 @@ class KerasProgram:
     Attributes:
       model: the model, or a layer.
       inputs: one array, or arrays by name.
-      output: takes the output that ours has from those of the model.
+      output: returns the output that matches our model's.
     """
 
     model: Any
@@ -36,11 +36,11 @@ class KerasProgram:
 
 
 def port(network: Any, weights: Arrays, renaming: Renaming) -> None:
-    """Sets the variables of a model; those whose path becomes empty stay as they are.
+    """Sets the variables of a model, except those whose path becomes empty.
 
     Raises:
       KeyError: a variable has no counterpart.
-      ValueError: weights are left over.
+      ValueError: the model does not use all weights.
     """
     left = set(weights)
     for variable in network.weights:
@@ -55,8 +55,8 @@ def port(network: Any, weights: Arrays, renaming: Renaming) -> None:
 
 
 def assign(variable: Any, value: Any) -> None:
-    # Keras splits heads off, and has depthwise kernels the other way round: the same numbers in
-    # the same order.
+    # Keras has separate axes for heads, and swaps axes of depthwise kernels. The numbers have the
+    # same order.
     variable.assign(np.reshape(value, variable.shape))
 
 

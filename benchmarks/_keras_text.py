@@ -1,4 +1,4 @@
-"""KerasHub's transformers of text and sound, with the weights of our checkpoints."""
+"""Text and audio transformers of KerasHub with the weights of our checkpoints."""
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,7 +48,8 @@ def t5(model: ArchitectureModel, inputs: Sequence[Any]) -> KerasProgram:
         layer_norm_epsilon=config["layer_norm_epsilon"],
         tie_embedding_weights=True,
     )
-    # By their order: names of encoder and decoder are the same, and norms are counted through.
+    # Weights are matched by order: the names of encoder and decoder are the same, and norms are
+    # numbered through both.
     for variable, name in zip(backbone.weights, _t5_order(config), strict=True):
         assign(variable, weights[name])
     ids, decoder_ids = inputs
@@ -134,7 +135,7 @@ def whisper(model: ArchitectureModel, inputs: Sequence[Any]) -> KerasProgram:
     port(backbone, arrays(model), renaming)
     keras: Any = importlib.import_module("keras")
     decoded = backbone.output["decoder_sequence_output"]
-    # The backbone ends before the logits; its own table makes them.
+    # The backbone ends before the logits, which its embedding table computes.
     logits = backbone.token_embedding(decoded, reverse=True)
     features, ids = inputs
     given = {

@@ -1,4 +1,4 @@
-"""Competitors whose true ratio is known, from `scripts/gpu_check`, which is not installed."""
+"""Imports competitors with a known ratio from `scripts/gpu_check`, which is not a package."""
 
 import sys
 from pathlib import Path

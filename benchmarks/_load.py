@@ -1,4 +1,4 @@
-"""Other processes that use the CPUs: all of the time, or on and off.
+"""Processes that load the CPUs, all of the time or at intervals.
 
 python benchmarks/_load.py [ON_S OFF_S]      until its standard input is closed
 """
@@ -16,9 +16,9 @@ ON_S, OFF_S = 0.7, 0.9
 
 @contextlib.contextmanager
 def on_off_load(on_s: float = ON_S, off_s: float = OFF_S) -> Iterator[int]:
-    """Keeps a process that spins for `on_s` and rests for `off_s`; gives its process id.
+    """Runs a process that spins for `on_s` and sleeps for `off_s`; yields its process ID.
 
-    The process also ends when this one does, however that ends: its standard input is closed then.
+    When this process ends in any way, it closes the other's standard input, which ends it too.
     """
     command = [sys.executable, str(Path(__file__).resolve()), str(on_s), str(off_s)]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
@@ -30,7 +30,7 @@ def on_off_load(on_s: float = ON_S, off_s: float = OFF_S) -> Iterator[int]:
 
 @contextlib.contextmanager
 def busy_processes(count: int) -> Iterator[None]:
-    """Keeps `count` processes that never rest."""
+    """Runs `count` processes that use a CPU all the time."""
     with contextlib.ExitStack() as stack:
         for _ in range(count):
             stack.enter_context(on_off_load(ON_S, 0.0))
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> None:
         end = time.monotonic() + on_s
         while time.monotonic() < end:
             pass
-        # A pipe that the other side has closed is readable.
+        # A pipe is readable if the other side has closed it.
         if select.select([sys.stdin], [], [], off_s)[0]:
             return
 

@@ -1,7 +1,7 @@
 """Writes made-up results of operators over shapes and of recipes, as `cbs micro run` would.
 
-For what needs many of them, and none that took a machine for hours: the page, its tests and the
-history. The figures say nothing of any compiler.
+The page, its tests and the history need many results, and real ones would take hours. The figures
+are not measurements of any compiler.
 
     python benchmarks/_made_operators.py OUTPUT.json [--powers 4-10] [--night N] [--slower]
 """
@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 
 @attrs.frozen
 class _Stack:
-    """A competitor: speed where products are large, over eager's, and what a call costs besides."""
+    """A competitor: its speed-up over eager for large products, and the overhead of a call."""
 
     name: str
     framework: str
@@ -55,9 +55,9 @@ _RECIPES = (
     (_EAGER, "int4wo-64", 1.9, 21.0, 0.15),
     (_OPENVINO, "int8wo", 1.1, 44.0, 0.27),
 )
-# What each operator depends on.
+# The dimensions of each operator.
 _OPERATORS = {"matmul": "mkn", "linear": "mkn", "softmax": "mk"}
-# `--slower` plants these: competitor, operator, and which of its shapes.
+# Changes that `--slower` adds: competitor, operator, and which of its shapes.
 PLANTED = (("jax_xla:xla", "matmul", 3), ("pt_inductor:eager+int8wo", "linear", 2))
 
 
@@ -120,9 +120,9 @@ def document(powers: Sequence[int], *, night: int = 0, slower: bool = False) -> 
     """Returns a results document of matmul and linear, with recipes, and softmax.
 
     Args:
-      powers: of two, which m, k and n are, of falling size never.
-      night: of the noise, the date and the package versions.
-      slower: whether what `PLANTED` names takes 30 % longer.
+      powers: exponents of two for m, k and n, which do not decrease from m to n.
+      night: number of the night; determines noise, date and package versions.
+      slower: whether the cases in `PLANTED` take 30 % longer.
     """
     run = made.run_of((made.NOON + datetime.timedelta(days=night)).isoformat(), night)
     noise = np.random.default_rng([17, night])
@@ -158,13 +158,13 @@ def _definition(operator: str, data_type: str, shape: Shape, stack: _Stack) -> J
 
 
 def _with_recipe(record: Json, recipe: str, signal: float, left: float, shape: Shape) -> Json:
-    """Returns the record of a recipe: what it was computed in, what is left, and of the signal."""
+    """Returns a record with a recipe: its types, share of bytes left, and signal-to-noise ratio."""
     record["definition"] |= {"precision": recipe, "options": [recipe]}
     [metrics] = record["metrics"].values()
     held = 4 * shape[1] * shape[2]
     applied = {"bytes_before": held, "bytes_after": int(held * left), "layers": 1, "linear": 1}
     metrics["program"]["notes"] = {"recipe": applied}
-    # Long sums lose a little of it.
+    # Long sums reduce the signal slightly.
     kept = signal - 0.3 * float(np.log2(shape[1]))
     for name in ("verification", "final_verification"):
         metrics[name] = {

@@ -1,4 +1,4 @@
-"""Two competitors on one workload, compared by a race of ours and by the usual methods."""
+"""Compares two competitors on one workload, by our race and by the usual methods."""
 
 import contextlib
 import random
@@ -28,16 +28,16 @@ RACED = "raced"
 
 @attrs.frozen(kw_only=True)
 class Found:
-    """What one method made of a pair.
+    """Result of one method for a pair.
 
     Attributes:
-      verdict, reason: of candidate against baseline.
-      ratio: candidate / baseline; None where there is no result.
+      verdict, reason: verdict on the candidate against the baseline.
+      ratio: candidate / baseline; None without a result.
       half_width: half the 98 % interval of the ratio, relative; None for methods without one.
-      processes: of the candidate.
-      stop_reason: why the candidate got no further process.
-      wall_s: how long it took, start of the processes included.
-      announced: relative difference that the race said it finds.
+      processes: number of processes of the candidate.
+      stop_reason: why no further process of the candidate was started.
+      wall_s: wall time, including the start of the processes.
+      announced: relative difference that the race expects to detect.
       disturbed: whether other processes disturbed the race, so that it has no verdict.
     """
 
@@ -54,20 +54,20 @@ class Found:
 
 @attrs.frozen(kw_only=True)
 class Pair:
-    """What is compared with what."""
+    """Two trials to compare."""
 
     baseline: Trial
     candidate: Trial
 
 
 def machine() -> dict[str, Any]:
-    """Returns what must be the same for results to go into one table."""
+    """Returns the conditions that all results of a table must share."""
     host = describe(threads=usable_cpus())
     return {name: host[name] for name in ("cpu_model", "usable_cpus", "system", "python")}
 
 
 def seed_of(seed: int, section: str, number: int) -> int:
-    """Returns the seed of one pair: all differ, and a resumed run has those it would have had."""
+    """Returns the seed of a pair: unique, and the same after an interruption."""
     return random.Random(f"{seed}/{section}/{number}").getrandbits(31)
 
 
@@ -80,7 +80,7 @@ def judge(
     load: contextlib.AbstractContextManager[object],
     log_dir: Path,
 ) -> dict[str, dict[str, Any]]:
-    """Returns what each method found under a load, as JSON values by the method's name."""
+    """Returns the result of each method under a load, as JSON values by the method's name."""
     with load:
         found = {RACED: raced(pair, artifacts, seed=seed, log_dir=log_dir)}
         found |= one_after_the_other(pair, artifacts, counts=counts, log_dir=log_dir)
@@ -88,7 +88,7 @@ def judge(
 
 
 def raced(pair: Pair, artifacts: WorkloadArtifacts, *, seed: int, log_dir: Path) -> Found:
-    """Races a pair as `cbs run` does by default, and compares as `--baseline` does."""
+    """Races a pair with the defaults of `cbs run`, and compares it as `--baseline` does."""
     baseline = str(pair.baseline.competitor)
     settings = RunSettings(
         device=pair.candidate.device,
@@ -104,7 +104,7 @@ def raced(pair: Pair, artifacts: WorkloadArtifacts, *, seed: int, log_dir: Path)
         Case(result=to_result(trial, outcome, run_id="pair"))
         for trial, outcome in zip(trials, outcomes, strict=True)
     ]
-    # A baseline with a wrong output has an entry of its own, before the candidate's.
+    # If the baseline has a wrong output, it has an entry too, before the candidate's.
     comparison = compare_to_baseline(cases, baseline)[-1]
     ratio = comparison.ratio
     return Found(
@@ -123,7 +123,7 @@ def raced(pair: Pair, artifacts: WorkloadArtifacts, *, seed: int, log_dir: Path)
 def one_after_the_other(
     pair: Pair, artifacts: WorkloadArtifacts, *, counts: FixedCounts, log_dir: Path
 ) -> dict[str, Found]:
-    """Returns what the usual methods make of one process of the baseline, then one of the other."""
+    """Compares one process of the baseline and then one of the candidate by the usual methods."""
     settings = RunSettings(device=pair.candidate.device, sampling=counts, log_dir=log_dir)
     started = time.monotonic()
     before, after = (

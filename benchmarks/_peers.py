@@ -1,4 +1,7 @@
-"""Ours beside another tool's own figure: processes in turn, in shuffled order, on one CPU."""
+"""Compares our figures with those that other tools print, on one CPU.
+
+Our processes and the tool's alternate in shuffled order.
+"""
 
 import json
 import math
@@ -14,20 +17,20 @@ from typing import Any
 
 from scipy import stats
 
-# How far the interval of ours / the peer's may lie from 1 where it does not hold 1.
+# If the interval of ours / the peer's does not contain 1, it may still lie this close to 1.
 GOAL = 0.02
 LEVEL = 0.95
 
 
 def use_one_cpu() -> None:
-    """Keeps this process, and all that it starts, on one CPU."""
+    """Pins this process and its children to one CPU."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
 def interleaved(
     ours: Callable[[], float], peer: Callable[[], float], rounds: int
 ) -> list[tuple[float, float]]:
-    """Returns ours and the peer's figure of each round, in milliseconds."""
+    """Returns our figure and the peer's for each round, in milliseconds."""
     shuffle = random.Random(0).shuffle
     found = []
     for _ in range(rounds):
@@ -41,8 +44,8 @@ def interleaved(
 def compared(pairs: Sequence[tuple[float, float]]) -> tuple[list[str], bool]:
     """Returns cells of a row: our time, the ratio and its interval; and whether the goal is met.
 
-    The ratio is the geometric mean of ours over the peer's; its interval is Student's, of the
-    logarithms. The goal is met where the interval holds 1, or lies within `GOAL` of it.
+    The ratio is the geometric mean of ours over the peer's. Its interval is Student's, for the
+    logarithms. The goal is met if the interval contains 1 or lies within `GOAL` of it.
     """
     logs = [math.log(ours / peer) for ours, peer in pairs]
     centre = statistics.fmean(logs)
@@ -63,14 +66,14 @@ def results_of(output: Path, *command: str) -> list[Any]:
 
 
 def metrics_of(result: Any) -> Any:
-    """Returns the metrics of a result that is right."""
+    """Returns the metrics of a result, which must be ok."""
     assert result["status"] == "ok", result["reason"]
     (metrics,) = result["metrics"].values()
     return metrics
 
 
 def iree_tool(results: Path, case: str, where: Path) -> tuple[list[str], Path]:
-    """Has the reproducer of a result written and compiled; returns what times it, and where."""
+    """Writes and compiles the reproducer of a result; returns its timing command and folder."""
     cbs("repro", str(results), case, "-o", str(where))
     lines = [
         shlex.split(line)
@@ -95,7 +98,7 @@ def iree_time(tool: tuple[list[str], Path]) -> float:
 
 
 def run(command: Sequence[str], where: Path) -> str:
-    """Returns what a tool of this environment prints."""
+    """Runs a tool of this environment and returns its output."""
     tools = Path(sys.executable).parent
     done = subprocess.run(
         [str(tools / command[0]), *command[1:]],

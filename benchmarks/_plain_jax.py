@@ -1,8 +1,8 @@
 """Parts of networks written out in jax.numpy: functions of a dict of arrays, no layers.
 
 In the style of public repositories that have no library of layers (jax-ml's examples, picoGPT).
-Attention comes in two ways: as products of matrices, and as `jax.nn.dot_product_attention`, which
-is also what flax.nnx calls where there is no dropout.
+Attention has two versions: matrix products, and `jax.nn.dot_product_attention`, which flax.nnx also
+calls if there is no dropout.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -103,7 +103,7 @@ def matrix_attention(
     causal: bool = False,
     scale: float | None = None,
 ) -> jax.Array:
-    """Attention as products of matrices, heads in front."""
+    """Computes attention with matrix products, with the heads as a leading axis."""
     group = query.shape[2] // key.shape[2]
     if group > 1:
         key, value = (jnp.repeat(part, group, axis=2) for part in (key, value))
@@ -127,7 +127,7 @@ def library_attention(
     causal: bool = False,
     scale: float | None = None,
 ) -> jax.Array:
-    """Attention as JAX itself has it."""
+    """Computes attention with JAX's own function."""
     return jax.nn.dot_product_attention(query, key, value, bias=bias, is_causal=causal, scale=scale)
 
 

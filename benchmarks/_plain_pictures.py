@@ -1,6 +1,6 @@
 """Convolutional networks written out in jax.numpy: functions of a dict of arrays, no layers.
 
-Each function takes a configuration and a way to attend, as in `_plain_text`. Pictures are
+Each function takes a configuration and an attention function, as in `_plain_text`. Pictures are
 channels-last; only the input is transposed.
 """
 

@@ -1,7 +1,7 @@
 """Transformers written out in jax.numpy: functions of a dict of arrays, no layers.
 
-Each function takes a configuration and a way to attend, and returns the network: a function of the
-weights and the inputs of our model.
+Each function takes a configuration and an attention function. It returns the network: a function of
+the weights and the inputs of our model.
 """
 
 import jax

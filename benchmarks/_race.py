@@ -1,4 +1,4 @@
-"""One table of ours beside public implementations: outputs compared, then timed in turns."""
+"""Compares our models with public implementations: first their outputs, then their times."""
 
 import datetime
 import json
@@ -18,8 +18,8 @@ from comparative_benchmark.analysis.machine.host import describe, git_revision, 
 
 GOAL = 1.05
 OURS = "ours"
-# Share of the largest output: far above what the order of sums or a GELU by tanh does, far below
-# what a wrong network does.
+# Share of the largest output: far above the effect of the order of sums or of GELU by tanh, far
+# below the error of a wrong network.
 _SAME = 1e-3
 _BLOCK_S = 0.25
 _FEWEST, _MOST = 2, 50
@@ -30,14 +30,14 @@ Call = Callable[[], Any]
 
 @attrs.frozen(kw_only=True)
 class Raced:
-    """What one table found.
+    """Results of one table.
 
     Attributes:
       differences: largest absolute difference of each program's output from ours.
       largest: largest absolute value of our output.
       blocks_ms: median of each block of each program.
-      ratios: time of ours by that of each other program.
-      different: programs whose output is not ours; they were not timed.
+      ratios: our time divided by the time of each other program.
+      different: programs whose output differs from ours; they were not timed.
     """
 
     differences: Mapping[str, float]
@@ -49,21 +49,21 @@ class Raced:
 
     @property
     def slowdown(self) -> Ratio | None:
-        """Time of ours by that of the fastest other; None where there is no other."""
+        """Our time divided by the time of the fastest other program; None without others."""
         return max(self.ratios.values(), key=lambda found: found.median, default=None)
 
     @property
     def met(self) -> bool:
-        """Tells whether ours is as fast as it is to be, and all outputs agree."""
+        """Returns whether our time meets the goal and all outputs agree."""
         return not self.different and (self.slowdown is None or self.slowdown.median <= GOAL)
 
 
 def race(
     calls: Mapping[str, Call], to_numpy: Callable[[Any], npt.NDArray[Any]], rounds: int
 ) -> Raced:
-    """Compares the outputs of programs with those of `ours`, then times them in turns.
+    """Compares the outputs of programs with our output, then times blocks in shuffled order.
 
-    Each program is called twice before: a first call may compile or allocate.
+    Each program is called twice before that, since a first call may compile or allocate.
     """
     outputs = {name: to_numpy(call()) for name, call in calls.items()}
     ours = outputs[OURS]
@@ -104,7 +104,7 @@ def print_raced(title: str, raced: Raced, remarks: Mapping[str, str]) -> None:
 def entry(
     model: str, parameters: Mapping[str, Any], compiler: str, raced: Raced, packages: Sequence[str]
 ) -> dict[str, Any]:
-    """Returns a race as a JSON value, with the conditions under which it was run."""
+    """Returns a race and its conditions as a JSON value."""
     slowdown = raced.slowdown
     return {
         "model": model,
@@ -135,7 +135,7 @@ def conditions(packages: Sequence[str]) -> dict[str, Any]:
 
 
 def keep(path: Path, found: Mapping[str, Any], keys: Sequence[str]) -> None:
-    """Writes a line to a file, in the place of one that agrees with it in `keys`."""
+    """Writes a line to a file and removes an older line with the same values of `keys`."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     kept = [line for line in lines if not _agrees(json.loads(line), found, keys)]
     path.parent.mkdir(parents=True, exist_ok=True)

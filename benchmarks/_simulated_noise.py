@@ -1,7 +1,7 @@
-"""Made-up measurements: programs, fresh processes of each, interleaved in rounds.
+"""Simulated measurements: programs, fresh processes of each, interleaved in rounds.
 
 All noise is in the logarithm of the latency. Arrays are float64[programs, races, processes,
-rounds]; a number stands for the median of a block. Most races are pairs of a candidate and a
+rounds]; each number represents the median of a block. Most races are pairs of a candidate and a
 baseline.
 """
 
@@ -18,7 +18,7 @@ Sides = tuple[Array, Array]
 PROCESSES, ROUNDS = 10, 10
 # Standard deviation of a block's median.
 BLOCK_SD = 0.01
-# The usual spread from process to process, as measured for one stack on 2 virtual CPUs.
+# The usual spread between processes, as measured for one stack on 2 virtual CPUs.
 PROCESS_SD = 0.012
 TWO_SPEEDS = 0.03
 
@@ -28,10 +28,10 @@ class Noise:
     """Noise in a race of equal programs.
 
     Attributes:
-      process_sd: from process to process.
-      process: noise of processes, float64[programs, races, processes], given its shape.
-      rounds: noise of rounds, float64[programs, races, processes, rounds], given its shape.
-      side_sd: of what all processes of a side share.
+      process_sd: standard deviation between processes.
+      process: returns the noise of processes, float64[programs, races, processes], for a shape.
+      rounds: returns the noise of rounds, float64[programs, races, processes, rounds], for a shape.
+      side_sd: standard deviation of the noise that all processes of a side share.
     """
 
     process_sd: float = PROCESS_SD
@@ -40,12 +40,12 @@ class Noise:
     side_sd: float = 0.0
 
     def sides(self, random: np.random.Generator, pairs: int) -> Sides:
-        """Returns the measurements of so many pairs of equals."""
+        """Returns the measurements of pairs of equal programs."""
         candidate, baseline = self.races(random, pairs, 2)
         return candidate, baseline
 
     def races(self, random: np.random.Generator, races: int, programs: int) -> Array:
-        """Returns the measurements of races of equals, float64[programs, races, ...]."""
+        """Returns the measurements of races of equal programs, float64[programs, races, ...]."""
         shape = (programs, races, PROCESSES, ROUNDS)
         logs: Array = BLOCK_SD * random.standard_normal(shape)
         make = self.process or normal
@@ -61,28 +61,28 @@ def normal(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def heavy(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Returns Student's t of 3 degrees of freedom, scaled to a variance of 1."""
+    """Returns Student's t with 3 degrees of freedom, scaled to a variance of 1."""
     values: Array = random.standard_t(3, shape) / np.sqrt(3)
     return values
 
 
 def two_speeds(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Returns noise of which half the processes are slower by 3 %, in units of `PROCESS_SD`."""
+    """Returns noise in which half the processes are 3 % slower, in units of `PROCESS_SD`."""
     slow = random.random(shape) < 0.5
     values: Array = random.standard_normal(shape) + TWO_SPEEDS / PROCESS_SD * slow
     return values
 
 
 def two_tight_speeds(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Returns the same with next to no other noise between processes."""
+    """Returns the same with almost no other noise between processes."""
     values: Array = 0.1 * random.standard_normal(shape)
     return values + TWO_SPEEDS / PROCESS_SD * (random.random(shape) < 0.5)
 
 
 def drift(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Returns a random walk that all programs sample in turns, in a shuffled order.
+    """Returns a random walk that all programs sample alternately, in a shuffled order.
 
-    The machine moves by 0.5 % from block to block, and by 3 % between replicates.
+    The speed of the machine changes by 0.5 % between blocks, and by 3 % between replicates.
     """
     programs, races, processes, rounds = shape
     steps = 0.005 * random.standard_normal((races, processes, rounds, programs))
@@ -94,20 +94,20 @@ def drift(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def neighbours(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Returns slow minutes of the machine: 3 % that all processes of a replicate share."""
+    """Returns slow phases of the machine: 3 % that all processes of a replicate share."""
     _, pairs, processes, _ = shape
     values: Array = 0.03 * random.standard_normal((1, pairs, processes, 1))
     return values
 
 
 def positions(random: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Returns the position of each program in an order, from 0 on, along the last axis of a shape.
+    """Returns the position of each program in an order, from 0, along the last axis.
 
-    As in `stats.planning`: each is equally often in every position, in a random order.
+    As in `stats.planning`, each program is equally often in every position, in a random order.
 
     Args:
-      random: the source of randomness.
-      shape: of the result, the programs first.
+      random: random number generator.
+      shape: shape of the result, the programs first.
     """
     programs, *others, count = shape
     groups = math.ceil(count / programs)
@@ -118,19 +118,19 @@ def positions(random: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np
 
 
 def second_starter(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Returns noise of whoever does not start first in a replicate: 3 %."""
+    """Returns noise that makes programs 3 % slower if they do not start first in a replicate."""
     values: Array = 0.03 * (positions(random, shape[:3]) > 0)[..., None]
     return values
 
 
 def second_in_a_round(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Returns noise of whoever is not measured first in a round: 5 %."""
+    """Returns noise that makes programs 5 % slower if they are not measured first in a round."""
     values: Array = 0.05 * (positions(random, shape) > 0)
     return values
 
 
 def periodic(period: float) -> Callable[[np.random.Generator, tuple[int, ...]], Array]:
-    """Returns a neighbour that takes 10 % of half of each period, a number of blocks."""
+    """Returns a neighbour that adds 10 % in half of each period, given in blocks."""
 
     def make(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
         phase = random.random((1, *shape[1:3], 1))
@@ -142,7 +142,7 @@ def periodic(period: float) -> Callable[[np.random.Generator, tuple[int, ...]], 
 
 
 def burst(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Returns an interval of one to three replicates in which most blocks are 30 % slower."""
+    """Returns noise that makes most blocks of one to three replicates 30 % slower."""
     _, pairs, processes, _ = shape
     start = random.integers(0, processes, (pairs, 1))
     length = random.integers(1, 4, (pairs, 1))
@@ -153,7 +153,7 @@ def burst(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def resembling(coefficient: float) -> Callable[[np.random.Generator, tuple[int, ...]], Array]:
-    """Returns noise of processes that resemble the one before, AR(1) with a variance of 1."""
+    """Returns noise in which processes resemble the previous one, AR(1) with a variance of 1."""
 
     def make(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
         values = random.standard_normal(shape)
@@ -169,7 +169,7 @@ def resembling(coefficient: float) -> Callable[[np.random.Generator, tuple[int, 
 def slow_processes(
     share: float, by: float
 ) -> Callable[[np.random.Generator, tuple[int, ...]], Array]:
-    """Returns tight noise of processes of which a share is slower, in units of `PROCESS_SD`."""
+    """Returns little noise in which a share of processes is slower, in units of `PROCESS_SD`."""
 
     def make(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
         values: Array = 0.1 * random.standard_normal(shape)
@@ -179,13 +179,13 @@ def slow_processes(
 
 
 def spikes(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Returns blocks of which a fifth are slower by 20 %."""
+    """Returns noise that makes a fifth of the blocks 20 % slower."""
     values: Array = 0.2 * (random.random(shape) < 0.2)
     return values
 
 
 def correlated(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Returns AR(1) noise of coefficient 0.6 and sd 2 % along the rounds of a process."""
+    """Returns AR(1) noise with coefficient 0.6 and sd 2 % along the rounds of a process."""
     values = random.standard_normal(shape)
     values[..., 1:] *= np.sqrt(1 - 0.6**2)
     for index in range(1, shape[-1]):
@@ -216,13 +216,13 @@ FURTHER_KINDS: Mapping[str, Noise] = {
     "neighbour, 40 blocks": Noise(rounds=periodic(40)),
     "burst": Noise(rounds=burst),
 }
-# Processes that resemble the one before: fewer are independent than are counted, and no test of a
-# few processes shows it.
+# Processes that resemble the previous one: there are fewer independent processes than the rule
+# counts, and no test of a few processes shows it.
 OUT_OF_REACH: Mapping[str, Noise] = {
     f"processes resemble the one before, {value}": Noise(process=resembling(value))
     for value in (0.3, 0.5, 0.8)
 }
-# What a compiler chose once, and the cache of the first process hands on to the others.
+# A random choice of the compiler that all processes of a side share through a cache.
 COMPILED = {
     f"{sd:.1%} between compiles": Noise(process_sd=0.005, side_sd=sd) for sd in (0.005, 0.01, 0.02)
 }

@@ -1,4 +1,4 @@
-"""Races of simulated measurements, stopped and judged as `cbs run` does, many at once."""
+"""Stops and judges many simulated races at once, by the rules of `cbs run`."""
 
 import math
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from comparative_benchmark.analysis.stats.planning import (
 )
 
 Counts = NDArray[np.int64]
-# Of a pilot's latencies, ratios and their variances: which races may stop.
+# Arguments: latencies, ratios and their variances so far. Result: mask of the races that may stop.
 Stop = Callable[[Array, Array, Array], NDArray[np.bool_]]
 
 VERDICT = 0.98
@@ -31,14 +31,14 @@ VERDICT = 0.98
 
 @attrs.frozen(kw_only=True)
 class Judged:
-    """What came of races: log ratios, how far their intervals extend, and of how many processes."""
+    """Results of races: log ratios, half-widths of their intervals, and numbers of processes."""
 
     estimates: Array
     widths: Array
     processes: Counts
 
     def covers(self, truth: float = 0.0) -> int:
-        """Returns how many intervals hold the truth."""
+        """Returns how many intervals contain the truth."""
         return int((np.abs(self.estimates - truth) <= self.widths).sum())
 
     def slower(self) -> int:
@@ -51,7 +51,7 @@ class Judged:
         return self.slower() + mirrored.slower()
 
     def is_slower(self) -> NDArray[np.bool_]:
-        """Returns which verdicts are `slower`, as by `analysis.verdict`."""
+        """Returns a mask of the verdicts `slower`, by the rule of `analysis.verdict`."""
         beyond = self.estimates > math.log1p(NOISE_THRESHOLD)
         beyond &= (self.processes >= CLOSE_VERDICT_PROCESSES) | (self.estimates > math.log(CLOSE))
         return np.asarray((self.estimates > self.widths) & beyond)
@@ -59,11 +59,11 @@ class Judged:
 
 @attrs.frozen(kw_only=True)
 class Medians:
-    """What a race looks at: float64[pairs, processes] each.
+    """The inputs of the stopping rule, float64[pairs, processes] each.
 
     Attributes:
       candidate, baseline: logarithms of process medians.
-      ratios, variances: of replicates, see `planning.replicate_variances`.
+      ratios, variances: figures of replicates, see `planning.replicate_variances`.
     """
 
     candidate: Array
@@ -97,7 +97,7 @@ def alone(rule: SamplingRule) -> Stop:
 
 
 def stopped_after(found: Medians, stop: Stop, *, fewest: int, most: int) -> Counts:
-    """Returns how many processes each race takes."""
+    """Returns the number of processes that each race runs."""
     counts = np.full(len(found.ratios), most)
     going = np.arange(len(counts))
     for count in range(fewest, most):
@@ -109,7 +109,7 @@ def stopped_after(found: Medians, stop: Stop, *, fewest: int, most: int) -> Coun
 
 
 def by_count(values: Array, counts: Counts) -> tuple[Array, Array]:
-    """Returns mean and variance of the first so many values of each row."""
+    """Returns mean and variance of the first `counts` values of each row."""
     used = np.arange(values.shape[1]) < counts[:, None]
     means = (values * used).sum(axis=1) / counts
     squares = ((values - means[:, None]) ** 2 * used).sum(axis=1)
@@ -117,7 +117,7 @@ def by_count(values: Array, counts: Counts) -> tuple[Array, Array]:
 
 
 def paired(found: Medians, counts: Counts, *, level: float = VERDICT) -> Judged:
-    """Returns the ratios of replicates, as `paired_ratio`."""
+    """Returns the ratios of replicates, as `paired_ratio` does."""
     means, variances = by_count(found.ratios, counts)
     quantiles = np.array([ratio_quantile(level, max(count - 1, 1)) for count in range(64)])
     return Judged(
@@ -128,7 +128,7 @@ def paired(found: Medians, counts: Counts, *, level: float = VERDICT) -> Judged:
 
 
 def unpaired(found: Medians, counts: Counts, others: Counts) -> Judged:
-    """Returns the ratios of two independent groups, as `unpaired_ratio`."""
+    """Returns the ratios of two independent groups, as `unpaired_ratio` does."""
     (new, new_variance), (old, old_variance) = (
         by_count(found.candidate, counts),
         by_count(found.baseline, others),
@@ -136,7 +136,7 @@ def unpaired(found: Medians, counts: Counts, others: Counts) -> Judged:
     parts = (new_variance / counts, old_variance / others)
     total = parts[0] + parts[1]
     degrees = total**2 / (parts[0] ** 2 / (counts - 1) + parts[1] ** 2 / (others - 1))
-    # Welch's degrees of freedom are any real numbers: the quantile is interpolated in 1 / df.
+    # Welch's degrees of freedom are real numbers, so the quantile is interpolated in 1 / df.
     known = np.geomspace(1, 2 * PROCESSES, 400)
     table = np.array([ratio_quantile(VERDICT, float(value)) for value in known])
     quantiles = np.interp(degrees, known, table)
@@ -146,7 +146,7 @@ def unpaired(found: Medians, counts: Counts, others: Counts) -> Judged:
 
 
 def latencies_covered(found: Medians, counts: Counts) -> int:
-    """Returns how many 95 % intervals of the candidate's latency hold its median process."""
+    """Returns how many 95 % intervals of the candidate's latency contain its true value."""
     held = 0
     for count in np.unique(counts):
         logs = found.candidate[counts == count, :count]

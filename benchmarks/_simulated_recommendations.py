@@ -1,7 +1,7 @@
-"""Simulated races of several equal programs, and what is said of the best of them.
+"""Simulated races of several equal programs, and recommendations of the best of them.
 
-Each race is stopped and judged as `cbs run` does: candidates race against the first program, and
-`results.comparing.compare.Family` gives the verdicts.
+Races are stopped and judged by the rules of `cbs run`: candidates race against the first program,
+and `results.comparing.compare.Family` gives the verdicts.
 """
 
 import itertools
@@ -33,9 +33,9 @@ class Races:
     """Outcomes of races.
 
     Attributes:
-      processes: of each program, int64[programs, races].
-      decided, single: pairs that are faster or slower among all pairs, and by themselves,
-        bool[programs, programs, races].
+      processes: number of processes of each program, int64[programs, races].
+      decided, single: whether a pair is faster or slower if all pairs are judged together, and if
+        it is judged by itself, bool[programs, programs, races].
       best: the program with the lowest latency, int64[races].
     """
 
@@ -47,13 +47,13 @@ class Races:
 
 @attrs.frozen(kw_only=True)
 class Recommended:
-    """How many races said something false, of equals.
+    """Number of races of equal programs with a false conclusion.
 
     Attributes:
-      races: how many there were.
-      false: a sentence on the best program said that it is faster than another.
-      false_pairs: any pair had a verdict.
-      false_of_single_pairs: such a sentence, had each pair been judged by itself.
+      races: all races.
+      false: races whose recommendation called the best program faster than another.
+      false_pairs: races in which any pair had a verdict.
+      false_of_single_pairs: the same as `false`, if each pair was judged by itself.
     """
 
     races: int
@@ -63,7 +63,7 @@ class Recommended:
 
 
 def recommended(noise: Noise, races: int, programs: int, *, seed: int) -> Recommended:
-    """Counts false sentences in races of equal programs."""
+    """Counts false recommendations in races of equal programs."""
     random = np.random.default_rng(seed)
     counts = np.zeros(3, dtype=np.int64)
     step = max(1, 20_000 // programs)
@@ -89,7 +89,7 @@ def judged(logs: Array) -> Races:
             fewest=RULE.min_processes,
             most=RULE.max_processes,
         )
-    # The baseline runs until the last candidate has stopped: ratios are paired with it.
+    # The baseline runs until the last candidate has stopped, because ratios are paired with it.
     counts[0] = counts[1:].max(axis=0)
     pairs = list(itertools.combinations(range(programs), 2))
     found = [_pair(logs, counts, *pair) for pair in pairs]
@@ -121,7 +121,7 @@ def _p_values(found: Judged) -> Array:
 
 
 def _lowest(logs: Array, counts: Counts) -> NDArray[np.int64]:
-    """Returns which program has the lowest mean over its processes of their medians."""
+    """Returns the program whose process medians have the lowest mean."""
     medians = np.exp(np.median(logs, axis=-1))
     used = np.arange(medians.shape[-1]) < counts[..., None]
     means = np.where(used, medians, 0.0).sum(axis=-1) / counts

@@ -1,4 +1,4 @@
-"""Timers around the functions of the harness in which a `cbs run` spends its time."""
+"""Timers around those functions of the harness that take most of the time of `cbs run`."""
 
 import functools
 import importlib
@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-# What is timed, with the name of its row. A time that lies in another one counts once, inside.
+# Timed functions and their rows. If one calls another, the inner time counts only for the inner.
 _WRAPPED = (
     ("comparative_benchmark.api.measuring:select", "case selection"),
     ("comparative_benchmark.engine.session:Session.__init__", "worker start, until its greeting"),
@@ -29,7 +29,7 @@ _WRAPPED = (
 
 
 class Spans:
-    """Seconds by row, each without what lies in rows inside it; phases apart."""
+    """Seconds by row, each without the time of inner rows; phases of workers are separate."""
 
     def __init__(self) -> None:
         self.orchestration: defaultdict[str, float] = defaultdict(float)
@@ -38,10 +38,10 @@ class Spans:
         self._inner: list[float] = [0.0]
 
     def install(self, *, split_calls: bool = True) -> None:
-        """Puts the timers in.
+        """Installs the timers.
 
         Args:
-          split_calls: splits each command to a worker into the worker's phases and the rest.
+          split_calls: split each command to a worker into the worker's phases and the rest.
         """
         for path, row in _WRAPPED:
             self._wrap(path, row)
@@ -49,7 +49,7 @@ class Spans:
             self._wrap_calls()
 
     def _wrap(self, path: str, row: str) -> None:
-        """Replaces a function by one that adds its time to a row."""
+        """Replaces a function with one that adds its time to a row."""
         module_name, _, name = path.partition(":")
         owner: Any = importlib.import_module(module_name)
         *parents, last = name.split(".")
@@ -78,11 +78,11 @@ class Spans:
 
             row = f"worker, `{command}` outside phases"
             self._timed(row, ask)
-            if command == "prepare":  # it counts anew for each workload
+            if command == "prepare":  # its phases start from zero for each workload
                 seen[id(session)] = {}
             before = seen.setdefault(id(session), {})
             found = {name: record["ms"] for name, record in answer.get("phases", {}).items()}
-            # The timed loop by itself is the work, without what the phase has around it.
+            # Only the timed loop is work, without the rest of its phase.
             found.pop("execute", None)
             if command == "measure":
                 found["execute"] = before.get("execute", 0.0) + answer["block"]["wall_ms"]

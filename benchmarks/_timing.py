@@ -1,7 +1,7 @@
-"""What the scripts in this folder share: interleaved blocks, ratios with a spread, a small table.
+"""Common functions of these scripts: interleaved blocks, ratios with a spread, a small table.
 
-Absolute times of a shared machine mean little. Two things that are timed in turn, in shuffled
-order, meet the same conditions, and their ratio round by round means a lot more.
+Absolute times on a shared machine are not reliable. If two programs alternate in shuffled order,
+they run under the same conditions, and their ratio in each round is more reliable.
 """
 
 import random
@@ -31,8 +31,8 @@ def interleave(
 ) -> dict[str, list[float]]:
     """Returns the median time of each contestant's calls in each round, in seconds.
 
-    In every round each contestant runs one block of consecutive calls; the order of the blocks is
-    shuffled anew for each round.
+    In every round, each contestant runs one block of consecutive calls. Each round shuffles the
+    order of the blocks.
     """
     order = list(contestants)
     shuffle = random.Random(seed).shuffle
@@ -45,7 +45,7 @@ def interleave(
 
 
 def ratio(a: Sequence[float], b: Sequence[float]) -> Ratio:
-    """Returns a / b of the times of two contestants, paired by round."""
+    """Returns the ratio a / b of the times of two contestants, paired by round."""
     ratios = [x / y for x, y in zip(a, b, strict=True)]
     if len(ratios) < 2:
         return Ratio(ratios[0], ratios[0], ratios[0])
@@ -54,7 +54,7 @@ def ratio(a: Sequence[float], b: Sequence[float]) -> Ratio:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints rows in columns; the first is flush left, the others right."""
+    """Prints a table: the first column is aligned left, the others right."""
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     for row in [header, *rows]:
         cells = [row[0].ljust(widths[0])]
@@ -63,7 +63,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_goal(goal: str, *, met: bool, found: str) -> None:
-    """Prints a last line of a script, which `measure_all.py` reads: the goal and what was found."""
+    """Prints a goal and its result at the end of a script; `measure_all.py` reads this line."""
     print(f"goal: {goal}: {'met' if met else 'missed'} ({found})")
 
 

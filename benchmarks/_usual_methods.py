@@ -1,7 +1,7 @@
 """The usual comparison of two programs: one process of each, one after the other, and a t test.
 
-What a script with a loop and two numbers does. It takes iterations for independent, and knows
-nothing of other processes and of a machine that changes meanwhile.
+This is how a simple script compares two loops. It assumes that iterations are independent. It
+ignores the spread between processes, and changes of the machine during the comparison.
 """
 
 import math
@@ -19,15 +19,15 @@ USUAL_METHODS: Mapping[str, Middle] = {"mean": np.mean, "median": np.median}
 
 
 def middle_ratio(candidate: Array, baseline: Array, middle: Middle) -> float:
-    """Returns candidate / baseline of the means or medians of all samples."""
+    """Returns candidate / baseline for the means or medians of all samples."""
     return float(middle(candidate)) / float(middle(baseline))
 
 
 def t_test(candidate: Array, baseline: Array, middle: Middle) -> Verdict:
-    """Returns what Welch's test at 5 % says of as many samples of each side.
+    """Returns the verdict of Welch's test at 5 % for equal numbers of samples.
 
     A verdict needs p < 0.05, and means or medians that are more than 1 % apart (Welch, Biometrika
-    34, 1947). Fails as the module says: samples are not independent.
+    34, 1947). It is often wrong because samples are not independent.
     """
     errors = [float(np.var(side, ddof=1)) / side.size for side in (candidate, baseline)]
     degrees = sum(errors) ** 2 / sum(error**2 / (candidate.size - 1) for error in errors)

@@ -1,4 +1,4 @@
-"""Weights of a checkpoint as networks without a library of layers want them."""
+"""Weights of a checkpoint in the layout of networks without a library of layers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,16 +11,16 @@ from openxla.benchmark.models.shared_model import ArchitectureModel
 
 _KERNEL_2D = (2, 3, 1, 0)  # [out, in, height, width] -> [height, width, in, out]
 _KERNEL_1D = (2, 1, 0)  # [out, in, width] -> [width, in, out]
-# Tables, which are indexed, and GPT-2's matrices, which are [in, out] already.
+# Embedding tables, which are indexed, and GPT-2's matrices, which are already [in, out].
 _AS_IT_IS = ("embeddings.", "embed_", "shared.", "relative_attention_bias", "transformer.")
 
 Arrays = dict[str, npt.NDArray[np.float32]]
 
 
 def arrays(model: ArchitectureModel) -> Arrays:
-    """Returns the checkpoint by its own names; matrices [in, out], kernels [..., in, out]."""
+    """Returns the arrays of a checkpoint by name; matrices [in, out], kernels [..., in, out]."""
     tensors = checkpoints.load_tensors(model.architecture, model.checkpoint)
-    # Others are the counters of batch norms.
+    # The other arrays are counters of batch norms.
     return {
         name: np.ascontiguousarray(value.transpose(_axes(name, value.ndim)))
         for name, value in tensors.items()

@@ -1,4 +1,4 @@
-"""What an iteration costs in a real worker, and on the way of its sample to the parent."""
+"""Cost of an iteration in a real worker, and of sending its sample to the parent."""
 
 import statistics
 import tempfile
@@ -20,12 +20,12 @@ class WorkerTrip:
     """Costs of an empty call in nanoseconds; first deciles over rounds.
 
     Attributes:
-      sample_ns: what the latency of an empty call reads.
-      iteration_ns: wall time of an iteration while its block runs: sampling, and whatever the
-        worker's other threads take.
-      trip_ns: what an iteration adds to a command after its block: its sample is encoded, sent and
-        decoded. Nothing is timed then.
-      command_ns: what a command takes apart from all that.
+      sample_ns: reported latency of an empty call.
+      iteration_ns: wall time of an iteration while its block runs: sampling, and the share of the
+        worker's other threads.
+      trip_ns: time per iteration after the block, to encode, send and decode its sample. No
+        iteration is timed then.
+      command_ns: rest of the time of a command.
     """
 
     sample_ns: float
@@ -35,7 +35,7 @@ class WorkerTrip:
 
 
 def worker_trip(rounds: int) -> WorkerTrip:
-    """Returns what empty calls cost in a worker that is started for it."""
+    """Starts a worker and returns the costs of empty calls in it."""
     samples: list[float] = []
     iterations: list[float] = []
     trips: dict[int, list[float]] = {_SHORT: [], _LONG: []}
@@ -67,7 +67,7 @@ def worker_trip(rounds: int) -> WorkerTrip:
 
 
 def decile(values: list[float]) -> float:
-    """Returns the first decile: the rounds in which no other process had the CPU."""
+    """Returns the first decile, which represents rounds without other processes on the CPU."""
     return statistics.quantiles(values, n=10)[0]
 
 

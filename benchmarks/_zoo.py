@@ -1,8 +1,8 @@
 """The models of the tables: one of each architecture, at a size that takes tens of milliseconds.
 
-Where the real sizes do, they are taken. Of Gemma, Llama and Stable Diffusion's denoiser and decoder
-there is a smaller configuration that only the benchmarks know: fewer and narrower layers, the
-proportions of the real one.
+Models that are small enough have their real size. Gemma, Llama and Stable Diffusion's denoiser and
+decoder have a smaller configuration, only for these benchmarks: fewer and narrower layers in the
+same proportions.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 from openxla.benchmark.models import architectures
 
-# Name of the architecture, of the configuration, of the one it is made from, and what is changed.
+# Names of the architecture, the new configuration and the base configuration; then the changes.
 _SIZES: Sequence[tuple[str, str, str, Mapping[str, Any]]] = (
     (
         "gemma",
@@ -57,8 +57,8 @@ _SIZES: Sequence[tuple[str, str, str, Mapping[str, Any]]] = (
         "sd-vae",
         {"block_out_channels": [64, 128, 256, 256], "sample_size": 128},
     ),
-    # Tiny ones for which KerasHub has a model, too: its encoder is as deep as its decoder, its
-    # group norms have 32 groups, its first stage is 64 wide, and EfficientNet has all its blocks.
+    # Tiny configurations that KerasHub's models support: encoder and decoder have the same depth,
+    # group norms have 32 groups, the first stage is 64 wide, and EfficientNet has all its blocks.
     ("efficientnet", "efficientnet-quick", "google/efficientnet-b0", {"image_size": 64}),
     (
         "resnet",
@@ -93,9 +93,9 @@ class Entry:
     """A model of the tables.
 
     Attributes:
-      name: of the architecture.
-      parameters: of `create_model`.
-      quick: the same with `--quick`.
+      name: architecture.
+      parameters: arguments of `create_model`.
+      quick: arguments with `--quick`.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Entry:
 
         Args:
           framework: `jax` or `tf`.
-          quick: the tiny size instead.
+          quick: use the tiny size.
         """
         path = f"openxla.benchmark.models.{framework}.{self.name}.{self.name}_model"
         return importlib.import_module(path).create_model(
@@ -135,14 +135,14 @@ ENTRIES: Mapping[str, Entry] = {
 
 
 def add_sizes() -> None:
-    """Makes the configurations of the benchmarks known to their architectures."""
+    """Adds the configurations of the benchmarks to their architectures."""
     for architecture, name, base, changes in _SIZES:
         kind = type(architectures.get(architecture))
         kind.configs = {**kind.configs, name: {**kind.configs[base], **changes}}
 
 
 def options(description: str, *, script: str) -> argparse.ArgumentParser:
-    """Returns the options that the tables have in common."""
+    """Returns a parser with the options of all tables."""
     parser = argparse.ArgumentParser(description=description)
     add = parser.add_argument
     add("--rounds", type=int, default=15, help="measure this many blocks per program (default 15)")
@@ -164,7 +164,7 @@ def options(description: str, *, script: str) -> argparse.ArgumentParser:
 
 
 def prepared(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """Returns the options as given, and sets what holds for the process."""
+    """Parses the options, and configures this process."""
     chosen = parser.parse_args()
     if chosen.root_dir:
         os.environ[ROOT_DIR_VARIABLE] = str(chosen.root_dir.absolute())

@@ -1,4 +1,4 @@
-"""What install, prepare and run do. What is here is what `Package` does by itself."""
+"""Defines install, prepare and run. As written, it does the same as `Package` by default."""
 
 from milabench.pack import Package
 
@@ -10,7 +10,7 @@ class Benchmark(Package):
     prepare_script = "prepare.py"
     main_script = "main.py"
 
-    # To change what is run, override `build_run_plan`; to install more, `install`:
+    # To change the command, override `build_run_plan`. To install more, override `install`:
     #
     #     async def install(self):
     #         await super().install()

@@ -1,4 +1,4 @@
-"""What is observed while main.py runs: speed, losses and devices."""
+"""Observes main.py while it runs: speed, losses and devices."""
 
 from dataclasses import dataclass
 
@@ -13,22 +13,22 @@ class Config:
     # Show losses, rates and progress on the terminal
     dash: bool = False
 
-    # A rate every so many steps, or seconds where it ends with an s
+    # Interval between rates: a number of steps, or seconds if it ends with an s
     interval: str = "1s"
 
-    # How many rates to leave out at the beginning
+    # Number of rates to omit at the beginning
     skip: int = 0
 
-    # After how many rates to stop
+    # Number of rates after which to stop
     stop: int = 20
 
-    # Seconds between two looks at the devices
+    # Seconds between two readings of the devices
     gpu_poll: int = 3
 
 
 @configurable
 def instrument_main(ov, options: Config):
-    """Requires the instruments that the options ask for."""
+    """Requires the instruments that the options select."""
     yield ov.phases.init
 
     if options.dash:
@@ -36,7 +36,7 @@ def instrument_main(ov, options: Config):
 
     ov.require(
         log("value", "progress", "rate", "units", "loss", "gpudata", context="task"),
-        # A script whose device works asynchronously passes what waits for it, as `sync`.
+        # If the device works asynchronously, the script passes a function that waits, as `sync`.
         rate(interval=options.interval, skip=options.skip, sync=None),
         early_stop(n=options.stop, key="rate", task="train"),
         gpu_monitor(poll_interval=options.gpu_poll),
