@@ -1,7 +1,7 @@
 """Writes made-up results of any number of cases, as `cbs run` would write real ones.
 
-For what needs many results, and none that took a machine for days: the speed of the report and its
-screenshots. The figures say nothing of any compiler.
+The speed test of the report and its screenshots need many results, and real ones would take days.
+The figures are not measurements of any compiler.
 
     python benchmarks/_made_results.py OUTPUT.json --cases 5000 [--seed 0] [--night N] [--slower]
 """
@@ -19,7 +19,7 @@ import numpy as np
 
 Json = dict[str, Any]
 
-# Competitor, framework, level, usual speed-up over eager, seconds that it compiles.
+# Competitor, framework, level, usual speed-up over eager, seconds of compilation.
 RUNNERS = (
     ("pt_inductor:eager", "PYTORCH", "framework_level", 1.0, 0.0),
     ("pt_inductor:inductor", "PYTORCH", "framework_level", 1.7, 14.0),
@@ -50,7 +50,7 @@ _VERSIONS = {
 }
 RATES = {"fp32": 8.0e10, "fp16": 6.0e10, "bf16": 1.4e11}
 _PROCESSES, _ROUNDS, _BLOCK = 3, 5, 10
-# Of 1,000 results: a wrong output, a crash, a failure, one out of time, one out of memory.
+# Status -> its number in 1,000 results, phase and reason.
 _FAILURES = {
     "wrong_output": (8, "outputs", "output 0: relative RMSE 0.021, allowed 1.9e-06"),
     "crashed": (3, "compile", "the worker died of signal 11 (SIGSEGV)"),
@@ -66,9 +66,9 @@ def document(cases: int, *, seed: int = 0, night: int = 0, slower: bool = False)
     """Returns a results document.
 
     Args:
-      cases: how many results.
-      seed: of everything that is the same each night: speeds, failures.
-      night: of the noise, the date and the package versions.
+      cases: number of results.
+      seed: determines the values that are the same each night: speeds, failures.
+      night: number of the night; determines noise, date and package versions.
       slower: whether one backend is 8 % slower, some outputs are wrong and a case is missing.
     """
     noise = np.random.default_rng([seed, night])
@@ -304,7 +304,7 @@ def _verification(data_type: str, status: str, noise: np.random.Generator) -> Js
 
 def _samples(latency_ms: float, noise: np.random.Generator) -> Json:
     shape = (_PROCESSES, _ROUNDS, _BLOCK)
-    # Layout differs from process to process, drift from round to round, and tails are long.
+    # Layout differs between processes, drift between rounds, and tails are long.
     scatter = 0.006 * noise.standard_normal((_PROCESSES, 1, 1))
     scatter = scatter + 0.003 * noise.standard_normal((1, _ROUNDS, 1))
     scatter = scatter + 0.01 * noise.standard_normal(shape) + 0.01 * noise.exponential(1.0, shape)

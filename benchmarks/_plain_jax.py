@@ -2,7 +2,7 @@
 
 In the style of public repositories that have no library of layers (jax-ml's examples, picoGPT).
 Attention has two versions: matrix products, and `jax.nn.dot_product_attention`, which flax.nnx also
-calls if there is no dropout.
+calls for models without dropout.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,17 +1,17 @@
-"""How often our verdicts, and those of the usual methods, are wrong on this machine, live.
+"""Measures how often verdicts are wrong on this machine, ours and those by the usual methods.
 
-Pairs of two workers that are the same (A/A), or of which one takes 3 % longer in each iteration,
+Pairs have two identical workers (A/A), or one worker that takes 3 % longer in each iteration. They
 are judged by
 
-  raced    what `cbs run --baseline` does by default: fresh processes of both, interleaved
+  raced    the default of `cbs run --baseline`: fresh processes of both, interleaved
   mean     one process of each, one after the other, `--iterations` each: Welch's t test of all
            samples, p < 0.05 and means more than 1 % apart
   median   the same, and medians more than 1 % apart
 
-on a machine that has nothing else to do, and on the same machine with two busy processes. There, a
-race may be disturbed, and then has no verdict. On a machine that others use, "quiet" is what they
-leave. A verdict counts if it is faster or slower; of a slow-down, only `slower` is right. Every
-pair is one line of `--output`; another run continues the file, and Ctrl-C loses one pair.
+on an idle machine, and on the same machine with two busy processes. A disturbed race has no
+verdict. On a shared machine, "quiet" includes the load of other users. A verdict counts if it is
+faster or slower. For a slow-down, only `slower` is right. Each pair is one line of `--output`.
+Another run continues the file, and Ctrl-C loses one pair.
 
     python benchmarks/aa_calibration.py [--pairs 60] [--minutes M] [--quick] [--report-only]
 """
@@ -95,8 +95,8 @@ def _measure(journal: Journal, chosen: argparse.Namespace, budget: Budget) -> No
 def pair_of(section: Section) -> Pair:
     """Returns the two trials of a section.
 
-    In a slow-down both sides are prolonged, the baseline by nothing, so that what the prolonging
-    itself costs is on both.
+    For a slow-down, both sides run the code that adds time; the baseline adds none. So both sides
+    have its overhead.
     """
     if section.slow_down:
         sides = (slowed("baseline", 0.0), slowed("candidate", section.slow_down))

@@ -1,18 +1,18 @@
-"""How often verdicts are wrong, on simulated noise whose truth is known.
+"""Measures how often verdicts are wrong, on simulated noise with a known truth.
 
-Pairs of two programs that are equal, or of which one is slower by 3 %, are raced, stopped and
-judged by the code of `cbs run`: pilot, `why_enough` after every process, at most 10 processes. A
-verdict counts if it is faster or slower; of a slow-down only `slower` is right.
+Pairs of two programs are equal, or one is 3 % slower. The code of `cbs run` races, stops and judges
+them: pilot, `why_enough` after every process, at most 10 processes. A verdict counts if it is
+faster or slower. For a slow-down, only `slower` is right.
 
-  now          the rule as it is: `stop_reasons`, `paired_ratio`
-  former       the rule until November 2026: a 98 % bootstrap that made no allowance for stopping
+  now          the current rule: `stop_reasons`, `paired_ratio`
+  former       the rule until November 2026: a 98 % bootstrap that ignored early stopping
   two groups   the race of `now`, judged as if its processes were not paired: `unpaired_ratio`
   whole > 1%   the race of `now`, by a 95 % interval that must lie wholly beyond 1 %
   mean, median one process of each, one after the other, 200 iterations: Welch's t test of all
                samples, p < 0.05 and means or medians more than 1 % apart
 
-What the simulation leaves out: budgets of time (but for one table), rounds beyond the fewest, and
-samples within a block. Shares have their exact 95 % interval.
+The simulation omits time budgets (except in one table), rounds beyond the minimum, and samples
+within a block. Shares have their exact 95 % interval.
 
     python benchmarks/aa_simulation.py [--pairs 100000] [--seed 1] [--quick]
 """
@@ -68,10 +68,10 @@ PROCESS_SDS = (0.007, 0.012, 0.02, 0.03)
 SLOWER = math.log1p(0.03)
 FALSE_GOAL, COVERAGE_GOAL, RED_GOAL = 0.02, 0.975, 0.05
 RULE = SamplingRule()
-# Workloads of a suite, and the competitors of each beside the baseline: 50 comparisons.
+# Workloads of a suite, and competitors of each in addition to the baseline: 50 comparisons.
 CASES, COMPETITORS = 10, 5
 _CHUNK, _SUITES = 10_000, 200
-# Races of ten processes that are tested for resemblance.
+# Number of races with ten processes for the test of resemblance.
 _RESEMBLING = 2000
 _USUAL_PAIRS = 2000
 
@@ -80,7 +80,7 @@ Groups = list[list[LogRatio]]
 
 @attrs.define
 class Counted:
-    """How many pairs came out so, of how many."""
+    """Counts of pairs by outcome."""
 
     pairs: int = 0
     false: int = 0
@@ -91,7 +91,7 @@ class Counted:
     slower_covered: int = 0
 
     def add(self, equal: Judged, slower: Judged) -> None:
-        """Counts pairs of equals, and the same pairs with one side slower by 3 %."""
+        """Adds pairs of equals, and the same pairs with one side 3 % slower."""
         self.pairs += len(equal.estimates)
         self.false += equal.decided()
         self.covered += equal.covers()
@@ -101,7 +101,7 @@ class Counted:
 
     @property
     def worst_coverage(self) -> int:
-        """The smaller count of intervals that hold the truth, of equals and of slow-downs."""
+        """The smaller number of intervals that contain the truth: for equals or for slow-downs."""
         return min(self.covered, self.slower_covered)
 
 
@@ -112,19 +112,19 @@ def share(count: int, total: int) -> str:
 
 
 def chunks(noise: Noise, pairs: int, seed: int) -> Iterator[Medians]:
-    """Yields the medians of so many pairs of equals, some at a time."""
+    """Yields the medians of pairs of equals in chunks."""
     random = np.random.default_rng(seed)
     for start in range(0, pairs, _CHUNK):
         yield medians_of(noise.sides(random, min(_CHUNK, pairs - start)))
 
 
 def slowed(found: Medians) -> Medians:
-    """Returns the same with a candidate that is slower by 3 %."""
+    """Returns the same medians with a candidate that is 3 % slower."""
     return attrs.evolve(found, candidate=found.candidate + SLOWER, ratios=found.ratios + SLOWER)
 
 
 def raced(noise: Noise, pairs: int, seed: int, rule: SamplingRule = RULE) -> dict[str, Counted]:
-    """Returns what the rule makes of pairs, and what others make of the same races."""
+    """Returns the outcomes of the rule, and of other methods for the same races."""
     counted = {name: Counted() for name in ("now", "two groups", "whole > 1%")}
     stop = why_enough_rule(rule)
     for equal in chunks(noise, pairs, seed):
@@ -135,7 +135,7 @@ def raced(noise: Noise, pairs: int, seed: int, rule: SamplingRule = RULE) -> dic
         counted["now"].add(*(paired(*race) for race in races))
         counted["now"].latencies += latencies_covered(equal, counts[0])
         counted["two groups"].add(*(unpaired(one, k, k) for one, k in races))
-        # Plain Student's t at 95 %; the interval must lie beyond 1 %, not the estimate.
+        # Plain Student's t at 95 %; the interval, not the estimate, must lie beyond 1 %.
         at_95 = [paired(*race, level=1 - 0.05 / SHARE_OF_ERROR) for race in races]
         beyond = [attrs.evolve(j, widths=j.widths + math.log1p(0.01)) for j in at_95]
         counted["whole > 1%"].add(*beyond)
@@ -143,7 +143,7 @@ def raced(noise: Noise, pairs: int, seed: int, rule: SamplingRule = RULE) -> dic
 
 
 def raced_formerly(noise: Noise, pairs: int, seed: int) -> Counted:
-    """Returns what the former rule makes of pairs."""
+    """Returns the outcomes of the former rule."""
     counted = Counted()
     for equal in chunks(noise, pairs, seed):
         races = []
@@ -155,13 +155,13 @@ def raced_formerly(noise: Noise, pairs: int, seed: int) -> Counted:
 
 
 def in_two_files(noise: Noise, moved_sd: float, pairs: int, seed: int) -> Counted:
-    """Returns the verdicts on two runs of one competitor each, compared afterwards.
+    """Returns the verdicts if each competitor has its own run, and the runs are compared later.
 
     Args:
-      noise: within each of the runs.
-      moved_sd: of what the machine does between the runs.
-      pairs: how many.
-      seed: of the noise.
+      noise: noise within each run.
+      moved_sd: standard deviation of the change of the machine between the runs.
+      pairs: number of pairs.
+      seed: seed of the noise.
     """
     counted = Counted()
     random = np.random.default_rng(seed + 1)
@@ -178,7 +178,7 @@ def in_two_files(noise: Noise, moved_sd: float, pairs: int, seed: int) -> Counte
 
 
 def by_process_sd(pairs: int, seed: int) -> tuple[float, float]:
-    """Prints former rule and rule by noise; returns the most false verdicts and least coverage."""
+    """Prints both rules by noise; returns the worst false rate and coverage of the current one."""
     rows, most_false, least_covered = [], 0.0, 1.0
     for number, sd in enumerate(PROCESS_SDS):
         noise = Noise(process_sd=sd)
@@ -228,7 +228,7 @@ def by_kind(pairs: int, seed: int) -> None:
 def usual_verdicts(noise: Noise, pairs: int, seed: int) -> list[str]:
     """Returns false verdicts and slow-downs found by each usual method.
 
-    One process of each side, whose rounds go on for as many blocks as a race has.
+    Each side has one process with as many blocks as a race.
     """
     random = np.random.default_rng(seed)
     long = (2, pairs, 1, PROCESSES * ROUNDS)
@@ -236,7 +236,7 @@ def usual_verdicts(noise: Noise, pairs: int, seed: int) -> list[str]:
     make = noise.process or normal
     logs += (noise.process_sd * make(random, long[:3]))[..., None]
     if noise.rounds is not None:
-        # The sides one after the other: each has its own stretch of time.
+        # The sides run one after the other, so their times do not overlap.
         logs += np.concatenate([noise.rounds(random, (1, *long[1:]))[:1] for _ in range(2)])
     cells = []
     for middle in USUAL_METHODS.values():
@@ -250,10 +250,10 @@ def usual_verdicts(noise: Noise, pairs: int, seed: int) -> list[str]:
 
 
 def by_processes(pairs: int, seed: int) -> float:
-    """Prints false verdicts and coverage in each kind of noise, by the most processes.
+    """Prints false verdicts and coverage in each kind of noise, by the maximum of processes.
 
     Returns:
-      the largest share of false verdicts of the kinds that are within reach.
+      the largest share of false verdicts for the kinds of noise that the rule should handle.
     """
     rows, worst = [], 0.0
     for kind, noise in {**KINDS, **FURTHER_KINDS, **OUT_OF_REACH}.items():
@@ -274,7 +274,7 @@ def by_processes(pairs: int, seed: int) -> float:
 
 
 def where_it_fails(pairs: int, seed: int) -> None:
-    """Prints what no statistics of one race can see, and races that are cut short."""
+    """Prints effects that no statistics of one race can detect, and races that end early."""
     rows = []
     cut = {
         f"time for {count} processes": (Noise(), attrs.evolve(RULE, max_processes=count))
@@ -329,14 +329,14 @@ def suites_of(noise: Noise, suites: int, seed: int) -> Iterator[tuple[Groups, bo
 
 
 def paired_ratio_of(ratios: Array, count: int) -> LogRatio:
-    """Returns what `paired_ratio` makes of so many replicates whose medians are known."""
+    """Returns the result of `paired_ratio` for `count` replicates, given the ratios of medians."""
     used = ratios[:count]
     terms = (used - used.mean()) / math.sqrt(count * (count - 1))
     return LogRatio(estimate=float(used.mean()), shared=tuple(terms.tolist()), processes=count)
 
 
 def many_comparisons(suites: int, seed: int) -> tuple[float, float]:
-    """Prints, and returns the worst of, red suites of equals and coverage of the geomean."""
+    """Prints red suites of equals and coverage of the geomean; returns the worst of each."""
     rows, worst_red, worst_held = [], 0.0, 1.0
     for sd in sorted((*PROCESS_SDS, 0.025)):
         any_slower = red = held = case_held = 0
@@ -359,7 +359,7 @@ def suites_by_kind(suites: int, seed: int) -> float:
     """Prints red suites of equals in each kind of noise.
 
     Returns:
-      the largest share of the kinds that are within reach.
+      the largest share for the kinds of noise that the rule should handle.
     """
     rows, worst = [], 0.0
     for kind, noise in {**KINDS, **FURTHER_KINDS, **OUT_OF_REACH}.items():
@@ -375,7 +375,7 @@ def suites_by_kind(suites: int, seed: int) -> float:
 
 
 def is_red(ratios: Sequence[LogRatio]) -> bool:
-    """Tells whether any of the ratios of a suite is a regression."""
+    """Returns whether any of the ratios of a suite is a regression."""
     slower = [verdict(ratio.interval())[0] is Verdict.SLOWER for ratio in ratios]
     return any(map(all, zip(slower, decisive(ratios, Verdict.SLOWER), strict=True)))
 
@@ -383,7 +383,7 @@ def is_red(ratios: Sequence[LogRatio]) -> bool:
 def recommendations(races: int, seed: int) -> float:
     """Prints false sentences on the best of several equals; returns the largest share of them.
 
-    Kinds that are out of reach have no part in it.
+    Kinds of noise that the rule cannot handle are not included.
     """
     rows, worst = [], 0.0
     for kind, noise in {**KINDS, **FURTHER_KINDS}.items():
@@ -401,13 +401,13 @@ def recommendations(races: int, seed: int) -> float:
 
 
 def outlooks(pairs: int, seed: int) -> None:
-    """Prints the effect that planning says a race decides, and how often races found it."""
+    """Prints the effect that planning expects a race to decide, and how often races found it."""
     rows = []
     for sd in PROCESS_SDS:
         row = [f"{sd:.1%}"]
         for count in (3, 5, 10):
             noise = Noise(process_sd=sd)
-            # Variance of a ratio's replicate: both sides, and the medians over their rounds.
+            # Variance of the ratio in a replicate: processes of both sides, and medians of rounds.
             variance = 2 * sd**2 + math.pi / 2 * 2 * BLOCK_SD**2 / ROUNDS
             effect = decidable_effect(math.sqrt(variance), count)
             found = total = 0

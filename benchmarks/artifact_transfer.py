@@ -1,9 +1,9 @@
-"""How fast artifacts are fetched and checked, against general tools doing the same.
+"""Measures how fast artifacts are fetched and checked, compared with general tools.
 
-A loopback HTTP server in a process of its own serves files from memory. In each round, in shuffled
+A loopback HTTP server in a separate process serves files from memory. In each round, in shuffled
 order, the suite fetches all of them into an empty cache; `curl -Z` fetches them in parallel, and
-`sha256sum` checks them. Then: which share of the time the digests take, how long a fetch takes when
-all is there already, and how memory grows with the size of a file.
+`sha256sum` checks them. The script also measures the share of time for digests, a fetch of files
+that are already in the cache, and memory against the size of a file.
 
     python benchmarks/artifact_transfer.py [--quick]
 """
@@ -76,7 +76,7 @@ def main() -> int:
 
 
 def _fast_dir() -> str | None:
-    """Returns a directory in memory where there is one: this is not about disks."""
+    """Returns a directory in memory, if the system has one, to exclude the speed of disks."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
@@ -98,11 +98,11 @@ def _rate(work: Path, url: str, lock: LockedModel, count: int, size: int, rounds
         directory.mkdir()
         parts = [part for one in urls for part in ("-O", one)]
         command = ["curl", "-sS", "--fail", "-Z", "--parallel-max", str(_PARALLEL), *parts]
-        # This curl shows its progress in spite of -s.
+        # curl shows its progress despite -s.
         subprocess.run(command, cwd=directory, check=True, stderr=subprocess.PIPE)
         if check:
             (directory / "sums").write_text(sums)
-            # As many at once as there are CPUs: the fastest way to use the tool.
+            # One process per CPU is the fastest way to use the tool.
             split = f"xargs -a names -n 4 -P {os.cpu_count()}"
             (directory / "names").write_text("\n".join(one.rpartition("/")[2] for one in urls))
             command = [f"{split} sha256sum | sort -k 2 | cmp - sums"]
@@ -152,7 +152,7 @@ def _hashing_s(size: int) -> float:
 
 
 def _no_op(work: Path) -> bool:
-    """Fetches 200 models of which everything is there."""
+    """Fetches 200 models that are already in the cache."""
     sources = []
     for index in range(_NO_OP_MODELS):
         files = {f"file_{n}.bin": b"%d %d" % (index, n) for n in range(_NO_OP_FILES)}
@@ -180,7 +180,7 @@ def _no_op(work: Path) -> bool:
 
 
 def _memory(work: Path, url: str) -> bool:
-    """Compares the peak of a process that fetches a small file with one that fetches a large."""
+    """Compares the peak memory of fetching a small file and a large file."""
     peaks = {}
     for name, size in (("1 MiB", 1 << 20), ("512 MiB", 512 << 20)):
         directory = work / "served" / f"SIZE_{size}"
@@ -253,7 +253,7 @@ def _server(directory: Path) -> Iterator[str]:
 
 
 def _serve(directory: Path, descriptor: int) -> None:
-    """Serves files by sendfile, so that the server takes little of the machine."""
+    """Serves files with sendfile, so that the server uses little CPU."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

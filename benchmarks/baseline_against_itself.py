@@ -1,9 +1,10 @@
-"""The baseline against itself, 50 times through `cbs micro run`: how often is it faster or slower?
+"""Compares the baseline with itself, 50 times with `cbs micro run`, and counts verdicts.
 
-The guide's layer, eager and compiled, over 25 shapes, each in this Python environment under two
-names: both are the same program. A verdict is `faster` or `slower` where the 98 % interval of the
-ratio does not hold 1 (and is 1 % away), so that two in a hundred pairs may have one; none of 50 is
-to. Three processes each, so that it takes ten minutes on two cores that nobody else uses.
+The guide's layer runs eager and compiled, over 25 shapes. Each runs in this Python environment
+under two names, so both are the same program. The verdict is `faster` or `slower` if the 98 %
+interval of the ratio does not contain 1 (and the ratio is 1 % away from 1). So two in a hundred
+pairs may have a verdict; the goal is 0 of 50. With three processes each, it takes ten minutes on
+two idle cores.
 
     python benchmarks/baseline_against_itself.py [--quick] [--processes 3] [-o FILE]
 """
@@ -27,7 +28,7 @@ from comparative_benchmark.results.results_file import read_document
 
 _COMPILERS = ("pt_inductor:eager", "pt_inductor:inductor")
 _NAMES = ("one", "other")
-# The guide's sweep has powers of two that go up; between a microsecond and some milliseconds.
+# The guide's sweep has increasing powers of two. The shapes take a microsecond to milliseconds.
 _SHAPES = [
     f"{m}x{k}x{n}" for m in (16, 32, 64, 128, 256) for k, n in ((64, 256), (128, 512), (256, 256),
     (256, 1024), (512, 512))
@@ -49,7 +50,7 @@ def main() -> int:
             *("--dtype", "bf16", "--shapes", ",".join(shapes), "--backend", ",".join(_COMPILERS)),
             *("--env", ",".join(f"{name}={sys.executable}" for name in _NAMES)),
             *("--processes", str(options.processes), "-o", str(output)),
-            # More than it takes: a run with a budget does not measure this machine's ceilings.
+            # More than enough. A run with a budget does not measure this machine's ceilings.
             *("--budget", "7200"),
         ]
         started = time.monotonic()
@@ -78,7 +79,7 @@ def main() -> int:
 
 
 def pairs_of(path: Path) -> list[Comparison]:
-    """Returns each compiler under the second name against itself under the first."""
+    """Returns comparisons of each compiler under the second name with the first name."""
     cases = cases_of(read_document(path))
     found = []
     for compiler in _COMPILERS:

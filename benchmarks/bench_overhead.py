@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What `cbs bench` costs: per event, and per run of a script that sleeps.
+"""Measures the overhead of `cbs bench`: per event, and per run of a script that sleeps.
 
 `python benchmarks/bench_overhead.py` installs the template into a temporary base and runs it, in
-half a minute; `--quick` changes nothing.
+half a minute. `--quick` has no effect.
 """
 
 import json

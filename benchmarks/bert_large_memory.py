@@ -1,9 +1,9 @@
-"""Peak host memory of BERT-large (float32, sequence of 384, batch 1) with each backend.
+"""Measures the peak host memory of BERT-large (float32, 384 tokens, batch 1) with each backend.
 
-Runs the cases of all frameworks with `cbs run`, one fresh worker for each, and reads the peak of
-resident memory (`VmHWM` of the worker) from the results. Compilers that a worker starts are not in
-that figure, so the whole tree of processes, preparation included, is watched as well. The yardstick
-is the size of the weights.
+Runs the cases of all frameworks with `cbs run`, in a fresh worker each, and reads the peak of
+resident memory (`VmHWM` of the worker) from the results. This figure excludes compilers that a
+worker starts. So the script also watches the whole tree of processes, including preparation. All
+figures are compared with the size of the weights.
 
     python benchmarks/bert_large_memory.py [--root-dir DIR] [--backend jax_xla,pt_inductor,iree]
 """
@@ -83,7 +83,7 @@ def _run(backends: str, models: str) -> tuple[list[dict[str, Any]], int]:
         peak = 0
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
             while process.poll() is None:
-                # Pages that processes share count for each: an upper bound.
+                # An upper bound: pages that processes share are counted for each of them.
                 peak = max(peak, other_processes.resident_bytes(process.pid))
                 time.sleep(0.1)
         assert output.exists(), "cbs run did not write any results"

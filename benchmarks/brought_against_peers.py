@@ -1,12 +1,12 @@
-"""`cbs run MODEL` against the tools that come with each runtime, on the same files.
+"""Compares `cbs run MODEL` with the tools of each runtime, on the same files.
 
-A convolutional network as `.onnx` and as `.tflite`, and a Hugging Face directory. The peers:
-`onnxruntime_test` (of ONNX Runtime's package: a mean, over the same number of iterations),
+The files are a convolutional network as `.onnx` and as `.tflite`, and a Hugging Face directory. The
+peers are `onnxruntime_test` (in ONNX Runtime's package; a mean over the same number of iterations),
 OpenVINO's `benchmark_app`, `iree-benchmark-module` on the program that `cbs repro` writes,
-`litert-benchmark`, and `optimum-benchmark`, by an interpreter that has it. Fresh processes in turn,
-in shuffled order, on one CPU with one thread; see `_peers.compared` for ratio, interval and goal.
-`onnxruntime_test` takes no number of threads, and binds its own to CPUs beside the one that it is
-given: both have all CPUs there.
+`litert-benchmark`, and `optimum-benchmark` in an interpreter that has it. Fresh processes alternate
+in shuffled order, on one CPU with one thread. See `_peers.compared` for ratio, interval and goal.
+`onnxruntime_test` has no option for the number of threads, and binds threads to CPUs outside its
+CPU mask. So both sides use all CPUs there.
 
     python benchmarks/brought_against_peers.py [--rounds 8] [--peer NAME] [--optimum PYTHON]
 """
@@ -84,7 +84,7 @@ print("latencies:", json.dumps(report.forward.latency.values))
 
 @attrs.frozen
 class Pair:
-    """A competitor of ours, the file or directory, which figure is compared, and the peer's."""
+    """A competitor, its file or directory, the compared figure, and a function for the peer's."""
 
     competitor: str
     model: Path

@@ -1,13 +1,13 @@
-"""Loading a checkpoint in each framework, against reading the file plus one copy of its bytes.
+"""Measures loading a checkpoint in each framework, against reading and copying the file.
 
-BERT-base, float32: 438 MB, made in a temporary directory. A model is more than its bytes: modules
-are built, and that takes the same time however wide they are. So the yardstick has two parts, each
-timed beside the model round by round:
+The checkpoint is BERT-base, float32, 438 MB, in a temporary directory. To load a model, a framework
+also builds its modules, which takes the same time for all widths. So the yardstick is the sum of
+two parts, each timed in the same rounds as the model:
 - the file read into memory, and copied once;
 - the same network at a thirty-second of the width, loaded in the same way: nearly no bytes.
-Both are added. Frameworks load a model of another kind first, so that none pays for its imports.
-The file is in the system's cache. Peak memory is that of a fresh process for each, above what it
-had before (`VmHWM`).
+Each framework first loads a model of another kind, to exclude its imports. The file is in the
+system's cache. Peak memory (`VmHWM`) is measured in a fresh process for each, above the memory that
+the process used before.
 
     python benchmarks/checkpoint_loading.py [--rounds 9] [--framework jax] [--quick]
 """
@@ -34,7 +34,7 @@ from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 from openxla.benchmark.models import checkpoints
 from openxla.benchmark.models.architectures import bert
 
-# Beyond the yardstick: what timing itself wavers by, and what an allocator rounds up.
+# Allowance beyond the yardstick, for noise in the times and rounding in the allocator.
 GOAL = 1.05
 _PACKAGES = {
     "jax": ("jax", "flax", "numpy"),
@@ -93,13 +93,13 @@ def main() -> None:
 
 @attrs.frozen(kw_only=True)
 class Loaded:
-    """What was found of one framework.
+    """Figures of one framework.
 
     Attributes:
-      time: of the model by that of the whole yardstick.
-      memory: peak of the model by that of reading and copying.
-      seconds: of each round, by what was loaded.
-      peaks: bytes, by what was loaded.
+      time: time of the model divided by the time of the whole yardstick.
+      memory: peak of the model divided by the peak of reading and copying.
+      seconds: seconds of each round, by contestant.
+      peaks: peak bytes, by contestant.
     """
 
     framework: str
@@ -144,7 +144,7 @@ def _print(found: list[Loaded], size: int) -> None:
 
 
 def _child(*arguments: str) -> Any:
-    """Returns what this script prints as a child."""
+    """Runs this script as a child and returns its output."""
     command = [sys.executable, __file__, "--child", *arguments]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -158,7 +158,7 @@ def _time(framework: str, name: str, file: str, rounds: str) -> dict[str, list[f
 def _peak(framework: str, name: str, file: str, what: str) -> int:
     call = _calls(framework, name, Path(file))[what]
     before = _resident_bytes()
-    # The peak so far is that of the imports: it starts anew.
+    # Reset the peak, which includes the imports.
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     kept = call()
     peak = peak_memory_bytes()
@@ -171,7 +171,7 @@ _CHILDREN: Mapping[str, Callable[..., Any]] = {"time": _time, "peak": _peak}
 
 
 def _calls(framework: str, name: str, file: Path) -> dict[str, Callable[[], Any]]:
-    """Returns what is timed, after a first load of another model."""
+    """Returns the timed calls, after a first load of another model."""
     _add_sizes()
     path = f"openxla.benchmark.models.{framework}.bert.bert_model"
     create_model: Callable[..., Any] = importlib.import_module(path).create_model

@@ -1,7 +1,7 @@
-"""How long `cbs list` takes, whole process, beside a bare `python -c pass`.
+"""Measures the time of a whole `cbs list` process, compared with a bare `python -c pass`.
 
-The processes run in turn, in shuffled order, and the medians are printed. One more process lists
-the cases and then looks for framework modules in `sys.modules`: there must be none.
+The processes alternate in shuffled order, and the script prints the medians. One more process lists
+the cases and then checks that `sys.modules` contains no framework modules.
 
     python benchmarks/cli_startup.py [--runs 20] [--quick]
 """

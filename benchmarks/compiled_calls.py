@@ -1,9 +1,9 @@
-"""Cost of the proof that compiled programs ran: the counter per call, and the pass per process.
+"""Measures the cost of proving that compiled programs ran: per call and per process.
 
-An empty function is called with and without the counter, in shuffled blocks. The first decile of
-the blocks is taken, in which no other process had the CPU. For three networks the addition is
-compared with a compiled call, and the pass that measures the share of compiled code with the ten
-seconds of a trial of one process.
+An empty function is called with and without a counter, in shuffled blocks. The result is the
+first decile of the blocks, in which no other process had the CPU. For three networks, the added
+time is compared with a compiled call. The pass that measures the share of compiled code is compared
+with the ten seconds of a trial of one process.
 
     python benchmarks/compiled_calls.py [--rounds 200]
 """
@@ -24,12 +24,12 @@ from comparative_benchmark.pt_inductor.dynamo import DynamoCalls, measure_shares
 
 _ITERATIONS = 200
 _TRIAL_S = 10.0
-# Width and layers: guards of many modules, a few microseconds, and several milliseconds.
+# Width and layers: many modules with guards, a call of microseconds, a call of milliseconds.
 _NETWORKS = ((32, 1), (32, 50), (1024, 8))
 
 
 def network(width: int, layers: int) -> torch.nn.Module:
-    """Returns linear layers, run on [64, width]."""
+    """Returns linear layers for an input of [64, width]."""
     return torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(layers)))
 
 

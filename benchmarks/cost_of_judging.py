@@ -1,12 +1,12 @@
 """Measures the cost of strict checks: time of a race, and peak memory of its workers.
 
-Races a small network of a user, as a PyTorch module and as an ONNX file, and the tiny BERT, each in
-a fresh root directory: with all checks, and without the expensive ones. These are: a separate
-process for each model, hidden truths, further inputs, limits for parts, runs
-on inputs that no run has seen, and the share of compiled code. Both ways take turns.
+Races a user's small network, as a PyTorch module and as an ONNX file, and the tiny BERT, each in a
+fresh root directory: with all checks, and without the expensive ones. These are: a separate process
+for each model, hidden truths, further inputs, limits for parts, runs on unseen inputs, and the
+share of compiled code. Both kinds of races alternate.
 
-The second route of an ONNX file's truth is taken in a worker. Its time is measured here, in this
-process, and given as a share of the race.
+The truth of an ONNX file is computed a second time in a worker. This script measures its time in
+its own process, and prints it.
 
     python benchmarks/cost_of_judging.py [--rounds 3] [--quick]
 """
@@ -57,8 +57,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="measure one round with fixed counts")
     options = parser.parse_args()
     rounds = 1 if options.quick else options.rounds
-    # The shortest races: longer ones spread the cost over more processes. With a coarse goal each
-    # process has the fewest rounds, so that noise does not decide how long a race takes.
+    # The shortest races: longer ones spread the cost over more processes. With a coarse goal, each
+    # process has the minimum of rounds, so noise does not affect the length of a race.
     shortest = ("--processes", "3", "--precision", "0.5")
     counts = ("-w", "1", "-iter", "3") if options.quick else shortest
     rows, times, peaks = [], [], []
@@ -103,7 +103,7 @@ def main() -> int:
 def _race(
     arguments: tuple[str, ...], folder: Path, number: int, *, strictly: bool
 ) -> tuple[float, float]:
-    """Returns wall seconds, and the largest peak of a worker in MiB."""
+    """Returns wall seconds and the largest peak memory of a worker in MiB."""
     output = folder / f"{number}-{strictly}.json"
     output.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="cbs-judging-root-") as root:
@@ -155,7 +155,7 @@ def _without(arguments: list[str]) -> int:
 
 @contextlib.contextmanager
 def _sharing(module: Any) -> Iterator[None]:
-    """Gives a context in which models that a module makes share processes."""
+    """Makes the models of a module share processes while the context is active."""
     make = module.ModelImplementation
 
     def shared(**fields: Any) -> Any:
@@ -166,7 +166,7 @@ def _sharing(module: Any) -> Iterator[None]:
 
 
 def _write_onnx(target: Path) -> float:
-    """Writes the network as an ONNX file; returns what the second route of its truth takes."""
+    """Writes the network as an ONNX file; returns the seconds of the second truth."""
     import numpy as np
     import onnx
     from onnx import helper, numpy_helper

@@ -1,13 +1,12 @@
-"""The YAML of torchao's guide on a CPU, run twice by the guide's command and compared.
+"""Runs the YAML of torchao's guide on a CPU twice, with the guide's command, and compares the runs.
 
-All recipes of the guide's file, and both sparsities, up to a power of two: each row must be a
-verified number, unsupported with a reason, or a failure that names the recipe; the JSON records
-must be valid; `cbs compare` of the two runs must exit with 0. With `-o DIR` the files are kept, and
-the same command goes on where it was interrupted.
+The runs include all recipes of the guide's file and both sparsities, up to a power of two. Each row
+must be a verified number, unsupported with a reason, or a failure that names the recipe. The JSON
+records must be valid, and `cbs compare` of the two runs must exit with 0. `-o DIR` keeps the files,
+and the same command resumes an interrupted run.
 
-Three processes for each trial. On two cores that nobody else uses a run takes about 25 minutes, of
-which half goes to `max-autotune`, which compiles anew in each process; `--compile-mode default`
-takes a third of that.
+Each trial has three processes. On two idle cores, a run takes about 25 minutes. Half of it goes to
+`max-autotune`, which compiles in each process; `--compile-mode default` takes a third of that.
 
     PYTHONPATH=.recipes.venv python benchmarks/guide_twice.py [--quick] [--max-power 8] [-o DIR]
 """
@@ -32,7 +31,7 @@ _RUNNER = _HERE / "dashboard/ci_microbenchmark_runner.py"
 _SCHEMA = "schema/oss-benchmark-v3.schema.json"
 _SPARSITIES = 'sparsity_config_recipe_names: ["semi-sparse", "block"]\n'
 _MODE = 'torch_compile_mode: "max-autotune"'
-# Has numbers, or says why not; all else is a row that the goal does not allow.
+# Statuses of rows with numbers or a reason; the goal allows no others.
 _SAID = {"ok", "unsupported", "failed"}
 
 
@@ -53,8 +52,8 @@ def main() -> int:
         config = folder / "guide.yml"
         config.write_text(_config(options), encoding="utf-8")
         codes = [_run(config, folder / f"{run}.json", options) for run in ("first", "second")]
-        told = [_told(folder / f"{run}.json") for run in ("first", "second")]
-        good = all(told)  # of both, not of the first that is not
+        checks = [_is_complete(folder / f"{run}.json") for run in ("first", "second")]
+        good = all(checks)  # after both have printed their tables
         pair = [str(folder / f"{run}.results.json") for run in ("first", "second")]
         compared = subprocess.run(
             [sys.executable, "-m", "comparative_benchmark", "compare", *pair], check=False
@@ -84,7 +83,7 @@ def _run(config: Path, output: Path, options: argparse.Namespace) -> int:
     command = [
         *(sys.executable, str(_RUNNER), "--config", str(config), "--output", str(output)),
         *("--max-power", str(options.max_power), "--processes", "3", "--resume"),
-        # More than it takes: a run with a budget does not measure this machine's ceilings.
+        # More than enough. A run with a budget does not measure this machine's ceilings.
         *("--budget", "36000"),
     ]
     started = time.monotonic()
@@ -93,8 +92,12 @@ def _run(config: Path, output: Path, options: argparse.Namespace) -> int:
     return code
 
 
-def _told(output: Path) -> bool:
-    """Prints how the rows of a run ended; tells whether each says so, and its records are valid."""
+def _is_complete(output: Path) -> bool:
+    """Prints the statuses of a run; returns whether each row has numbers or a reason.
+
+    Raises:
+      ValidationError: a JSON record is not valid.
+    """
     with output.with_suffix(".results.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     counts = Counter((row["quantization"], row["sparsity"], row["status"]) for row in rows)
@@ -116,7 +119,7 @@ def _told(output: Path) -> bool:
         (files("comparative_benchmark.reporting.formats") / _SCHEMA).read_text("utf-8")
     )
     for record in records:
-        # The guide has it; the database wants it left to the uploader.
+        # The guide has this key, but in the database the uploader sets it.
         record.pop("runners")
         jsonschema.validate(record, schema)
     by_status = Counter(row["status"] for row in rows)

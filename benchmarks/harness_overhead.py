@@ -1,15 +1,15 @@
-"""What the timed loop adds to a model that takes 1 ms, and to an empty call.
+"""Measures the overhead of the timed loop for a model that takes 1 ms, and for an empty call.
 
-`harness.sampling.measure_block` runs a fake backend, and a bare Python loop runs the same call; the
-blocks alternate in shuffled order. Two models of 1 ms: one waits until the clock has advanced by
-1 ms, the other does a fixed amount of Python work. Two figures each, over what the bare loop takes
-for a call: the mean latency that the harness reports, and the wall time that an iteration costs.
-Blocks are as long as those of a race, and begin with an iteration that is not timed, as these do;
-of the bare loop, too. The first decile over all of them is taken, the blocks in which no other
-process had the CPU: on a busy machine anything else measures the neighbours.
+`harness.sampling.measure_block` runs a fake backend, and a bare Python loop runs the same call. The
+blocks alternate in shuffled order. There are two models of 1 ms: one waits until the clock has
+advanced by 1 ms, the other does a fixed amount of Python work. Each has two figures, relative to a
+call in the bare loop: the mean latency that the harness reports, and the wall time of an iteration.
+Blocks are as long as in a race, and begin with an untimed iteration, also in the bare loop. The
+result is the first decile over all blocks. It represents blocks without other processes on the CPU;
+on a busy machine, any other statistic would measure the other processes.
 
-Then the same empty call in a real worker: what is in a sample, what an iteration costs while its
-block runs, and what its sample costs on the way to the parent, when nothing is timed any more.
+Then a real worker runs the same empty call. The figures are the latency in a sample, the wall time
+of an iteration while its block runs, and the time to send its sample after the block.
 
     python benchmarks/harness_overhead.py [--rounds 200] [--quick]
 """
@@ -35,12 +35,12 @@ from openxla.benchmark import devices
 GOAL = 0.01
 GOAL_NS = 1000
 _TARGET_NS = 1_000_000
-# Of a block of 40 ms, as `SamplingRule` makes them.
+# Iterations of a block of 40 ms, which is the length of blocks in `SamplingRule`.
 _ITERATIONS = 40
 
 
 class Fake(Empty):
-    """A backend whose model is any callable, done when it returns."""
+    """A backend whose model is a callable; a run is complete when the callable returns."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         context = BackendContext(
@@ -110,7 +110,7 @@ def main() -> None:
 
 
 def _measure(call: Callable[[], object], *, rounds: int, iterations: int) -> Rounds:
-    """Alternates a block of the harness and one of the bare loop, in shuffled order."""
+    """Alternates blocks of the harness and of the bare loop, in shuffled order."""
     backend, found = Fake(call), Rounds()
     choose = random.Random(0)
     for _ in range(rounds):
@@ -139,7 +139,7 @@ def _wait() -> None:
 
 
 def _work_of_1_ms() -> Callable[[], object]:
-    """Returns a loop whose length takes about 1 ms here."""
+    """Returns a loop that takes about 1 ms on this machine."""
     count = 10_000
     fastest = min(_bare(lambda: _work(count), 1) for _ in range(50))
     count = count * _TARGET_NS // fastest

@@ -1,11 +1,11 @@
-"""How fast the history takes, finds and judges results, beside plain ways of doing the same.
+"""Measures how fast the history imports, finds and judges results, compared with simple methods.
 
-Imports 10,000 results from files, fills a database with rows, asks it for a trend, a filter and
-the latest nights, and looks for steps in a year of nights of many series. No tool can be
-installed that answers from a database, so the peer of the trend is what one would write in an
-evening: reading all JSON files. The peers of the steps are those of airspeed velocity (asv), where
-it is installed, and a search over all segments with a numpy median for each; both get a few of the
-same series, since they take long. asv chooses its penalty itself, so it may find other steps.
+Imports 10,000 results from files, fills a database with rows, queries a trend, a filter and the
+latest nights, and searches for steps in a year of nights of many series. No other tool answers from
+a database, so the peer of the trend is a simple script that reads all JSON files. The search for
+steps has two peers: airspeed velocity (asv), if it is installed, and a search over all segments
+with a numpy median for each. Both are slow, so they get only a few of the same series. asv chooses
+its penalty itself, so it may find other steps.
 
     python benchmarks/history.py [--rows 1000000] [--series 1000] [--nights 365] [--quick]
 """
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def imports(folder: Path, results: int) -> list[tuple[str, float, float]]:
-    """Imports results files of 100 records each; the peer reads one trend out of the same files."""
+    """Imports results files of 100 records each; the peer reads one trend from the same files."""
     random = np.random.default_rng(0)
     paths = []
     for night in range(-(-results // 100)):
@@ -93,7 +93,7 @@ def imports(folder: Path, results: int) -> list[tuple[str, float, float]]:
 
 
 def large(folder: Path, options: argparse.Namespace) -> list[tuple[str, float, float]]:
-    """Fills a database with rows and asks what a person asks."""
+    """Fills a database with rows and runs the usual queries."""
     location = options.db or str(folder / "large.sqlite")
     nights = -(-options.rows // options.series)
     with contextlib.closing(Database(location)) as database:
@@ -133,7 +133,7 @@ def large(folder: Path, options: argparse.Namespace) -> list[tuple[str, float, f
 
 
 def steps(series: int, nights: int) -> list[tuple[str, float, float]]:
-    """Finds the pieces of many series; the peer does so for a few, and finds the same."""
+    """Finds the pieces of many series, and compares a few series with the peers."""
     random = np.random.default_rng(1)
     values = 0.01 * random.standard_normal((series, nights))
     # Every fourth series has a step somewhere.
@@ -170,7 +170,7 @@ def steps(series: int, nights: int) -> list[tuple[str, float, float]]:
 
 
 def all_segments(values: Array, penalty: float) -> float:
-    """Returns the least cost of a fit by trying every last piece at every night."""
+    """Returns the lowest cost of a fit; tries every last piece at every night."""
     best = np.full(len(values) + 1, np.inf)
     best[0] = -penalty
     for stop in range(1, len(values) + 1):
@@ -220,7 +220,7 @@ def rows(series: int, nights: int) -> Iterator[Row]:
 
 
 def document(night: int, cases: int, random: np.random.Generator) -> dict[str, Any]:
-    """Returns a results file with as many samples as a usual run takes: 3 processes of 40."""
+    """Returns a results file with the samples of a usual run: 3 processes with 40 samples each."""
     made = _made_results.document(20)
     [run] = made["runs"]
     usual = next(record for record in made["benchmarks"] if record["status"] == "ok")
@@ -259,17 +259,17 @@ def trend_of_files(paths: list[Path], benchmark: str) -> list[float]:
 
 @attrs.frozen
 class Spent:
-    """Time that passed, and time that this process had the CPU, in seconds.
+    """Wall time and CPU time of this process, in seconds.
 
-    On a machine with others the second is what the code costs; both are printed, and goals are
-    judged by the first.
+    On a shared machine, the CPU time is the cost of the code. Tables contain both; goals use the
+    wall time.
     """
 
     wall_s: float
     cpu_s: float
 
     def cells(self) -> list[str]:
-        """Returns both for a table."""
+        """Returns both times for a table."""
         return [f"{self.wall_s:.3f}", f"{self.cpu_s:.3f}"]
 
 

@@ -1,8 +1,8 @@
-"""How often `cbs history regressions` is wrong on simulated nights, and how soon it is right.
+"""Measures false alarms and detection of `cbs history regressions` on simulated nights.
 
-Alarms: histories in which nothing changed, and how many of them report a step. Found: one trend
-is 8 % slower from the last night on, or for two or three nights, and how often that is reported.
-The judgement is the program's own; nights are made of random numbers, without a database.
+Alarms are the histories without changes that report a step. For detection, one trend is 8 % slower
+in the last night, or in the last two or three nights; the script counts how often that is reported.
+The code of the command judges the nights, which are random numbers without a database.
 
     python benchmarks/history_alarms.py [--histories 400] [--quick]
 """
@@ -74,13 +74,13 @@ def independent(random: np.random.Generator, shape: tuple[int, int]) -> Array:
 
 
 def heavy(random: np.random.Generator, shape: tuple[int, int]) -> Array:
-    """Student's t with 3 degrees of freedom, of variance 1: an outlier a month."""
+    """Student's t with 3 degrees of freedom and variance 1: about one outlier per month."""
     found: Array = random.standard_t(3, shape) / math.sqrt(3)
     return found
 
 
 def drifting(random: np.random.Generator, shape: tuple[int, int]) -> Array:
-    """Each night half of its distance from the level is that of the night before."""
+    """AR(1) noise: half of the distance from the level remains in the next night."""
     values = random.standard_normal(shape)
     for night in range(1, shape[1]):
         values[:, night] = 0.5 * values[:, night - 1] + math.sqrt(0.75) * values[:, night]
@@ -88,7 +88,7 @@ def drifting(random: np.random.Generator, shape: tuple[int, int]) -> Array:
 
 
 def two_levels(random: np.random.Generator, shape: tuple[int, int]) -> Array:
-    """Each night is on one of two levels, 2 standard deviations apart, as of memory layouts."""
+    """Each night has one of two levels, 2 standard deviations apart, like memory layouts."""
     modes = np.where(random.random(shape) < 0.5, -1.0, 1.0)
     found: Array = 0.9 * modes + 0.436 * random.standard_normal(shape)
     return found
@@ -109,7 +109,7 @@ def first_night_found(seed: int, trends: int, spread: float, bad: int) -> bool:
 
 
 def reported(logs: Array) -> list[tuple[int, int]]:
-    """Returns trend and first bad night of what `cbs history regressions` would report."""
+    """Returns trend and first bad night of the steps that `cbs history regressions` reports."""
     count, nights = logs.shape
     made = [Night(night, night, "", "", 0, "", "ok", "", *([None] * 8)) for night in range(nights)]
     trends = MetricTrends(

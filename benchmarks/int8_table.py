@@ -1,11 +1,10 @@
-"""int8 by five stacks in one table, each against itself in fp32; for docs/concepts/int8.md.
+"""Writes docs/concepts/int8.md: int8 in five stacks, each compared with the same stack in fp32.
 
-Races tiny BERT, GPT-2 and ResNet with trained weights, in fp32 and with what each stack makes of
-int8, interleaved in three processes each, and writes speed over the same stack's fp32 (with the
-interval and what it proves), share of the bytes left, signal-to-quantisation-noise ratio, and how
-well the program still does its task. Where a stack has no int8 for convolutions, its row says how
-many products were changed. The packages of recipes must be found; some 20 minutes on two quiet
-cores.
+Races tiny BERT, GPT-2 and ResNet with trained weights, in fp32 and in the int8 of each stack,
+interleaved in three processes each. The table has the speed relative to fp32 (with interval and
+verdict), the share of the bytes left, the signal-to-quantisation-noise ratio, and the accuracy at
+a task. A row also has the number of changed products, since some stacks have no int8 for
+convolutions. The script requires the packages of recipes, and takes 20 minutes on two idle cores.
 
     PYTHONPATH=.recipes.venv .venv/bin/python benchmarks/int8_table.py \
         [--table docs/concepts/int8.md]
@@ -28,7 +27,7 @@ MODELS = {
     "GPT-2": "models/GPT2LMHEAD_TRAINED_FP32_(PT|JAX|TF)_32XI32_BATCH4/.+_DEFAULT",
     "ResNet": "models/RESNET_TRAINED_FP32_(PT|JAX|TF)_(3X32X32|32X32X3)XF32_BATCH4/.+_DEFAULT",
 }
-# Each stack, and what it makes of int8.
+# Each stack, and its int8.
 STACKS = {
     "pt_inductor:inductor": ("+int8dq", "+int8wo"),
     "jax_xla:xla": ("+int8dq", "+int8wo"),
@@ -159,7 +158,7 @@ def _row(whole: Case, case: Case, verdict: Any) -> str:
         return f"| {' | '.join([*cells, why[:160], '', '', '', ''])} |"
     speed = "no verdict"
     if verdict and (ratio := verdict.ratio):
-        # Of times; a speed is its inverse.
+        # The ratio is one of times; a speed-up is its inverse.
         low, high = 1 / ratio.high, 1 / ratio.low
         speed = f"{1 / ratio.estimate:.2f} ({low:.2f}-{high:.2f}), {verdict.verdict.value}"
     applied = case.metrics.program.notes.get("recipe")
@@ -176,7 +175,7 @@ def _row(whole: Case, case: Case, verdict: Any) -> str:
 
 
 def _accuracy(case: Case) -> str:
-    """Returns accuracy and what changed; bold where that is more than the task allows."""
+    """Returns the accuracy and its change; bold if the loss is more than the task allows."""
     found = case.metrics.accuracy
     assert found
     text = f"{found}, {change_text(found)}"

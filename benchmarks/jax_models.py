@@ -1,17 +1,17 @@
-"""Our JAX models beside public and plain implementations, as compiled executables.
+"""Compares our JAX models with public and plain implementations, as compiled executables.
 
-A model of each architecture, float32, batch 1:
-- ours: flax.nnx, as `openxla.benchmark.models.jax` has it;
-- plain: the same network written out on a dict of arrays, no layers and no library; where there is
-  attention, once as products of matrices and once as `jax.nn.dot_product_attention`;
-- Keras: KerasHub's (for EfficientNet Keras Applications') model on the JAX backend, where it is
-  installed. transformers and diffusers have no Flax models any more.
-All take the weights of the same checkpoint as arguments and are compiled ahead of time, so that
-only executables are timed. Outputs are compared first. Blocks alternate in shuffled order.
+For each architecture, one model in float32 at batch 1:
+- ours: flax.nnx, from `openxla.benchmark.models.jax`;
+- plain: the same network on a dict of arrays, without layers or library. Networks with attention
+  have two versions: matrix products, and `jax.nn.dot_product_attention`;
+- Keras: KerasHub's (for EfficientNet, Keras Applications') model on the JAX backend, if installed.
+  transformers and diffusers no longer have Flax models.
+All take the weights of the same checkpoint as arguments and are compiled ahead of time, so only
+executables are timed. Outputs are compared first. Blocks alternate in shuffled order.
 
     python benchmarks/jax_models.py [--rounds 15] [--only bert,resnet] [--quick]
 
-KerasHub brings TensorFlow, so it wants an environment of its own; from the checkout:
+KerasHub depends on TensorFlow, so it requires a separate environment. From the checkout:
     python -m venv DIR && . DIR/bin/activate && pip install torch==2.13.0
     pip install jax==0.10.2 flax==0.12.8 keras==3.15.1 keras-hub==0.32.0 tensorflow==2.21.0 \
         safetensors attrs numpy pillow tokenizers ml_dtypes psutil
@@ -88,7 +88,7 @@ def main() -> None:
 def _table(
     name: str, *, quick: bool, keras: bool, rounds: int
 ) -> tuple[_race.Raced, Mapping[str, Any]]:
-    """Races the programs of one model, and prints what comes out."""
+    """Races the programs of one model and prints the table."""
     model = _zoo.ENTRIES[name].model("jax", quick=quick)
     given = model.preprocess(model.generate_default_inputs())
     inputs = [jnp.asarray(value) for value in given]

@@ -1,9 +1,9 @@
-"""Measures what the suite promises about itself, and rewrites the table of `benchmarks/README.md`.
+"""Measures the goals of the suite for itself, and rewrites the table in `benchmarks/README.md`.
 
-Runs the other scripts of this folder one after the other. The goals that each prints are kept in
-`recorded/figures.jsonl` with date, commit and machine, in the place of what was kept before, and
-the table is made of that file: a figure stays in it, with its commit, until it is measured again.
-A script that fails keeps its former figures and makes the exit code 1; a missed goal does not.
+Runs the other scripts of this folder one after the other. Each prints goals, which replace its
+former records in `recorded/figures.jsonl`, with date, commit and machine. The table is made from
+that file: a figure stays in it, with its commit, until it is measured again. If a script fails, it
+keeps its former figures and the exit code is 1. A missed goal does not change the exit code.
 
     python benchmarks/measure_all.py [--only NAME ...] [--quick] [--table-only]
 """
@@ -24,7 +24,7 @@ FOLDER = Path(__file__).parent
 RECORDED = FOLDER / "recorded" / "figures.jsonl"
 README = FOLDER / "README.md"
 BEGIN, END = "<!-- figures: written by measure_all.py -->\n", "<!-- end of figures -->\n"
-# The short ones first.
+# Short scripts first.
 SCRIPTS = (
     *(
         "cli_startup",
@@ -83,7 +83,7 @@ def main() -> int:
 
 
 def measured(name: str, *, quick: bool) -> dict[str, Any]:
-    """Runs a script, with its output; returns its goals and the conditions as a JSON value."""
+    """Runs a script and shows its output; returns goals and conditions as a JSON value."""
     command = [f"{name}.py", *["--quick"] * quick]
     print(f"== {' '.join(command)}", flush=True)
     before, started, goals = conditions(()), time.monotonic(), []
@@ -95,7 +95,7 @@ def measured(name: str, *, quick: bool) -> dict[str, Any]:
             print(line, end="", flush=True)
             if goal := _GOAL.fullmatch(line.rstrip("\n")):
                 goals.append(goal.groupdict())
-    # A script may say by its exit code that a goal is missed; one that failed printed none.
+    # Some scripts also report a missed goal by their exit code. A failed script prints no goals.
     return {
         "script": name,
         "command": " ".join(command),
@@ -106,7 +106,7 @@ def measured(name: str, *, quick: bool) -> dict[str, Any]:
 
 
 def rewrite(readme: Path, recorded: Path) -> None:
-    """Puts the table of what is recorded in the place of the one in a document."""
+    """Replaces the table in a document with the table of recorded figures."""
     text = readme.read_text(encoding="utf-8")
     head, rest = text.split(BEGIN)
     _, tail = rest.split(END)
@@ -115,7 +115,7 @@ def rewrite(readme: Path, recorded: Path) -> None:
 
 
 def table(kept: Sequence[Mapping[str, Any]]) -> str:
-    """Returns the goals as a Markdown table, and the machines that it names by letters."""
+    """Returns the goals as a Markdown table, followed by the machines with their letters."""
     lines = ["| script | goal | met | found | measured |", "|---|---|---|---|---|"]
     machines: dict[str, str] = {}
     for entry in sorted(kept, key=lambda entry: SCRIPTS.index(entry["script"])):

@@ -1,10 +1,10 @@
-"""`cbs micro run` against `torch.utils.benchmark` and `iree-benchmark-module` on the same products.
+"""Compares `cbs micro run` with `torch.utils.benchmark` and `iree-benchmark-module`.
 
-Fresh processes in turn, in shuffled order: PyTorch's product of matrices by our engine and by
-`torch.utils.benchmark.Timer.blocked_autorange`, and IREE's by our engine and by
-`iree-benchmark-module` on the program that `cbs repro` writes. All on one CPU, with one thread.
-Each process gives a median; what is compared is the mean of their logarithms, ours over the peer's,
-with its 95 % interval over rounds. The goal is met where that interval holds 1, or lies within 2 %.
+Our engine and `torch.utils.benchmark.Timer.blocked_autorange` time PyTorch's matrix product. Our
+engine and `iree-benchmark-module` time IREE's, on the program that `cbs repro` writes. Fresh
+processes alternate in shuffled order, on one CPU with one thread. Each process gives a median. The
+ratio is the geometric mean of ours over the peer's, with its 95 % interval over rounds. The goal is
+met if that interval contains 1 or lies within 2 % of it.
 
     python benchmarks/micro_against_peers.py [--rounds 8] [--quick]
 """

@@ -1,12 +1,12 @@
-"""Which share of a small `cbs run` is not the stacks' own work, and where that time goes.
+"""Measures the share of a small `cbs run` that is not the stacks' own work, and where it goes.
 
-Runs the tiny BERT and ResNet through three backends into a fresh root directory, in a
-process whose sessions, verification and file writes are timed from outside: this script starts
-itself again, wraps a dozen functions of the harness, and calls the command. What workers report as
-phases (import, load, h2d, trace, lower, compile, first_run, execute, d2h; preprocess and reference
-in the workers that prepare) is work. All else is orchestration.
+Runs the tiny BERT and ResNet in three backends with a fresh root directory. The script starts a
+second process of itself, which wraps a dozen functions of the harness in timers and calls the
+command. Phases that workers report are work (import, load, h2d, trace, lower, compile, first_run,
+execute, d2h; preprocess and reference in the workers that prepare). All other time is
+orchestration.
 
-`own_program.py` does it for a race, whose workers load side by side.
+`own_program.py` measures the same for a race, whose workers load side by side.
 
     python benchmarks/orchestration.py [--quick]
 """
@@ -81,7 +81,7 @@ def _print(
 
 
 def _wrapped(output: Path, arguments: list[str]) -> int:
-    """Runs the command with timers in it, and writes what they found."""
+    """Runs the command with timers and writes their figures."""
     began = time.time()
     from comparative_benchmark.cli import command as cli
 

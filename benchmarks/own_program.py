@@ -1,9 +1,9 @@
-"""A program of one's own, raced: how soon a latency is on screen, and what is not the stacks' work.
+"""Races a user's program; measures the time until the first latency, and orchestration.
 
-`docs/examples/export_my_net.py` exports a network of microseconds, `cbs run my_net.onnx` races it
-on three runtimes into a fresh root directory. Work is what the time line of the race says that
-workers were at, in at least one of them: start, import, load, compile, execute, outputs. All else
-of the command is orchestration, its start, preparation and table included.
+`docs/examples/export_my_net.py` exports a network that takes microseconds. `cbs run my_net.onnx`
+races it on three runtimes with a fresh root directory. By the race's time line, work is the time in
+which at least one worker starts, imports, loads, compiles, executes or fetches outputs. All other
+time of the command is orchestration, including its start, preparation and table.
 
     python benchmarks/own_program.py [--quick]
 """
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _covered(intervals: list[tuple[float, float]]) -> float:
-    """Returns the seconds in at least one of the intervals, which are in microseconds."""
+    """Returns the seconds that the intervals cover; the intervals are in microseconds."""
     covered = reached = 0.0
     for start, end in sorted(intervals):
         covered += max(0.0, end - max(start, reached))

@@ -1,8 +1,8 @@
-"""How much sooner `cbs parity` ends with cells side by side, and whether it says the same.
+"""Measures the speed-up of `cbs parity` with parallel cells, and compares the statuses.
 
-The same matrix in turns, with `--jobs 1` and with as many cells at a time as `cbs parity` takes by
-itself, each from the artifacts that an unmeasured run has made. The errors may differ in their last
-digits, since a lane has fewer threads.
+Alternates between runs of the same matrix with `--jobs 1` and with the default number of parallel
+cells. All use the artifacts of an unmeasured run. The errors may differ in their last digits, since
+each of the parallel cells has fewer threads.
 
     python benchmarks/parity_jobs.py [--name REGEX] [--rounds N] [--quick]
 """
@@ -20,14 +20,14 @@ from _timing import print_goal, print_table
 
 from comparative_benchmark.studies.parity.runner import default_jobs
 
-# Share of what the CPUs could do at best.
+# Share of the ideal speed-up.
 GOAL_SHARE = 0.75
 _NAME = "models/(BERT|RESNET|VIT|GPT2LMHEAD)_TINY_FP32_.+_BATCH1/.+"
 _QUICK = "models/RESNET_TINY_FP32_.+_BATCH1/.+"
 
 
 def main() -> None:
-    """Prints seconds and their ratio; ends with 1 if the goal is missed or two endings differ."""
+    """Prints seconds and their ratio; exits with 1 if the goal is missed or statuses differ."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument
     add("--name", help=f"regular expression for cases (default {_NAME})")

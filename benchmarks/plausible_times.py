@@ -1,9 +1,9 @@
-"""Does the check of reported times leave honest programs alone?
+"""Tests that the check of reported times does not flag honest programs.
 
-Two parts. Every process in the given results files is checked by what the files hold: samples
-against their blocks, CPU time against CPUs, and latency against arithmetic. Then 5,000 trials are
-simulated: blocks are drawn from those files, and what only the parent sees is drawn from assumed
-distributions. They are meant to be worse than a loaded machine, and were not measured:
+The script has two parts. First, it checks every process in the given results files: samples against
+their blocks, CPU time against CPUs, and latency against arithmetic. Then it simulates 5,000 trials
+with blocks from those files. Values that only the parent can measure come from assumed
+distributions, which are meant to be worse than a loaded machine and were not measured:
 
   delay     of a worker beyond its block: 2 ms on average, and in one block of five, 1 s on average
   CPU time  of a worker beyond its block: 3 ms on average, with a heavy tail
@@ -84,11 +84,11 @@ def _processes(path: Path) -> Iterator[tuple[str, tuple[Block, ...], str | None]
 
 
 def _problem(blocks: Sequence[Block], metrics: Metrics | None, precision: str | None) -> str | None:
-    """Returns what is wrong by the figures of a file, in which the parent's are missing."""
+    """Returns the problem in the figures of a file, or None. A file has no figures of the parent."""
     seen = [_timed(block, delay_ms=0.0, extra_cpu_ms=0.0) for block in blocks]
     cpus = os.cpu_count() or 1
     if metrics is None:
-        return clock_problem(seen, cpus=1024)  # of another machine
+        return clock_problem(seen, cpus=1024)  # the file's machine may have more CPUs
     return clock_problem(seen, cpus) or latency_problem(
         [value for block in blocks for value in block.latencies_ms],
         flops=metrics.workload_cost.flops,
@@ -132,7 +132,7 @@ def _simulated(processes: Sequence[Sequence[Block]], trials: int) -> list[str]:
         while len(runs) < FRESH_RUNS and not (runs and runs[-1] <= enough_ms(median_ms)):
             held_up = (random.random() < 2 / 3) * random.exponential(100)
             runs.append(median_ms * random.lognormal(0.3, 0.5) + held_up)
-        # The files may be of a machine with more CPUs: that bound is not simulated.
+        # The files' machine may have more CPUs, so that limit is not simulated.
         problem = clock_problem(seen, cpus=1024) or fresh_run_problem(median_ms, runs)
         if problem:
             found.append(problem)

@@ -1,12 +1,12 @@
-"""Races the zoo at real sizes, and writes the page that docs/results publishes.
+"""Races the zoo at real sizes, and writes the page in docs/results.
 
     python benchmarks/published_results.py --list
     python benchmarks/published_results.py [--minutes M] [--only NAME ...]
     python benchmarks/published_results.py --page-only
 
 Each race adds its results to `docs/results/results.json`. A later call resumes an interrupted race
-and skips those that are finished, so that the campaign can be spread over days on one machine.
-Nothing else may run meanwhile: a disturbed race stays in the page as `unclear (disturbed)`.
+and skips finished races, so a campaign can take several days on one machine. Run nothing else at
+the same time: a disturbed race stays in the page as `unclear (disturbed)`.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def _of_types(name: str, model: str, types: Sequence[str], minutes: int) -> list
     return [
         PublishedRace(
             name=f"{name}-{kind.lower()}",
-            # A type has its name in shapes, too.
+            # Names of shapes contain the type too.
             model=model.replace("<type>", kind),
             stacks=stacks[kind],
             minutes=minutes,
@@ -92,7 +92,7 @@ RACES = (
         stacks=(EAGER, "jax_xla:xla", "tf_xla:xla"),
         minutes=35,
     ),
-    # Three workers of 2.2 GB of weights each fit into memory.
+    # Only three workers with 2.2 GB of weights each fit into memory.
     PublishedRace(
         name="llama-1b-bf16",
         model="LLAMA_1B_BF16_{}_512XI32_BATCH1",
@@ -105,7 +105,7 @@ RACES = (
         stacks=(EAGER, "jax_xla:xla", "tf_xla:xla"),
         minutes=20,
     ),
-    # Lengths that no other race has: their fp32 results belong to these races.
+    # No other race has these lengths, so their fp32 results belong to these races.
     *(
         PublishedRace(
             name=f"bert-base-int8-{length}",

@@ -1,8 +1,8 @@
-"""Which recipes work in which backend, and why not where they do not; for docs/concepts/recipes.md.
+"""Writes docs/concepts/recipes.md: the recipes that work in each backend, or the reason.
 
-Runs tiny BERT with every recipe through every compiler that takes some, once each, and writes what
-came of it: layers changed, share of the bytes left, signal-to-quantisation-noise ratio. The
-packages of recipes must be found.
+Runs tiny BERT with every recipe in every compiler that supports recipes, once each. Each cell has
+the number of changed layers, the share of the bytes left, and the signal-to-quantisation-noise
+ratio. The script requires the packages of recipes.
 
     PYTHONPATH=.recipes.venv .venv/bin/python benchmarks/recipes_table.py \
         [--table docs/concepts/recipes.md]
@@ -25,9 +25,9 @@ CASES = {
     "fp32": "models/BERT_TRAINED_FP32_(PT|JAX)_32XI32_BATCH4/.+_DEFAULT",
     "bf16": "models/BERT_TRAINED_BF16_(PT|JAX)_32XI32_BATCH4/.+_DEFAULT",
 }
-# What LiteRT's converter does is a compiler there, under a name of its own.
+# In LiteRT, each precision of the converter is a compiler with its own name.
 CONVERTED = "models/BERT_TRAINED_FP32_(JAX|TF)_32XI32_BATCH4/.+_DEFAULT"
-# What stands for the parameters of a recipe.
+# Placeholders for the parameters of recipes.
 SAMPLES = {"bits": "4", "group": "32", "size": "64"}
 HEAD = """# Recipes by backend
 
@@ -116,7 +116,7 @@ def _tables() -> Iterator[str]:
 
 
 def _converted() -> Iterator[str]:
-    """Yields the rows of what LiteRT's converter does."""
+    """Yields the rows for the precisions of LiteRT's converter."""
     precisions = ("native", "fp16", "dynamic-range", "int8")
     found = {
         (case.framework, case.competitor): case
@@ -140,7 +140,7 @@ def _labels() -> Iterator[tuple[str, recipes.Recipe]]:
 
 
 def _found(name: str, columns: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Returns what came of each competitor."""
+    """Returns the cell of each competitor."""
     competitors = [
         f"{backend}:{compiler}+{label}"
         for backend, compiler in columns
@@ -151,7 +151,7 @@ def _found(name: str, columns: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def _cases(name: str, competitors: Sequence[str]) -> list[Case]:
-    """Returns how each competitor ended that takes the framework of a case."""
+    """Returns the results of competitors that support the framework of a case."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "results.json"
         arguments = ["-name", name, "-device", "host-cpu", "-w", "0", "-iter", "1"]

@@ -1,16 +1,16 @@
-"""How well the ratio of XLA to Inductor on one tiny workload repeats, run after run.
+"""Measures how well the ratio of XLA to Inductor on one tiny workload repeats between runs.
 
-Runs are made in turns on the machine as it is, and beside a process that is busy on one core, 0.7 s
-on and 0.9 s off. Each run gives one ratio by our race (`cbs run --baseline`, default sampling), and
-one by the usual methods: one process of each, one after the other, means or medians of
-`--iterations`. Spread is the standard deviation of the log ratios over runs. The goal: ours is at
-most a third of that of the usual method that repeats better. Two spreads of 10 runs each have a
-quotient that is known to a factor of 2 (F distribution, 9 and 9 degrees of freedom, 95 %).
+Runs alternate between the machine without added load, and with a process that is busy on one core,
+0.7 s on and 0.9 s off. Each run gives one ratio by our race (`cbs run --baseline`, default
+sampling), and one by each of the usual methods: one process of each, one after the other, means or
+medians of `--iterations`. Spread is the standard deviation of the log ratios over runs. The goal is
+a spread of at most a third of the better usual method's. With 10 runs each, the quotient of two
+spreads is known to a factor of 2 (F distribution, 9 and 9 degrees of freedom, 95 %).
 
     python benchmarks/repeatability.py [--pairs 5] [--minutes M] [--quick] [--report-only]
 
 `--pairs` is the number of runs of each kind, loaded and quiet. Every run is one line of `--output`;
-a later call goes on with what is there.
+a later call continues the file.
 """
 
 import argparse
@@ -35,7 +35,7 @@ GOAL = 1 / 3
 METHODS = (RACED, *USUAL_METHODS)
 BASELINE_MODEL = "BERT_TINY_FP32_PT_32XI32_BATCH1"
 CANDIDATE_MODEL = "BERT_TINY_FP32_JAX_32XI32_BATCH1"
-# Section: whether another process is busy meanwhile.
+# Section -> whether another process is busy.
 SECTIONS = {"quiet": False, "loaded": True}
 QUICK_PAIRS = 2
 
@@ -96,7 +96,7 @@ def _measure(journal: Journal, chosen: argparse.Namespace, budget: Budget) -> No
 
 def print_report(entries: Sequence[Entry]) -> None:
     """Prints the spread by method, over all runs and by load, and whether the goal is met."""
-    # A run in which one method has no ratio would be an advantage of that method.
+    # Omit runs in which one method has no ratio: they would favour that method.
     whole = [e for e in entries if all(e["methods"][m]["ratio"] is not None for m in METHODS)]
     print(f"\n{len(entries)} runs; {len(whole)} have a ratio from each method\n")
     header = ["XLA / Inductor", "runs", "median", "min", "max", "max / min", "sd", "s"]

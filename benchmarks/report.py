@@ -1,13 +1,13 @@
-"""How fast the report of 5,000 results is built, how large it is, and how fast a reader can use it.
+"""Measures the report of 5,000 results: the time to build it, its size, and its response times.
 
-The same samples go to the nearest peer, `pytest-benchmark compare --csv`, in turn, in shuffled
-order. The two do different things: it reads ready statistics and prints a table, with a CSV file
-beside it; `cbs report` computes intervals and ratios of every case from the raw samples of its
-processes, and writes a page that filters, sorts and draws them. So the peer's time is a floor for
-reading and printing so many cases, not a rival.
+The same samples go to the nearest peer, `pytest-benchmark compare --csv`; the two alternate in
+shuffled order. They do different things. The peer reads finished statistics and writes a table and
+a CSV file. `cbs report` computes intervals and ratios of every case from the raw samples of its
+processes, and writes a page that filters, sorts and draws them. So the peer's time is only a lower
+limit for reading and printing this number of cases.
 
-Then the page is opened in headless Chromium, where that is installed: time from the request until
-the page answers, and from a key press in the filter until the matrix shows what it lets through.
+Then the script opens the page in headless Chromium, if installed. It measures the time from the
+request until the page is ready, and from a change of the filter until the matrix is redrawn.
 
     python benchmarks/report.py [--cases 5000] [--rounds 3] [--operators] [--quick]
 """
@@ -30,7 +30,7 @@ from _timing import interleave, print_goal, print_table, ratio
 MOST_BUILD_S, MOST_BYTES, MOST_INTERACTION_S = 10.0, 5e6, 1.0
 _FILTERS = ("bert", "jax_xla slower", "resnet50 fp32", "wrong_output")
 _OPERATOR_FILTERS = ("matmul", "jax_xla slower", "linear fp32 int8", "wrong_output")
-# From the change of the filter until what it lets through has been drawn.
+# Measures from the change of the filter until the matching results are drawn.
 _FILTER_SCRIPT = """
 const [text, done] = arguments;
 const field = document.getElementById("q"), count = document.getElementById("count");
@@ -106,7 +106,7 @@ def _measure(folder: Path, cases: int, rounds: int, *, operators: bool) -> None:
 
 
 def _operators(cases: int, *, night: int) -> dict[str, Any]:
-    """Returns results of as many shapes as make about so many cases, and no fewer."""
+    """Returns results for the smallest number of shapes that gives at least `cases` cases."""
     highest = 4
     while True:
         made = _made_operators.document(range(4, highest), night=night, slower=night > 0)
@@ -168,7 +168,7 @@ def _process(command: list[str]) -> Callable[[], object]:
 
 
 def _as_pytest_benchmark(made: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the same samples as pytest-benchmark would have saved them."""
+    """Returns the same samples in the file format of pytest-benchmark."""
     benchmarks = []
     for record in made["benchmarks"]:
         metrics = next(iter(record["metrics"].values()))

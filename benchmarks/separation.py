@@ -1,10 +1,11 @@
-"""Do the limits of verification lie between right programs and those of a coarser precision?
+"""Tests that the limits of verification lie between right programs and coarser precisions.
 
-For each tiny model in PyTorch and each type: the error of honest programs (the reference, and every
-cell of a parity file that ended ok), what the limit allows, and the errors of the same model with
-the factors of its products rounded to the next coarser types. Errors are those of the verification:
-root mean square against the float64 run, relative to that of the truth. A margin is the limit over
-the largest honest error, and the smallest coarser error over the limit.
+For each tiny model in PyTorch and each type, there are three kinds of errors. One is the error of
+honest programs: the reference, and every cell of a parity file with status ok. The second is the
+limit. The third are the errors of the same model if the factors of its products are rounded to the
+next coarser types. Errors are measured as in verification: root mean square against the float64
+run, relative to the root mean square of the truth. There are two margins: the limit divided by the
+largest honest error, and the smallest coarser error divided by the limit.
 
     python benchmarks/separation.py [--parity results/parity.json] [-name REGEX] [--output FILE]
         [--table docs/concepts/separation.md]
@@ -81,11 +82,11 @@ class Row:
     """Errors of one model in one type.
 
     Attributes:
-      allowed: by the limit.
-      honest: the largest of right programs, and who made it.
-      part: the largest error of a part of theirs, as a share of its limit; None without parts.
-      coarser: of each coarser precision.
-      spread: of the truth, relative to its root mean square.
+      allowed: the limit.
+      honest: the largest error of right programs, and the program.
+      part: the largest error of a part of their outputs, as a share of its limit; or None.
+      coarser: the error of each coarser precision.
+      spread: spread of the truth, relative to its root mean square.
     """
 
     label: str
@@ -100,7 +101,7 @@ class Row:
 
     @property
     def cells(self) -> list[str]:
-        """What the tables show."""
+        """The cells of the row in the tables."""
         return [
             self.label,
             self.data_type,
@@ -115,12 +116,12 @@ class Row:
 
     @property
     def above(self) -> float:
-        """Margin of right programs, over the whole of an output."""
+        """Margin above right programs, for whole outputs."""
         return self.allowed / self.honest
 
     @property
     def below(self) -> float:
-        """Margin of the finest of the coarser ones."""
+        """Margin below the finest of the coarser precisions."""
         return min(self.coarser.values()) / self.allowed
 
     @property
@@ -183,7 +184,7 @@ def _cases(name: str) -> list[BenchmarkCase]:
 
 
 def _honest(path: Path) -> tuple[dict[str, tuple[float, str]], dict[str, float]]:
-    """Returns the largest error of each workload's ok cells with its cell, and of a part."""
+    """Returns the largest error in each workload's ok cells, with its cell; and of their parts."""
     found: dict[str, tuple[float, str]] = {}
     parts: dict[str, float] = {}
     for cell in json.loads(path.read_text())["cells"]:
@@ -222,7 +223,7 @@ def _row(case: BenchmarkCase, honest: dict[str, tuple[float, str]], parts: dict[
     limits = error_limits(
         DATA_TYPES[data_type],
         rmse=own * scale,
-        largest=0.0,  # only that of all elements is compared
+        largest=0.0,  # only the error of all elements is compared
         spread=spread,
         size=due.size,
         parameters={},

@@ -1,9 +1,9 @@
-"""How often a race calls steady programs unsteady, and finds those that are not.
+"""Measures how often a race calls steady programs unsteady, and how often it finds unsteady ones.
 
-Pairs of two programs are raced on simulated noise and stopped by the code of `cbs run` (three to
-ten processes), and each is judged by `why_not_steady`, beside its rival and as if alone. Then one
-of them becomes slower by 5 % in the middle of the rounds of each process, or after three of ten.
-What the simulation leaves out: rounds beyond the fewest. Shares have their exact 95 % interval.
+The code of `cbs run` races and stops pairs of two programs on simulated noise (three to ten
+processes). `why_not_steady` judges each program together with its rival, and alone. Then one
+program becomes 5 % slower in the middle of the rounds of each process, or after three of ten. The
+simulation omits rounds beyond the minimum. Shares have their exact 95 % interval.
 
     python benchmarks/steady_rounds.py [--pairs 4000] [--seed 1] [--quick]
 """
@@ -24,7 +24,7 @@ FALSE_GOAL, FOUND_GOAL = 0.01, 0.9
 STEP = math.log1p(0.05)
 RULE = SamplingRule()
 HOW = ("raced", "alone")
-# Noise of rounds that is larger than that of the goal.
+# Noise of rounds that is larger than in the goal.
 NOISIER = ("spikes", "autocorrelated")
 
 
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def _counts(candidate: Array, baseline: Array) -> list[int]:
-    """Returns how many are unsteady: raced, alone, and the same with a step, and an early one."""
+    """Counts unsteady programs, raced and alone: without a step, with one, with an early one."""
     stop = why_enough_rule(RULE)
     totals = [0] * 6
     step, early = (STEP * (np.arange(ROUNDS) >= first) for first in (ROUNDS // 2, 3))

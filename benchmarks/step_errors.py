@@ -1,7 +1,7 @@
-"""How far off is the worst step of a right generation, beside all its steps?
+"""Compares the error of the worst step of a right generation with the error of all its steps.
 
-Reads what runs of generating models left in the artifact root, truths in float64 and reference runs
-in the model's own type, and prints the error of the worst step over that of all steps.
+Reads the artifacts of generating models from the artifact root: truths in float64 and reference
+runs in the model's own type. Prints the error of the worst step divided by the error of all steps.
 
     python benchmarks/step_errors.py [ROOT]
 """

@@ -1,10 +1,10 @@
-"""Which share of a raced sweep of operators is not the stacks' own work, and where that time goes.
+"""Measures the share of a raced sweep of operators that is not the stacks' own work.
 
-Runs `cbs micro run` over products of matrices that take about a millisecond, through PyTorch and
-JAX, into a fresh root directory, in a process whose harness is timed from outside. Work is what
-workers announce as phases (import, load, h2d, trace, lower, compile, first_run, execute, d2h,
-run_on; preprocess and reference in those that prepare), and the judging of outputs. Stopping idle
-workers is part of the method and has a row of its own. All else is orchestration.
+Runs `cbs micro run` over matrix products that take about a millisecond, in PyTorch and JAX, with a
+fresh root directory, in a process whose harness is wrapped in timers. Work is the phases that
+workers announce (import, load, h2d, trace, lower, compile, first_run, execute, d2h, run_on;
+preprocess and reference in the workers that prepare), and the judging of outputs. Stopping idle
+workers is part of the method and has a separate row. All other time is orchestration.
 
     python benchmarks/sweep_orchestration.py [--quick] [--profile FILE]
 """
@@ -47,7 +47,7 @@ def main() -> int:
             *("micro", "run", "--op", "matmul", "--shapes", ",".join(shapes)),
             *("--backend", _BACKENDS, "-o", f"{directory}/results.json"),
             *("--root-dir", f"{directory}/root"),
-            # More than it takes. A run with a budget does not measure this machine's ceilings.
+            # More than enough. A run with a budget does not measure this machine's ceilings.
             *("--budget", "7200"),
         ]
         spans = Path(directory) / "spans.json"
@@ -58,7 +58,7 @@ def main() -> int:
             stdout=subprocess.DEVNULL,
         )
         wall = time.time() - started
-        # A busy machine makes trials unsteady, and the code 1; where time goes is seen as well.
+        # On a busy machine, trials are unsteady and the exit code is 1. The times are still valid.
         assert done.returncode in (0, 1), f"cbs micro run failed: exit code {done.returncode}"
         found = json.loads(spans.read_text(encoding="utf-8"))
     work, stops, rows = found["work"], found["stops"], found["orchestration"]
@@ -89,7 +89,7 @@ def main() -> int:
 
 
 def _wrapped(output: Path, profile: str, arguments: list[str]) -> int:
-    """Runs the command with timers in it, and writes what they found."""
+    """Runs the command with timers and writes their figures."""
     from comparative_benchmark.cli import command as cli
 
     importlib.import_module("comparative_benchmark.engine.runner")  # the command imports it late
@@ -105,7 +105,7 @@ def _wrapped(output: Path, profile: str, arguments: list[str]) -> int:
         profiler.dump_stats(profile)
     rows = dict(spans.orchestration)
     work = {**phases, _VERIFICATION: rows.pop(_VERIFICATION, 0.0)}
-    commands.pop("start", None)  # has a row
+    commands.pop("start", None)  # has its own row
     rows |= {f"`{name}` outside phases": seconds for name, seconds in commands.items()}
     facts = {"work": work, "stops": sum(stops), "orchestration": rows, "lasted": lasted}
     output.write_text(json.dumps(facts), encoding="utf-8")
@@ -113,7 +113,7 @@ def _wrapped(output: Path, profile: str, arguments: list[str]) -> int:
 
 
 def _listen() -> tuple[dict[str, float], dict[str, float]]:
-    """Returns seconds of phases, and of commands outside their phases, as sessions tell them."""
+    """Returns seconds of phases, and of commands outside their phases, as sessions report them."""
     from comparative_benchmark.engine.messages import Timeline
 
     phases: defaultdict[str, float] = defaultdict(float)
@@ -137,7 +137,7 @@ def _listen() -> tuple[dict[str, float], dict[str, float]]:
 
 
 def _time_signals() -> list[float]:
-    """Returns a list that gets the seconds of each signal to a worker."""
+    """Returns a list to which the seconds of each signal to a worker are added."""
     from comparative_benchmark.engine.session import Session
 
     original, found = Session._signal, []  # noqa: SLF001  # timed from outside

@@ -1,16 +1,16 @@
-"""Our TensorFlow models beside public Keras implementations, compiled by XLA and as graphs.
+"""Compares our TensorFlow models with public Keras implementations, with XLA and as graphs.
 
-A model of each architecture, float32, batch 1:
-- ours: Keras layers of our own, as `openxla.benchmark.models.tf` has it;
-- Keras: KerasHub's (for EfficientNet Keras Applications') model on the TensorFlow backend.
-  transformers has no TensorFlow models any more.
-Both hold the weights of the same checkpoint as variables, and are traced and compiled before they
-are timed: by `tf.function(jit_compile=True)`, and as a graph without XLA. Outputs are compared
+For each architecture, one model in float32 at batch 1:
+- ours: our own Keras layers, from `openxla.benchmark.models.tf`;
+- Keras: KerasHub's (for EfficientNet, Keras Applications') model on the TensorFlow backend.
+  transformers no longer has TensorFlow models.
+Both have the weights of the same checkpoint as variables. They are traced and compiled before they
+are timed: with `tf.function(jit_compile=True)`, and as a graph without XLA. Outputs are compared
 first. Blocks alternate in shuffled order.
 
     python benchmarks/tf_models.py [--rounds 15] [--only bert,resnet] [--compiler xla] [--quick]
 
-`jax_models.py` says how to make an environment with KerasHub.
+`jax_models.py` explains how to create an environment with KerasHub.
 """
 
 import gc
@@ -66,7 +66,7 @@ def main() -> None:
 def _table(
     name: str, compiler: str, *, quick: bool, rounds: int
 ) -> tuple[_race.Raced, Mapping[str, Any]]:
-    """Races the programs of one model, and prints what comes out."""
+    """Races the programs of one model and prints the table."""
     model = _zoo.ENTRIES[name].model("tf", quick=quick)
     given = model.preprocess(model.generate_default_inputs())
     public = _keras_hub.program(name, model, given)
@@ -86,7 +86,7 @@ def _table(
 
 
 def _compiled(function: Callable[..., Any], inputs: Any, compiler: str) -> _race.Call:
-    """Returns a call of a function that is traced once, for these inputs."""
+    """Returns a call of a function; the function is traced once, for these inputs."""
 
     def positional(*arguments: Any) -> Any:
         return function(*arguments)

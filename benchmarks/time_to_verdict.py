@@ -1,12 +1,12 @@
-"""How long a race of six competitors takes to its verdicts, by today's rule and by the one before.
+"""Measures the time to the verdicts of six competitors, by the current rule and the previous one.
 
-BERT-base in PyTorch and JAX, about 200 ms an iteration, each competitor against PyTorch's eager
-mode. Races by either rule take turns. Before, each process exported anew and loaded alone, a
-warm-up had 20 iterations however long these were, and each block began with an unmeasured one.
+Races BERT-base in PyTorch and JAX, about 200 ms per iteration, each competitor against PyTorch's
+eager mode. Races by both rules alternate. By the previous rule, each process exported the model and
+loaded alone, a warm-up always had 20 iterations, and each block began with an unmeasured one.
 
-Measuring is the share of a race's wall time in measured iterations; orchestration is the time in
-which no worker was starting or in a phase. A ratio of latencies far from 1 would say that the rule
-measures something else.
+Measuring is the share of a race's wall time in measured iterations. Orchestration is the time in
+which no worker was starting or in a phase. If the ratio of latencies is far from 1, the two rules
+do not measure the same.
 
     python benchmarks/time_to_verdict.py [--quick]
 """
@@ -49,7 +49,7 @@ _MODELS = {
     True: "BERT_TINY_FP32_(PT|JAX)_32XI32_BATCH1",
 }
 _LESS_TIME, _MEASURING, _ORCHESTRATION = 0.5, 0.4, 0.06
-# Half-widths of a few processes are themselves known to tens of percent only.
+# Half-widths of a few processes have an uncertainty of tens of percent.
 _SAME_HALF_WIDTH = 1.25
 
 
@@ -64,12 +64,12 @@ class Rule:
 
 @attrs.frozen(kw_only=True)
 class Found:
-    """What a race gave.
+    """Figures of a race.
 
     Attributes:
-      half_width: of the ratios to the baseline, relative, median over the candidates.
-      latency_half_width: of the latencies, likewise.
-      parts_s: seconds by what workers did.
+      half_width: half-width of the ratios to the baseline, relative, median over the candidates.
+      latency_half_width: half-width of the latencies, relative, median over the candidates.
+      parts_s: seconds by kind of work.
     """
 
     wall_s: float
@@ -168,7 +168,7 @@ def _samples(result: Result) -> list[list[float]]:
 
 
 def _parts(spans: Iterable[Span], wall_s: float) -> dict[str, float]:
-    """Returns the seconds of each kind of work; that of several workers at a time counts once."""
+    """Returns the seconds of each kind of work; simultaneous work of workers counts once."""
     kinds: dict[str, list[tuple[int, int]]] = {}
     for span in spans:
         started = span.category == COMMAND and span.name == "start"
@@ -190,7 +190,7 @@ def _kind(span: Span) -> str:
 
 
 def _covered(intervals: Iterable[tuple[int, int]]) -> float:
-    """Returns the seconds in at least one of the intervals."""
+    """Returns the seconds that the intervals cover."""
     covered, reached = 0, 0
     for start, end in sorted(intervals):
         covered += max(0, end - max(start, reached))

@@ -1,9 +1,9 @@
-"""Time to make checkpoints, inputs, truth and reference of all tiny models from nothing.
+"""Measures the time to create checkpoints, inputs, truth and reference of all tiny models.
 
-The workloads of all cases that are tagged `tiny`, in every framework that is installed, into an
-empty root directory, by the harness' own preparation: a worker for each framework. The yardstick,
-in the same run: a bare process for each framework that imports it, creates the same models, and
-runs each once, without float64, reference, digests and files.
+The harness prepares the workloads of all cases with the tag `tiny`, in all installed frameworks, in
+an empty root directory, with a worker for each framework. The yardstick in the same run is a bare
+process for each framework. It imports the framework, creates the same models, and runs each once,
+without float64, reference, digests and files.
 
     python benchmarks/tiny_artifacts.py [--name 'models/BERT_TINY.+'] [--quick]
 """
@@ -43,7 +43,7 @@ _MOST_COSTLY = 15
 
 @attrs.frozen(kw_only=True)
 class Made:
-    """What a worker was asked for: the definition of a model, and how long its phases took."""
+    """A request to a worker: the definition of a model, and the times of its phases."""
 
     module_path: str
     parameters: Mapping[str, Any]
@@ -52,12 +52,12 @@ class Made:
 
     @property
     def framework(self) -> str:
-        """The framework of the model, as its module's path has it."""
+        """The framework of the model, from the path of its module."""
         return self.module_path.split(".")[3]
 
     @property
     def label(self) -> str:
-        """What tells the model from others."""
+        """A name that distinguishes the model from others."""
         new = self.parameters.get("max_new_tokens")
         return " ".join(
             [
@@ -91,7 +91,7 @@ def main() -> None:
     trials = runner.plan(cases, competitors, devices.HOST_CPU).trials
     with tempfile.TemporaryDirectory(prefix="cbs-tiny-") as directory:
         os.environ[ROOT_DIR_VARIABLE] = directory
-        # An empty directory, and nothing fetched: all has to be made.
+        # In an empty directory without downloads, all artifacts must be created.
         seconds, made, failures = _prepared(trials, Path(directory) / "logs")
         for case, reason in failures.items():
             print(f"{case}: {reason}")
@@ -120,7 +120,7 @@ def main() -> None:
 
 
 def _prepared(trials: Sequence[Trial], log_dir: Path) -> tuple[float, list[Made], dict[str, str]]:
-    """Returns how long the preparation of trials took, what it made, and what it could not."""
+    """Prepares trials; returns the seconds, the workloads, and the failures."""
     settings = RunSettings(device=devices.HOST_CPU, log_dir=log_dir, generate_artifacts=True)
     preparation = Preparation(settings, lambda _: None)
     with _watched() as made:
@@ -133,7 +133,7 @@ def _prepared(trials: Sequence[Trial], log_dir: Path) -> tuple[float, list[Made]
 
 @contextlib.contextmanager
 def _watched() -> Iterator[list[Made]]:
-    """Gives a list to which every workload is added that a worker makes."""
+    """Yields a list to which each workload that a worker creates is added."""
     made: list[Made] = []
     original = Session.call
 
@@ -160,7 +160,7 @@ def _watched() -> Iterator[list[Made]]:
 
 
 def _yardstick(made: Sequence[Made]) -> float:
-    """Returns how long bare processes take to run the same models once."""
+    """Returns the seconds that bare processes take to run the same models once."""
     by_framework: defaultdict[str, list[Made]] = defaultdict(list)
     for item in made:
         by_framework[item.framework].append(item)
@@ -178,7 +178,7 @@ def _yardstick(made: Sequence[Made]) -> float:
 
 
 def _run_once(models: Sequence[tuple[str, dict[str, Any]]]) -> None:
-    """Creates models and runs each once, outputs on the host."""
+    """Creates models and runs each once, with outputs on the host."""
     import numpy as np
 
     for module_path, parameters in models:

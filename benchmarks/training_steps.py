@@ -1,9 +1,9 @@
-"""Our tiny training steps beside the plain loop of each framework, which users write themselves.
+"""Compares our tiny training steps with the plain loop that users of each framework write.
 
-Network, loss, batches and threads are the same; loop and optimizer of the plain one are the
-framework's own: `torch.optim`, optax, Keras. Both are in one process for each framework, and their
-blocks alternate in shuffled order; a step is timed until its results are complete. The ratio is the
-median over rounds of ours by plain, with its quartiles.
+Network, loss, batches and threads are the same. The plain loop uses the optimizer of the framework:
+`torch.optim`, optax, Keras. Both run in one process for each framework, in blocks that alternate in
+shuffled order. A step is timed until its results are complete. The ratio is the median over rounds
+of our time divided by the plain time, with its quartiles.
 
     python benchmarks/training_steps.py [--rounds 40] [--quick] [--model bert-tiny]
 """
@@ -33,7 +33,7 @@ _STACKS = ("pt_inductor:eager", "pt_inductor:inductor", "jax_xla:xla", "tf_xla:x
 _MODELS = ("bert-tiny", "gpt2-tiny", "resnet-tiny", "vit-tiny")
 _BLOCK_S = 0.25
 _WARM_UP = 6
-# Takes a step and waits for what it gives.
+# Runs a training step and waits for its results.
 Step = Callable[[], Any]
 
 
@@ -91,7 +91,7 @@ def _in_a_process(stack: str, model: str, rounds: int) -> tuple[list[float], lis
 
 
 def _measure(stack: str, model_name: str, rounds: int) -> tuple[list[float], list[float]]:
-    """Returns the median of each block in milliseconds, of ours and of the plain loop."""
+    """Returns the median of each block in milliseconds, for our step and for the plain loop."""
     name, _, compiler = stack.partition(":")
     module = {"pt_inductor": "in_torch", "jax_xla": "in_jax", "tf_xla": "in_tensorflow"}[name]
     create = load_object(f"openxla.benchmark.training.{module}:create_model")
@@ -110,7 +110,7 @@ def _measure(stack: str, model_name: str, rounds: int) -> tuple[list[float], lis
         backend = load_object(get_backend(name).implementation)(context)
         backend.load(model, inputs)
         backend.compile()
-        # A network of its own: the plain loop changes its weights, too.
+        # A separate network, because the plain loop also changes its weights.
         plain = _PLAIN[name](create(**parameters), inputs, compiler)
         for _ in range(_WARM_UP):
             plain()

@@ -1,15 +1,15 @@
-"""What does it cost XLA that our 16-bit models in JAX say that they sum in float32?
+"""Measures the cost in XLA of float32 sums, which our 16-bit models in JAX request.
 
-Each model is compiled twice, as it is and with sums left to the compiler, and both are timed in
-turns. Errors are relative root mean squares against the float64 run of the same weights; what it
-mends is IREE, see `cbs parity` (docs/concepts/parity.md).
+Each model is compiled twice: unmodified, and with the type of sums left to the compiler. Their
+blocks alternate. Errors are relative root mean squares against the float64 run of the same weights.
+The models request float32 sums because of IREE, see `cbs parity` (docs/concepts/parity.md).
 
     python benchmarks/wide_sums.py [--rounds 15] [--quick]
 """
 
 import argparse
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import jax
@@ -41,9 +41,9 @@ def main() -> None:
         inputs = make_inputs(model, case.input_data.name, [])
         truth, _ = compute(model, inputs)
         programs, errors = {}, {}
-        for sums, inside in (("float32", _as_it_is), ("compiler's", _left_to_the_compiler)):
+        for sums, inside in (("float32", nullcontext), ("compiler's", _sums_by_compiler)):
             with inside():
-                # Made anew: JAX would find the other one's trace.
+                # A new model, since JAX would reuse the trace of the other version.
                 programs[sums] = _compiled(definition.create(), inputs)
             errors[sums] = _error(programs[sums](), truth)
         blocks = interleave(programs, rounds=options.rounds, iterations=5)
@@ -55,18 +55,13 @@ def main() -> None:
 
 
 @contextmanager
-def _as_it_is() -> Any:
-    yield
-
-
-@contextmanager
-def _left_to_the_compiler() -> Any:
-    said = layers.wide
+def _sums_by_compiler() -> Any:
+    requested = layers.wide
     layers.wide = lambda x: x.dtype
     try:
         yield
     finally:
-        layers.wide = said
+        layers.wide = requested
 
 
 def _compiled(model: Any, inputs: Any) -> Callable[[], Any]:

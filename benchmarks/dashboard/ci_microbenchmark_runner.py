@@ -1,4 +1,4 @@
-"""The command of torchao's benchmarking guide: `cbs micro run --config F`, and its JSON.
+"""Command of torchao's benchmarking guide: runs `cbs micro run --config F` and writes its JSON.
 
 python benchmarks/dashboard/ci_microbenchmark_runner.py --config F --output benchmark_results.json
 """
@@ -12,7 +12,7 @@ from comparative_benchmark.cli.command import main
 
 
 def run() -> int:
-    """Runs the file; records of the benchmark database go to `--output`, the rest beside it."""
+    """Runs the file. Database records go to `--output`, other files to the same folder."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--config", type=Path, required=True, help="the guide's YAML")
     parser.add_argument("--output", type=Path, default=Path("benchmark_results.json"))

@@ -1,1 +1,1 @@
-"""What torchao's benchmarking guide has at this place."""
+"""Files that torchao's benchmarking guide has in this folder."""

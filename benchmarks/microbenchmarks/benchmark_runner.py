@@ -1,8 +1,8 @@
-"""The older command of torchao's benchmarking framework: tables go where the file says.
+"""The older command of torchao's benchmarking framework, which writes tables to `output_dir`.
 
 python -m benchmarks.microbenchmarks.benchmark_runner --config F [options of `cbs micro run`]
 
-The CSV is `OUTPUT_DIR/MODE/results_DDMMYYYY_HHMMSS.csv`, with results and JSON records beside it.
+The CSV is `OUTPUT_DIR/MODE/results_DDMMYYYY_HHMMSS.csv`; results and JSON records are next to it.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from comparative_benchmark.studies.micro.config import read
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Runs the file as `cbs micro run` does; returns the exit code."""
+    """Runs the file with `cbs micro run`; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--config", type=Path, required=True, help="the guide's YAML")
     options, others = parser.parse_known_args(arguments)
@@ -29,7 +29,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     now = datetime.datetime.now(datetime.UTC).astimezone()
     results = Path(config.output_dir, config.mode, f"results_{now:%d%m%Y_%H%M%S}.json")
     command = ["micro", "run", "--config", str(options.config), "-o", str(results), *others]
-    # What a run says of how to go on names the file that it goes on with.
+    # A run prints the command that resumes it, which must contain the results file.
     sys.argv = ["cbs", *command]
     return main(command)
 

@@ -1,7 +1,7 @@
-"""The two functions of torchao's benchmarking guide, which its users call and extend.
+"""The two functions of torchao's benchmarking guide that its users call and extend.
 
-Add your branches where the comments are. The YAML may then name them, and so may
-`cbs run --backend pt_inductor:inductor+NAME`. Workers import this file; define your models in it.
+Add your branches at the comments. Then you can use their names in the YAML and in
+`cbs run --backend pt_inductor:inductor+NAME`. Workers import this file, so define your models here.
 """
 
 from typing import Any
@@ -18,12 +18,12 @@ def string_to_config(quantization: str | None, sparsity: str | None, **kwargs: A
     """Returns torchao's configuration for the name of a recipe; None for the baseline.
 
     Args:
-      quantization: a recipe, e.g. `int8wo` or `intx-4-64`; None or `baseline` for none.
-      sparsity: a recipe, e.g. `semi-sparse`; None for none.
-      **kwargs: in place of what the name says, e.g. `group=32`.
+      quantization: recipe, e.g. `int8wo` or `intx-4-64`; None or `baseline` to omit it.
+      sparsity: recipe, e.g. `semi-sparse`; None to omit it.
+      **kwargs: parameters that override the recipe's, e.g. `group=32`.
 
     Raises:
-      RecipeError: no such recipe, or two that cannot be applied together.
+      RecipeError: unknown recipe, or two recipes that cannot be combined.
       ImportError: torchao is not installed.
     """
     named = [name for name in (quantization, sparsity) if name and name != BASELINE]
@@ -31,7 +31,7 @@ def string_to_config(quantization: str | None, sparsity: str | None, **kwargs: A
         return None
     # Your recipes: `elif quantization == "my_new_quantization": return MyNewQuantizationConfig()`
     for name in named:
-        recipes.parse(name)  # an unknown one is told, not left out
+        recipes.parse(name)  # an unknown name is an error
     chosen = recipes.chosen_among(named)
     assert chosen is not None
     config, _ = chosen.configuration_in("pt_inductor", **kwargs)
@@ -50,16 +50,16 @@ def create_model_and_input_data(
     """Returns a layer with seeded weights, and its input, on a device.
 
     Args:
-      model_type: a layer of `cbs micro list`, or `ln_linear`, which `activation` completes.
-      m: rows of the input, or texts of a transformer block.
+      model_type: a layer of `cbs micro list`, or `ln_linear`, which uses `activation`.
+      m: rows of the input, or number of texts of a transformer block.
       k: width of the input.
       n: width of the output.
-      high_precision_dtype: type of weights and input, as torch has it or as the YAML writes it.
-      device: as torch calls it.
-      activation: of `ln_linear`.
+      high_precision_dtype: type of weights and input, from torch or as in the YAML.
+      device: name of the device in torch.
+      activation: activation of `ln_linear`.
 
     Raises:
-      DefinitionError: no such layer, or none of that shape.
+      DefinitionError: unknown layer, or a shape that it does not support.
     """
     name = f"ln_linear_{activation}" if model_type == "ln_linear" else model_type
     if name in operators.operators():

@@ -1,1 +1,1 @@
-"""Tests that the guide names: `python -m unittest discover benchmarks/microbenchmarks/test`."""
+"""Tests that the guide refers to: `python -m unittest discover benchmarks/microbenchmarks/test`."""

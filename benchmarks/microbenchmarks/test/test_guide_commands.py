@@ -1,4 +1,4 @@
-"""The guide's functions and commands, as far as seconds go; real runs are in `tests/`."""
+"""The guide's functions and commands, in tests that take seconds; `tests/` has real runs."""
 
 import contextlib
 import importlib.util
@@ -24,7 +24,7 @@ def _needs(module: str) -> object:
 
 
 class StringToConfig(unittest.TestCase):
-    """Names of recipes become torchao's configurations, or an error that says which exist."""
+    """Recipe names become torchao's configurations, or an error that lists the known names."""
 
     def test_the_baseline_is_none(self) -> None:
         self.assertIsNone(utils.string_to_config("baseline", None))
