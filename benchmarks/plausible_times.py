@@ -84,7 +84,7 @@ def _processes(path: Path) -> Iterator[tuple[str, tuple[Block, ...], str | None]
 
 
 def _problem(blocks: Sequence[Block], metrics: Metrics | None, precision: str | None) -> str | None:
-    """Returns the problem in the figures of a file, or None. A file has no figures of the parent."""
+    """Returns the problem in the figures of a file, or None; files lack figures of the parent."""
     seen = [_timed(block, delay_ms=0.0, extra_cpu_ms=0.0) for block in blocks]
     cpus = os.cpu_count() or 1
     if metrics is None:
