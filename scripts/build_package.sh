@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the source distribution and, from that, the wheel into dist/ (or the folder that is named).
+# Builds the source distribution, and the wheel from it, into dist/ or the given folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/environment.sh

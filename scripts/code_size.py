@@ -5,11 +5,11 @@
     python scripts/code_size.py --revision REV   counts of a commit, for comparison
     python scripts/code_size.py --packages       code lines and modules of each package
 
-Code lines are lines with a token other than an import, a docstring or a comment. Small modules have
-fewer than 60 physical lines; `__init__`, entry points, models and operators are not counted among
-them. Names of files under `provided` and `host` are given by other projects and are left out of the
-limit on modules of a package. Exits with 1 if a count exceeds its limit. Limits only fall: lower
-them with each change that lowers a count.
+A code line contains a token that is not in an import, a docstring or a comment. A small module has
+fewer than 60 physical lines; `__init__`, entry points, models and operators are not counted. The
+limit on modules per package excludes `provided` and `host`, because other projects determine their
+file names. Exits with 1 if a count exceeds its limit. Limits only fall: lower them with each change
+that lowers a count.
 """
 
 import argparse
@@ -39,7 +39,7 @@ _NO_CODE = frozenset(
 
 
 def code_lines(source: str) -> int:
-    """Returns how many lines of a module hold code."""
+    """Returns the number of code lines in a module."""
     left_out: set[int] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -67,7 +67,7 @@ def files_of_the_tree() -> Iterator[tuple[PurePosixPath, str]]:
 
 
 def files_of(revision: str) -> Iterator[tuple[PurePosixPath, str]]:
-    """Yields the same of a commit."""
+    """Yields paths and content of the product's modules in a commit."""
     command = ["git", "archive", revision, "--", *PRODUCT]
     archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:

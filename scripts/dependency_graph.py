@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Prints which room imports which: circles, and arrows that go up. Exits with 1 if there is one.
+"""Prints cycles and upward imports between packages; exits with 1 if there are any.
 
-A room is a folder right under `comparative_benchmark`, or a module or folder right under
-`openxla.benchmark`. The floors are those of the import contract in pyproject.toml; `--all` prints
-every arrow with the number of its imports.
+A package is a folder directly under `comparative_benchmark`, or a module or folder directly under
+`openxla.benchmark`. The import contract in pyproject.toml defines the layers. `--all` prints every
+pair of packages with the number of its imports.
 """
 
 import argparse
@@ -17,36 +17,38 @@ ROOTS = ("comparative_benchmark", "openxla.benchmark")
 PYPROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 
 
-def room_of(module: str) -> str | None:
-    """Returns the room that a module is in; None for the roots themselves and what is foreign."""
+def package_of(module: str) -> str | None:
+    """Returns the package of a module; None for the roots and for other projects' modules."""
     for root in ROOTS:
         if module.startswith(f"{root}."):
             return f"{root}.{module.removeprefix(f'{root}.').partition('.')[0]}"
     return None
 
 
-def arrows() -> Counter[tuple[str, str]]:
-    """Returns how many imports go from one room to another."""
+def imports() -> Counter[tuple[str, str]]:
+    """Returns the number of imports between each pair of packages."""
     graph = grimp.build_graph(*ROOTS)
     found: Counter[tuple[str, str]] = Counter()
     for importer in graph.modules:
         for imported in graph.find_modules_directly_imported_by(importer):
-            ends = room_of(importer), room_of(imported)
+            ends = package_of(importer), package_of(imported)
             if ends[0] and ends[1] and ends[0] != ends[1]:
                 found[ends[0], ends[1]] += 1
     return found
 
 
-def floors() -> dict[str, int]:
-    """Returns the floor of each room by the import contract, the ground floor being 0."""
+def layers_of_contract() -> dict[str, int]:
+    """Returns the layer of each package in the import contract; the lowest is 0."""
     contracts = tomllib.loads(PYPROJECT.read_text())["tool"]["importlinter"]["contracts"]
     layers = next(c["layers"] for c in contracts if c["type"] == "layers")
     names = [layer.replace("|", " ").replace(":", " ").split() for layer in layers]
-    return {room: floor for floor, rooms in enumerate(reversed(names)) for room in rooms}
+    return {
+        package: layer for layer, packages in enumerate(reversed(names)) for package in packages
+    }
 
 
-def circles(edges: set[tuple[str, str]]) -> list[list[str]]:
-    """Returns the groups of rooms that reach each other (Tarjan's strongly connected parts)."""
+def cycles(edges: set[tuple[str, str]]) -> list[list[str]]:
+    """Returns the groups of packages in a cycle (Tarjan's strongly connected components)."""
     after: dict[str, list[str]] = {}
     for importer, imported in sorted(edges):
         after.setdefault(importer, []).append(imported)
@@ -55,47 +57,47 @@ def circles(edges: set[tuple[str, str]]) -> list[list[str]]:
     stack: list[str] = []
     found: list[list[str]] = []
 
-    def visit(room: str) -> None:
-        order[room] = low[room] = len(order)
-        stack.append(room)
-        for other in after.get(room, []):
+    def visit(package: str) -> None:
+        order[package] = low[package] = len(order)
+        stack.append(package)
+        for other in after.get(package, []):
             if other not in order:
                 visit(other)
             if other in stack:
-                low[room] = min(low[room], low[other])
-        if low[room] == order[room]:
+                low[package] = min(low[package], low[other])
+        if low[package] == order[package]:
             part = [stack.pop()]
-            while part[-1] != room:
+            while part[-1] != package:
                 part.append(stack.pop())
             if len(part) > 1:
                 found.append(sorted(part))
 
-    for room in sorted(after):
-        if room not in order:
-            visit(room)
+    for package in sorted(after):
+        if package not in order:
+            visit(package)
     return found
 
 
 def main() -> int:
-    """Prints; returns the exit code."""
+    """Prints the findings; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--all", action="store_true", help="print every import between packages")
     options = parser.parse_args()
-    found, floor = arrows(), floors()
+    found, layer = imports(), layers_of_contract()
     if options.all:
         for (importer, imported), count in sorted(found.items()):
             print(f"{importer} -> {imported}: {count}")
-    rooms = {room for ends in found for room in ends}
+    packages = {package for ends in found for package in ends}
     upward = [
         f"{importer} -> {imported}"
         for importer, imported in sorted(found)
-        if floor.get(importer, 0) <= floor.get(imported, 0)
+        if layer.get(importer, 0) <= layer.get(imported, 0)
     ]
-    parts = circles(set(found))
-    print(f"{len(rooms)} packages in {max(floor.values()) + 1} layers, {len(found)} imports")
+    parts = cycles(set(found))
+    print(f"{len(packages)} packages in {max(layer.values()) + 1} layers, {len(found)} imports")
     print(f"{len(parts)} cycles", *(" <-> ".join(part) for part in parts), sep="\n  ")
     print(f"{len(upward)} upward imports", *upward, sep="\n  ")
-    missing = sorted(rooms - set(floor))
+    missing = sorted(packages - set(layer))
     print(f"{len(missing)} packages without a layer", *missing, sep="\n  ")
     return 1 if parts or upward or missing else 0
 

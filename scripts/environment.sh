@@ -1,7 +1,7 @@
 # Sourced by the other scripts: makes or reuses a virtual environment.
 #
 #   ensure_environment DIR LOCK...    installs the locks and this checkout into DIR
-#   ensure_packages DIR LOCK          puts packages into DIR, for whoever has it on PYTHONPATH
+#   ensure_packages DIR LOCK          puts packages into DIR, for processes with DIR on PYTHONPATH
 #
 # PYTHON chooses the interpreter (default: the first of python3.11, 3.12, 3.13, python3 that is
 # supported). uv installs the packages; CBS_USE_UV=0 uses pip alone.
@@ -38,14 +38,14 @@ find_uv() {
   echo "${venv}/bin/uv"
 }
 
-# uv takes a third of pip's time. Where it cannot be installed or fails, pip does the work.
+# uv takes a third of pip's time. If uv cannot be installed or fails, pip does the work.
 install() {
   local venv="$1" uv
   shift
   if uv="$(find_uv "${venv}")" && install_with_uv "${uv}" "${venv}" "$@"; then
     return
   fi
-  # Twice quiet: warnings about a machine's index settings do not help here.
+  # -q twice: warnings about a machine's index settings do not help here.
   "${venv}/bin/python" -m pip install -qq --disable-pip-version-check "$@"
 }
 
@@ -54,11 +54,11 @@ install_with_uv() (
   shift 2
   settings="$("${venv}/bin/python" "${CBS_ROOT}/scripts/uv_settings.py")" || exit 1
   eval "${settings}"
-  # Byte code now: otherwise the first process that imports a framework is slow.
+  # Compile byte code now; otherwise the first process that imports a framework is slow.
   exec "${uv}" pip install --quiet --compile-bytecode --python "${venv}/bin/python" "$@"
 )
 
-# What an environment is made of, in one line: nothing is installed while it stays the same.
+# The inputs of an environment in one line. While they stay the same, nothing is installed.
 fingerprint() {
   {
     cat "$@" "${CBS_ROOT}/pyproject.toml" "${CBS_ROOT}/scripts/environment.sh"
@@ -72,7 +72,7 @@ ensure_environment() {
   shift
   FOUND_PYTHON="$(find_python)" || return 1
   for lock in "$@"; do locks+=(--requirement "${lock}"); done
-  # One stamp for each set of locks: the tests' packages come on top of the quickstart's.
+  # One stamp for each set of locks, since the tests add packages to the quickstart's.
   stamp="${venv}/.cbs-stamp-$(echo "$*" | sha256sum | cut -c1-12)"
   local wanted
   wanted="$(fingerprint "$@")"
@@ -88,8 +88,9 @@ ensure_environment() {
   echo "${wanted}" > "${stamp}"
 }
 
-# Apart from .venv what would change every measurement there: transformers imports torchao wherever
-# it finds it. The lock holds all that .venv lacks, so nothing else is installed.
+# These packages are not in .venv, because they would change every measurement there: transformers
+# imports torchao if it is installed. The lock contains all packages that .venv lacks, so nothing
+# else is installed.
 ensure_packages() {
   local folder="$1" lock="$2" wanted
   FOUND_PYTHON="$(find_python)" || return 1

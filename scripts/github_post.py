@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Tells GitHub what came of a run: an issue of the nightly, or a comment on a pull request.
+"""Posts the result of a run to GitHub: an issue of the nightly, or a comment on a pull request.
 
     github_post.py issue --title TITLE --label LABEL FILE
-        an open issue of that title and label gets a comment; without one it is opened
+        comments on the open issue with this title and label, or opens one
     github_post.py comment --pull NUMBER --marker NAME FILE
-        the comment with that marker is replaced; without one it is added
+        replaces the comment with this marker, or adds one
 
-GITHUB_TOKEN, GITHUB_REPOSITORY and GITHUB_API_URL are those of GitHub Actions. GITHUB_LOGIN is
-whose comments may be replaced: the account of the token, by default that of GitHub Actions.
+GitHub Actions sets GITHUB_TOKEN, GITHUB_REPOSITORY and GITHUB_API_URL. GITHUB_LOGIN is the account
+of the token, whose comments may be replaced (default: the account of GitHub Actions).
 """
 
 import argparse
@@ -30,7 +30,7 @@ _MOST_PAGES = 30
 
 
 def main() -> int:
-    """Posts what the command line says; 1 with a sentence if GitHub will not."""
+    """Runs the command; prints an error and returns 1 if GitHub refuses."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     issue = commands.add_parser("issue")
@@ -60,14 +60,14 @@ def main() -> int:
 
 
 class ApiError(Exception):
-    """GitHub cannot be asked, or says no; the message says why."""
+    """A request to GitHub failed; the message contains the reason."""
 
 
 class _NowhereElse(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the token would go along, to whatever host the answer names."""
+    """Refuses redirects, which would send the token to another host."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Makes the redirect an error."""
+        """Returns None, which makes the redirect an error."""
 
 
 class Api:
@@ -82,7 +82,7 @@ class Api:
             raise ApiError(f"GITHUB_REPOSITORY {self._repository!r} is not of the form owner/name")
         base = environment.get("GITHUB_API_URL") or "https://api.github.com"
         parts = urllib.parse.urlsplit(base)
-        # A token goes over an open line to this machine only.
+        # Only this machine may receive the token without encryption.
         if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost"):
             raise ApiError(f"GITHUB_API_URL {base!r} does not use https")
         self._base = base.rstrip("/")
@@ -91,12 +91,12 @@ class Api:
         self.login = environment.get("GITHUB_LOGIN") or _LOGIN
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """Returns the answer to a request below `/repos/OWNER/NAME`.
+        """Returns the response to a request below `/repos/OWNER/NAME`.
 
         Raises:
-          ApiError: there is none, or it is an error.
+          ApiError: GitHub does not respond, or responds with an error.
         """
-        request = urllib.request.Request(  # noqa: S310  # the scheme was looked at
+        request = urllib.request.Request(  # noqa: S310  # the scheme was checked
             f"{self._base}/repos/{self._repository}/{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
@@ -128,10 +128,10 @@ class Api:
 
 
 def post_issue(api: Api, title: str, label: str, text: str) -> str:
-    """Opens an issue, or comments on the open one of the same title and label; returns its URL."""
+    """Opens an issue, or comments on an open one with this title and label; returns its URL."""
     query = urllib.parse.urlencode({"state": "open", "labels": label})
     for issue in api.every(f"issues?{query}"):
-        # Pull requests are issues, too, in that list.
+        # The list also contains pull requests.
         if issue["title"] == title and "pull_request" not in issue:
             posted = api.call("POST", f"issues/{issue['number']}/comments", {"body": text})
             return str(posted["html_url"])
@@ -140,11 +140,11 @@ def post_issue(api: Api, title: str, label: str, text: str) -> str:
 
 
 def post_comment(api: Api, pull: int, marker: str, text: str) -> str:
-    """Adds a comment to a pull request, or replaces the one with that marker; returns its URL."""
+    """Adds a comment to a pull request, or replaces the one with this marker; returns its URL."""
     hidden = f"<!-- {re.sub(r'[^A-Za-z0-9_.:-]', '', marker)} -->"
     body = {"body": f"{hidden}\n{text}"}
     for comment in api.every(f"issues/{pull}/comments"):
-        # Anybody may write the marker into a comment of their own.
+        # Other users can also write the marker into a comment.
         ours = comment["user"]["login"] == api.login
         if ours and str(comment["body"]).startswith(hidden):
             return str(api.call("PATCH", f"issues/comments/{comment['id']}", body)["html_url"])
@@ -152,7 +152,7 @@ def post_comment(api: Api, pull: int, marker: str, text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Returns as much of a text as GitHub takes, cut at a line, and says so."""
+    """Returns a text cut at a line to GitHub's limit, with a note if it was cut."""
     if len(text) <= _MOST_CHARACTERS:
         return text
     kept = text[:_MOST_CHARACTERS].rpartition("\n")[0]

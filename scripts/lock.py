@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Writes the locked requirements of each backend from the environment it runs in.
 
-One environment holds all backends, so the locks agree with each other: install the extras of
-pyproject.toml in the wanted versions, run the tests, then run this. Local version labels (`+cpu`)
-are left out, so that each machine may take the build that suits it. The packages of recipes and of
-the documentation site are in folders of their own (`pip install --target .recipes.venv`), and their
-locks hold what the locks that they come on top of do not.
+One environment contains all backends, so the locks agree with each other. Install the extras of
+pyproject.toml in the required versions, run the tests, then run this script. Local version labels
+(`+cpu`) are omitted, so that each machine can install a suitable build. The packages of recipes and
+of the documentation site are in separate folders (`pip install --target .recipes.venv`). Their
+locks contain only packages that are not in the locks below them.
 """
 
 import sys
@@ -30,12 +30,12 @@ LOCKS = {
     "requirements/dev.txt": ["dev"],
     "requirements/gcs.txt": ["gcs"],
 }
-# By extra, the locks that an environment has already where these packages come on top.
+# Extra -> the locks that its environment already has.
 ON_TOP_OF = {"recipes": list(LOCKS), "docs": ["requirements/dev.txt"]}
 
 
 def closure(requirements: Iterable[Requirement]) -> dict[str, str]:
-    """Returns name and installed version of the requirements and all that they require."""
+    """Returns names and installed versions of requirements and their dependencies."""
     found: dict[str, str] = {}
     waiting = list(requirements)
     seen = set()
@@ -54,7 +54,7 @@ def closure(requirements: Iterable[Requirement]) -> dict[str, str]:
 
 
 def applicable(texts: Iterable[str], extras: Iterable[str]) -> list[Requirement]:
-    """Returns the requirements that hold here under the given extras."""
+    """Returns the requirements whose markers apply here with the given extras."""
     requirements = map(Requirement, texts)
     return [
         requirement
@@ -65,7 +65,7 @@ def applicable(texts: Iterable[str], extras: Iterable[str]) -> list[Requirement]
 
 
 def main() -> int:
-    """Writes all locks; with `--check`, only tells whether they are up to date."""
+    """Writes all locks; with `--check`, only reports whether they are up to date."""
     sys.path += [str(ROOT / f".{extra}.venv") for extra in ON_TOP_OF]
     locks = {name: locked(extras) for name, extras in LOCKS.items()}
     for extra, others in ON_TOP_OF.items():
@@ -87,7 +87,7 @@ def main() -> int:
 
 
 def locked(extras: Iterable[str]) -> dict[str, str]:
-    """Returns name and version of all that extras of the project require, without itself."""
+    """Returns names and versions of the dependencies of extras, without the project itself."""
     packages = closure([Requirement(f"{PROJECT}[{','.join(extras)}]")])
     packages.pop(PROJECT)
     return packages

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Does on this machine what the nightly workflow does on many: artifacts, races, history, regressions,
-# page, all of it published to a store.
+# Runs the nightly workflow on this machine: artifacts, races, history, regressions and page, which
+# are published to a store.
 #
 #   ./scripts/nightly.sh --tiny                     some tiny cases and two backends: minutes
 #   ./scripts/nightly.sh --store gs://bucket/suite  the cases of benchmark_all.sh, every backend
@@ -8,16 +8,16 @@
 #   --tiny            tiny cases, JAX and PyTorch
 #   --store URL       gs:// or a directory (default: CBS_STORE; without one, a storage emulator on
 #                     loopback that keeps its files under the folder)
-#   --folder DIR      what stays from night to night (default: results/nightly)
+#   --folder DIR      files that stay between nights (default: results/nightly)
 #   --device NAME     default host-cpu
 #   --backend LIST    as in `cbs run`
 #   --name REGEX      as in `cbs run -name`
-#   --torchbench PATH folders of TorchBench, to run beside the cases (or CBS_TORCHBENCH)
-#   --bench FILE      a milabench configuration, to run beside the cases (or CBS_BENCH)
+#   --torchbench PATH folders of TorchBench to run in addition (or CBS_TORCHBENCH)
+#   --bench FILE      a milabench configuration to run in addition (or CBS_BENCH)
 #   further options go to `cbs run`, after --
 #
-# CBS_VENV names the environment to use, CBS_HISTORY the database of the history. Exit code: 2 for a
-# wrong output or a regression, 1 if something failed, 3 if data is missing, 0 if all is well.
+# CBS_VENV is the environment to use, CBS_HISTORY the database of the history. Exit code: 2 for a
+# wrong output or a regression, 1 if something failed, 3 if data are missing, 0 otherwise.
 set -euo pipefail
 source "$(dirname "$0")/nightly_environment.sh"
 
@@ -37,7 +37,7 @@ while (($#)); do
   esac
 done
 
-# Said now, not when the cases have run.
+# Report this before the cases run.
 for given in "${CBS_TORCHBENCH:-}" "${CBS_BENCH:-}"; do
   [[ -z "${given}" || -e "${given}" ]] || { echo "nightly: ${given} does not exist" >&2; exit 1; }
 done
@@ -47,7 +47,7 @@ if ((TINY)); then
   MODELS='BERT_TINY_FP32_(JAX|PT)_32XI32_BATCH1'
   NAME="${NAME:-models/${MODELS}/.+DEFAULT}"
   BACKENDS="${BACKENDS:-jax_xla,pt_inductor:eager}"
-  # Six processes and no more: exit code 2 needs so many.
+  # Six processes are the minimum for exit code 2.
   set -- --processes 6 --trial-budget 5 "$@"
 fi
 BACKENDS="${BACKENDS:-pt_inductor,jax_xla,tf_xla,xla_hlo,iree,onnxruntime,openvino,tflite}"
@@ -64,7 +64,7 @@ rm -rf "${FOLDER}/night"
 
 if [[ -z "${STORE}" ]]; then
   PORT="$(python -c "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1])")"
-  # Its files lie below the folder, so that the next night finds this one.
+  # Its files are in the folder, so that the next night finds this night's results.
   python -m gcp_storage_emulator --data-dir "${FOLDER}/store" start --host 127.0.0.1 \
     --port "${PORT}" --default-bucket nightly --quiet >"${FOLDER}/emulator.log" 2>&1 &
   EMULATOR=$!
@@ -78,14 +78,14 @@ if [[ -z "${STORE}" ]]; then
   STORE="gs://nightly/suite"
 fi
 
-# The artifacts of the tiny models are made and published on the first night; those of the suite are
-# locked in artifacts/locks, and update_artifacts.sh publishes them.
+# The first night makes and publishes the artifacts of the tiny models. The suite's artifacts are
+# locked in artifacts/locks; update_artifacts.sh publishes them.
 made=0
 if ((TINY)); then
   export CBS_LOCKS_DIR="${FOLDER}/locks"
   export CBS_ROOT_DIR="${CBS_ROOT_DIR:-${FOLDER}/root}"
   if [[ ! -f "${CBS_LOCKS_DIR}/tiny.json" ]]; then
-    # Made under another root: what is run is what was published and fetched.
+    # Made in another root, so that the run uses the published and fetched files.
     CBS_ROOT_DIR="${FOLDER}/made" "${CBS_ROOT}/scripts/update_artifacts.sh" \
       "${STORE}/artifacts" "${MODELS}" "${CBS_LOCKS_DIR}/tiny.json" \
       --types inputs,outputs,truth,workload,checkpoint,stablehlo_mlir || made=$?

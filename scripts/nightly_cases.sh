@@ -1,6 +1,6 @@
 # Sourced by the nightly's scripts: the cases that they run, as a regular expression.
 #
-# Tiny cases of every data type find what is broken, the real sizes what is slow.
+# Tiny cases of every data type find failures; real sizes find slow programs.
 NIGHTLY_CASES="$(
   IFS='|'
   names=(

@@ -2,8 +2,8 @@
 #
 #   use_environment BACKEND...
 #
-# CBS_VENV names an environment that is there and is used as it is. Without it .venv of the checkout
-# is made, or brought up to date, with the locks of the backends and the tools.
+# CBS_VENV is an existing environment, which is used without changes. By default, .venv of the
+# checkout is made or updated with the locks of the backends and the tools.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 use_environment() {
@@ -13,7 +13,7 @@ use_environment() {
     for backend in "$@"; do
       # A backend may be named with a compiler: pt_inductor:eager.
       backend="${CBS_ROOT}/comparative_benchmark/${backend%%:*}/requirements.txt"
-      # `cbs run` says what a backend that is not ours lacks.
+      # `cbs run` reports missing packages of other projects' backends.
       if [[ -f "${backend}" ]]; then locks+=("${backend}"); fi
     done
     if ((${#locks[@]})); then ensure_environment "${venv}" "${locks[@]}"; fi
@@ -27,8 +27,8 @@ use_environment() {
   export PATH
 }
 
-# The code of a step that failed for a reason that matters more: what is wrong or slower (2) comes
-# before a tool that failed (1), and that before data that is missing (3).
+# The more important of two exit codes: wrong or slower results (2) come before a failed tool (1),
+# and that before missing data (3).
 worse() {
   local code
   for code in 2 1 3; do
@@ -37,7 +37,7 @@ worse() {
       return
     fi
   done
-  # A signal, or something else that nobody foresaw.
+  # A signal, or another unexpected code.
   echo "$(($1 > $2 ? $1 : $2))"
 }
 

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# The night's matrix: is every tiny workload right on every backend, in every framework?
+# The night's matrix: correctness of every tiny workload on every backend, in every framework.
 #
 #   nightly_parity.sh FOLDER [further options of `cbs parity`]
 #
-# FOLDER gets parity.txt, the matrix as people read it, and parity.json; it goes on with a matrix that
-# is there already. With CBS_STORE the text is published as nights/NIGHT/parity.txt. Exit code: that of
-# `cbs parity`.
+# Writes parity.txt, the matrix as text, and parity.json into FOLDER, and resumes an existing matrix.
+# With CBS_STORE, the text is published as nights/NIGHT/parity.txt. Exit code as of `cbs parity`.
 set -euo pipefail
 source "$(dirname "$0")/nightly_environment.sh"
 
@@ -16,7 +15,7 @@ use_environment pt_inductor jax_xla tf_xla xla_hlo iree onnxruntime openvino tfl
 mkdir -p "${FOLDER}"
 code=0
 if (($# == 0)); then set -- -name 'models/.*TINY.*'; fi
-# Wide enough for a column for each backend.
+# Wide enough for one column per backend.
 COLUMNS=400 cbs parity "$@" -o "${FOLDER}/parity.json" --resume >"${FOLDER}/parity.txt" || code=$?
 cat "${FOLDER}/parity.txt"
 if [[ -n "${CBS_STORE:-}" && -s "${FOLDER}/parity.txt" ]]; then

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# What happens to the results of a night: they are published, taken into the history, looked at for
-# regressions and shown on a page, which is published, too.
+# Publishes the results of a night, imports them into the history, searches it for regressions, and
+# makes and publishes a page.
 #
 #   nightly_publish.sh STORE FOLDER RESULTS_FILE...
 #
-# STORE is a gs:// URL or a directory. FOLDER keeps what earlier nights left (fetched from STORE once)
-# and gets `history.sqlite`, unless CBS_HISTORY names another database, and `night/` with report.html,
-# report.md, regressions.yaml and issue.md (only if there is something to tell). NIGHT names the night
-# (default: the time). Exit code: 2 if there is a regression, 1 if something failed, 3 if data is
-# missing; the results are in the store before anything else is tried.
+# STORE is a gs:// URL or a directory. FOLDER contains the results of earlier nights (fetched from
+# STORE once), `history.sqlite` (unless CBS_HISTORY is another database), and `night/` with
+# report.html, report.md, regressions.yaml and issue.md (only if there is news). NIGHT is the name of
+# the night (default: the time). Exit code: 2 if there is a regression, 1 if something failed, 3 if
+# data are missing. The results are copied to the store before all other steps.
 set -euo pipefail
 source "$(dirname "$0")/nightly_environment.sh"
 
@@ -28,7 +28,7 @@ fi
 use_environment
 
 NIGHT="${NIGHT:-$(date -u +%Y%m%dT%H%M%SZ)}"
-# In a variable, not on command lines: those are there for every process of the machine to read.
+# In a variable, because every process on the machine can read command lines.
 export CBS_HISTORY="${CBS_HISTORY:-sqlite:///$(mkdir -p "${FOLDER}" && cd "${FOLDER}" && pwd)/history.sqlite}"
 EARLIER="${FOLDER}/nights"
 NEW="${FOLDER}/night"
@@ -40,7 +40,7 @@ for results in "$@"; do
   "${store[@]}" put "${STORE}" "${results}" "nights/${NIGHT}/$(basename "${results}")"
 done
 
-# The history can always be made again from what is in the store: no night is lost with a machine.
+# The history can be made again from the store, so no night is lost with a machine.
 "${store[@]}" sync "${STORE}" nights/ "${EARLIER}" --suffix .json
 code=0
 mapfile -t every < <(find "${EARLIER}" -path '*/nights/*/*.json' | sort)
@@ -53,12 +53,12 @@ looked=0
 cbs history regressions --yaml "${NEW}/regressions.yaml" --issue "${NEW}/issue.md" \
   || looked=$?
 echo "nightly: regressions: $(meaning "${looked}")" >&2
-# An issue is for news; a text that says that there is none does not open one.
+# Only news opens an issue, not a text without any.
 if ((looked == 0)); then rm -f "${NEW}/issue.md"; fi
 code="$(worse "${code}" "${looked}")"
 
 report=(--history default --title "Night ${NIGHT}" -o "${NEW}/report.html" --markdown "${NEW}/report.md")
-# What changed is told against the same shard of the night before.
+# Changes are relative to the same shard of the previous night.
 before="$(find "${EARLIER}/nights" -mindepth 1 -maxdepth 1 ! -name "${NIGHT}" | sort | tail -n 1)"
 if (($# == 1)) && [[ -n "${before}" && -f "${before}/$(basename "$1")" ]]; then
   report+=(--since "${before}/$(basename "$1")")

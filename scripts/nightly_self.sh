@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Measures what the suite promises about itself, and rewrites the table in benchmarks/README.md: three
-# hours on two CPUs, for a machine that does nothing else meanwhile.
+# Measures the goals of the suite for itself, and rewrites the table in benchmarks/README.md. Takes
+# three hours on two CPUs of an otherwise idle machine.
 #
 #   ./scripts/nightly_self.sh [--only NAME ...] [--quick]    as `python benchmarks/measure_all.py`
 #
-# CBS_VENV names the environment to use. Exit code: 1 if a script failed; a missed goal is in the table.
+# CBS_VENV is the environment to use. Exit code: 1 if a script failed. The table shows missed goals.
 set -euo pipefail
 source "$(dirname "$0")/nightly_environment.sh"
 

@@ -3,12 +3,12 @@
 #
 #   nightly_shard.sh DEVICE BACKENDS NAME RESULTS_FILE [further options of `cbs run`]
 #
-# BACKENDS as in `cbs run --backend`, NAME as in `cbs run -name`; an empty one stands for the cases of
-# nightly_cases.sh. Before anything is timed `cbs run` fetches what is locked (artifacts/locks, or
-# CBS_LOCKS_DIR), and makes what is not. Then other people's benchmarks run, into the same file:
-# CBS_TORCHBENCH names TorchBench's folders (as `cbs run --torchbench`; both tests, through BACKENDS or
-# CBS_TORCHBENCH_BACKENDS), CBS_BENCH a milabench configuration (as `cbs bench --config`). Exit code: the
-# one that matters most.
+# BACKENDS as in `cbs run --backend`, NAME as in `cbs run -name`; an empty NAME selects the cases of
+# nightly_cases.sh. Before measurements, `cbs run` fetches locked artifacts (artifacts/locks, or
+# CBS_LOCKS_DIR) and makes the others. Then benchmarks of other projects run, into the same file:
+# CBS_TORCHBENCH is the path of TorchBench's folders (as `cbs run --torchbench`; both tests, in BACKENDS
+# or CBS_TORCHBENCH_BACKENDS), CBS_BENCH a milabench configuration (as `cbs bench --config`). Exits with
+# the most important exit code.
 set -euo pipefail
 source "$(dirname "$0")/nightly_environment.sh"
 
@@ -24,7 +24,7 @@ IFS=',' read -ra NAMED <<< "${BACKENDS}"
 use_environment "${NAMED[@]}"
 
 code=0
-# A step that fails costs no other step its results.
+# A failed step does not affect the results of others.
 step() {
   local own=0
   "$@" || own=$?
@@ -49,7 +49,7 @@ fi
 if [[ -n "${CBS_BENCH:-}" ]]; then
   step cbs bench install --config "${CBS_BENCH}"
   step cbs bench prepare --config "${CBS_BENCH}"
-  # Three replicates: fewer give no verdict.
+  # A verdict needs three replicates.
   step cbs bench run --config "${CBS_BENCH}" -o "${RESULTS}" --repeat 3
 fi
 exit "${code}"

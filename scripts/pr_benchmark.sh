@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
-# Races what a pull request proposes against what it is based on, on this machine, in turns, and writes
-# a table as Markdown.
+# Races the head of a pull request against its base, interleaved on this machine, and writes a table
+# as Markdown.
 #
 #   PR_BODY='RUN_BENCHMARK: BERT_TINY_FP32_JAX jax_xla' BASE_SHA=main pr_benchmark.sh FOLDER
 #
-# Run it in a checkout of what is proposed. BASE_SHA is a commit of the same repository; it is unpacked
-# below FOLDER, and the checkout stays as it is. Both sides run their own models, backends and harness;
-# where their locked requirements differ, each has an environment of its own. FOLDER gets table.md and
-# results.json. DEVICE (default host-cpu) and CBS_RUN_OPTIONS (further options of `cbs run`) may be set.
-# `torchbench/NAME` in the text races folders under CBS_TORCHBENCH, `bench/NAME` a script of the milabench
-# configuration CBS_BENCH: these are the same on both sides, and what differs is the suite and what is
-# installed. A script runs in the environment of each side, as it is.
-# `userbenchmark/NAME`, or TorchBench's line RUN_TORCHBENCH: NAME, runs a userbenchmark on each side in
-# turns, CBS_USERBENCHMARK_RUNS times (default 6, which a verdict needs), and compares its metrics by
-# their intervals. Each side runs its version of a userbenchmark of this checkout. Others come from
-# CBS_TORCHBENCH, a checkout of TorchBench, and are equal on both sides. CBS_RUN_OPTIONS are then the userbenchmark's arguments.
-# Exit code: 0, 2 if something is slower or wrong, 1 if something failed, 3 if nothing is asked for or
-# nothing could be compared.
+# Run it in a checkout of the pull request. BASE_SHA is a commit of the same repository; it is unpacked
+# below FOLDER, and the checkout is not changed. Both sides run their own models, backends and harness.
+# If their locked requirements differ, each side has a separate environment. FOLDER gets table.md and
+# results.json. You can set DEVICE (default host-cpu) and CBS_RUN_OPTIONS (more options of `cbs run`).
+# `torchbench/NAME` in the text races folders under CBS_TORCHBENCH, `bench/NAME` a script of the
+# milabench configuration CBS_BENCH. These are the same on both sides; only the suite and the installed
+# packages differ. A script runs unmodified in the environment of each side.
+# `userbenchmark/NAME`, or TorchBench's line RUN_TORCHBENCH: NAME, runs a userbenchmark alternately on
+# both sides, CBS_USERBENCHMARK_RUNS times (default 6, the minimum for a verdict), and compares its
+# metrics by their intervals. Each side runs its version of a userbenchmark of this checkout. Others come
+# from CBS_TORCHBENCH, a checkout of TorchBench, and are the same on both sides. CBS_RUN_OPTIONS are then
+# the userbenchmark's arguments.
+# Exit code: 0, 2 if something is slower or wrong, 1 if something failed, 3 if the text has no request
+# or nothing could be compared.
 set -euo pipefail
 source "$(dirname "$0")/nightly_environment.sh"
 
@@ -26,7 +27,7 @@ DEVICE="${DEVICE:-host-cpu}"
 mkdir -p "${FOLDER}"
 FOLDER="$(cd "${FOLDER}" && pwd)"
 
-# The text is anybody's: it goes through a pipe into a reader that lets only plain names out.
+# Any user can write the text. A pipe passes it to a reader that prints only plain names.
 FOUND_PYTHON="$(find_python)"
 code=0
 request="$(printf '%s' "${PR_BODY:-}" | "${FOUND_PYTHON}" "${CBS_ROOT}/scripts/pr_request.py")" || code=$?
@@ -41,10 +42,10 @@ case "${KIND}" in
     what+=(--torchbench "${CBS_TORCHBENCH:?the folders that torchbench/NAME is one of}")
     ;;
   bench)
-    BACKENDS="${BACKENDS:-pt_inductor}" # whose environments scripts run in
+    BACKENDS="${BACKENDS:-pt_inductor}" # scripts run in their environments
     : "${CBS_BENCH:?the milabench configuration that bench/NAME is of}"
     ;;
-  userbenchmark) BACKENDS="${BACKENDS:-pt_inductor}" ;; # whose environments it runs in
+  userbenchmark) BACKENDS="${BACKENDS:-pt_inductor}" ;; # it runs in their environments
   *) BACKENDS="${BACKENDS:-jax_xla,pt_inductor}" ;;
 esac
 IFS=',' read -ra NAMED <<< "${BACKENDS}"
@@ -72,9 +73,9 @@ if [[ -z "${BASE_PYTHON}" ]]; then
   BASE_PYTHON="${FOLDER}/base.venv/bin/python"
 fi
 
-# A word as any shell reads it; bash's own %q writes $'...', which /bin/sh may not know.
+# Quotes a word for any shell; bash's %q writes $'...', which /bin/sh may not support.
 quoted() { printf "'%s'" "${1//\'/\'\\\'\'}"; }
-# An interpreter that takes the suite from a checkout, whatever else is on the path.
+# An interpreter that imports the suite from a checkout, which comes first on the path.
 interpreter() {
   local checkout="$1" python="$2" file="$3"
   printf '#!/bin/sh\nexport PYTHONPATH=%s:%s${PYTHONPATH:+:$PYTHONPATH}\nexec %s "$@"\n' \
@@ -101,7 +102,7 @@ race_userbenchmark() {
   fi
   rm -rf "${out}"
   for ((turn = 0; turn < runs; turn++)); do
-    # Each side is first as often as the other: what drifts, drifts for both.
+    # Each side is first equally often, so that drift affects both.
     if ((turn % 2)); then order=(head base); else order=(base head); fi
     for side in "${order[@]}"; do
       code=0
@@ -135,7 +136,7 @@ if [[ "${KIND}" == userbenchmark ]]; then
   if [[ -f "${FOLDER}/table.md" ]]; then cat "${FOLDER}/table.md"; fi
   exit "${all}"
 fi
-processes=6 # Exit code 2 needs so many.
+processes=6 # The minimum for exit code 2.
 ran=0
 if [[ "${KIND}" == bench ]]; then
   cbs bench run --config "${CBS_BENCH}" --select "${NAME}" --repeat "${processes}" --no-report \
@@ -149,8 +150,8 @@ fi
 if [[ ! -f "${FOLDER}/results.json" ]]; then
   exit "${ran}"
 fi
-told=0
+compared=0
 python "${CBS_ROOT}/scripts/race_table.py" "${FOLDER}/results.json" base head \
-  "### Benchmark: ${NAME} (${BACKENDS}, ${DEVICE}), ${describe}" > "${FOLDER}/table.md" || told=$?
+  "### Benchmark: ${NAME} (${BACKENDS}, ${DEVICE}), ${describe}" > "${FOLDER}/table.md" || compared=$?
 cat "${FOLDER}/table.md"
-exit "$(worse "${ran}" "${told}")"
+exit "$(worse "${ran}" "${compared}")"

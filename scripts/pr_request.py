@@ -1,29 +1,28 @@
 #!/usr/bin/env python3
-"""Reads what a pull request asks to be measured from its text, and prints it as `cbs run` takes it.
+"""Reads a benchmark request from the text of a pull request, and prints it for `cbs run`.
 
-A line of the text says `RUN_BENCHMARK: NAME [BACKENDS]`, e.g. `RUN_BENCHMARK: BERT_TINY_FP32_JAX
-jax_xla`: NAME is the start of names of models, BACKENDS are as in `cbs run --backend`.
-`torchbench/NAME` is the start of names of TorchBench's folders, `bench/NAME` a benchmark of a
-milabench configuration, and `userbenchmark/NAME` a userbenchmark; the prefix of the last one may be
-left out.
+The text contains a line `RUN_BENCHMARK: NAME [BACKENDS]`, e.g. `RUN_BENCHMARK: BERT_TINY_FP32_JAX
+jax_xla`. NAME is the beginning of model names. BACKENDS are as in `cbs run --backend`.
+`torchbench/NAME` is the beginning of names of TorchBench's folders, `bench/NAME` a benchmark of a
+milabench configuration, and `userbenchmark/NAME` a userbenchmark. The prefix `userbenchmark/` can
+be omitted.
 
 `RUN_TORCHBENCH: NAMES [BACKENDS]` is TorchBench's own line. NAMES are userbenchmarks, or models:
-folders of TorchBench by their whole names, or ALL of them; commas are between them. The variable
-CBS_TORCHBENCH names a checkout of TorchBench, or the folders of one. Its userbenchmarks may also
-be named.
+whole names of TorchBench's folders, separated by commas, or ALL. The variable CBS_TORCHBENCH is the
+path of a checkout of TorchBench, or of folders in one. NAMES can also be its userbenchmarks.
 
 Every user can write the text. The output therefore contains only letters, digits, `_` and `-`, `|`
 between names, and `:+,-` in backends.
 
-The text is read from standard input; three lines are printed: the expression for `-name` (the name
-of a milabench benchmark, the names of userbenchmarks), the backends (empty where none are named),
-and the kind of the name: `models`, `torchbench`, `bench` or `userbenchmark`. Exit code: 0, 3 if
-nothing is asked for, 1 if what is asked for cannot be.
+The script reads standard input and prints three lines: the expression for `-name` (or the name of a
+milabench benchmark, or names of userbenchmarks), the backends (empty by default), and the kind of
+the name: `models`, `torchbench`, `bench` or `userbenchmark`. Exit code: 0, 3 if the text has no
+request, 1 if the request is not valid.
 
     pr_request.py --folder-of NAME
 
-prints the folder that a userbenchmark of CBS_TORCHBENCH is in; nothing if this checkout has it, as
-each side of a comparison then runs its own.
+prints the folder of a userbenchmark in CBS_TORCHBENCH. It prints nothing if this checkout has the
+userbenchmark, since each side of a comparison then runs its own version.
 """
 
 import difflib
@@ -53,14 +52,14 @@ _SHOWN = 12
 
 
 class RequestError(Exception):
-    """What is asked for cannot be; the message says what can."""
+    """The request is not valid; the message explains valid ones."""
 
 
 def request_of(text: str) -> tuple[str, str, str] | None:
-    """Returns what a text asks for, as printed; None if it asks for nothing.
+    """Returns the printed lines for a text; None without a request.
 
     Raises:
-      RequestError: it asks in a way that cannot be.
+      RequestError: the request is not valid.
     """
     # A template's explanation is not a request.
     stripped = [line.strip(" \t\r") for line in without_comments(text).split("\n")]
@@ -169,7 +168,7 @@ def torchbench_models() -> list[str]:
 
 
 def _checkouts() -> list[Path]:
-    """Returns where a checkout of TorchBench may begin, if CBS_TORCHBENCH names a part of one."""
+    """Returns possible roots of a TorchBench checkout; CBS_TORCHBENCH may be inside one."""
     given = os.environ.get("CBS_TORCHBENCH")
     if not given:
         return []
@@ -188,7 +187,7 @@ def _packages(folder: Path, *files: str) -> list[Path]:
 
 
 def without_comments(text: str) -> str:
-    """Returns a text without its comments, in time that grows with its length alone."""
+    """Returns a text without its comments, in linear time."""
     kept, rest = [], text
     while "-->" in rest:
         before, opened, rest = rest.partition("<!--")
@@ -203,7 +202,7 @@ def without_comments(text: str) -> str:
 
 
 def main() -> int:
-    """Prints what standard input asks for."""
+    """Prints the request in standard input."""
     if sys.argv[1:2] == ["--folder-of"]:
         folder = userbenchmarks().get("".join(sys.argv[2:3]))
         print(folder if folder and folder.parent != _ROOT else "")

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Races the tiny BERT and ResNet through PyTorch eager, Inductor and XLA, and prints a table.
 #
-# Makes the environment .venv on first use. Three fresh processes of each competitor, interleaved:
-# some minutes on two cores. Results: results/quickstart/results.json. Arguments are passed
-# on to `cbs run`, e.g. `./scripts/quickstart.sh --processes 5`.
+# Makes the environment .venv on first use. Runs three fresh processes of each competitor, interleaved,
+# in a few minutes on two cores. Results: results/quickstart/results.json. Passes arguments to
+# `cbs run`, e.g. `./scripts/quickstart.sh --processes 5`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/environment.sh

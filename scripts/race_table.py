@@ -3,8 +3,8 @@
 
     race_table.py RESULTS_FILE OLD NEW [HEADLINE]
 
-OLD and NEW are names of environments, as in `cbs run --env OLD=PATH,NEW=PATH`. Exit code: as of
-`cbs compare`, 2 for what is slower or wrong, 3 for missing data.
+OLD and NEW are names of environments, as in `cbs run --env OLD=PATH,NEW=PATH`. Exit code as in
+`cbs compare`: 2 if a case is slower or wrong, 3 if data are missing.
 """
 
 import sys
@@ -25,14 +25,14 @@ from comparative_benchmark.terminal.compare_views import as_markdown
 
 
 class UnpairedError(Exception):
-    """A case was run in one of the environments only; the message names it."""
+    """A case ran in only one of the environments; the message names it."""
 
 
 def raced(cases: Iterable[Case], old: str, new: str) -> list[Comparison]:
-    """Returns each case of the new environment against the same case of the old one.
+    """Compares each case of the new environment with the same case of the old one.
 
     Raises:
-      UnpairedError: there is no such case.
+      UnpairedError: one of the environments lacks a case.
     """
     sides: defaultdict[tuple[str, ...], dict[str, Case]] = defaultdict(dict)
     for case in cases:
@@ -47,7 +47,7 @@ def raced(cases: Iterable[Case], old: str, new: str) -> list[Comparison]:
 
 
 def main() -> int:
-    """Prints the table of the file that the command line names."""
+    """Prints the table of a results file."""
     if len(sys.argv) not in (4, 5):
         print(__doc__, file=sys.stderr)
         return 1

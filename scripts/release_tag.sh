@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Refuses a tag that is not the version in pyproject.toml: `release_tag.sh v0.1.0`.
+# Refuses a tag that differs from the version in pyproject.toml: `release_tag.sh v0.1.0`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the JSON Schema of results files from the classes that define them.
 
-`scripts/results_schema.py` writes it; `--check` exits with 1 if the one in the package is another.
+`scripts/results_schema.py` writes it; `--check` exits with 1 if the file in the package differs.
 """
 
 import json
@@ -11,7 +11,7 @@ from comparative_benchmark.results.results_file import SCHEMA_FILE, schema
 
 
 def main() -> int:
-    """Writes or compares; returns the exit code."""
+    """Writes or compares the schema; returns the exit code."""
     text = json.dumps(schema(), indent=1) + "\n"
     if sys.argv[1:] == ["--check"]:
         same = SCHEMA_FILE.read_text(encoding="utf-8") == text

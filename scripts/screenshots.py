@@ -1,8 +1,8 @@
 """Makes the screenshots of the report in docs/screenshots: desktop, phone, dark, one case, a sweep.
 
-They show made-up results, so that every part of the page has something in it; the title says so.
-With `--site` those of the documentation instead, as `./scripts/site.sh` has built it: home, a
-tutorial and the API, light and dark, on a sheet for wide windows and one for phones.
+They show made-up results, which fill every part of the page; the title contains "made-up". With
+`--site`, makes screenshots of the documentation that `./scripts/site.sh` built: home, a tutorial
+and the API, light and dark, on one sheet for wide windows and one for phones.
 
     python scripts/screenshots.py [--output docs/screenshots] [--site build/site]
 """

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Builds the documentation site into build/site. Reaches no network once the environment is there.
+# Builds the documentation site into build/site. Uses no network if the environment exists.
 #
-#   ./scripts/site.sh            strictly: a warning is an error
-#   ./scripts/site.sh serve      shows it on http://127.0.0.1:8000 and follows changes
+#   ./scripts/site.sh            strict: a warning is an error
+#   ./scripts/site.sh serve      serves it on http://127.0.0.1:8000 and follows changes
 #
 # Further options go to `mkdocs`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/environment.sh
 
-# The suite's own packages are there to be asked; frameworks are not needed.
+# The reference pages import the suite's packages; they do not need frameworks.
 ensure_environment .venv requirements/dev.txt
 ensure_packages .docs.venv requirements/docs.txt
 export PYTHONPATH="${PWD}/.docs.venv${PYTHONPATH:+:${PYTHONPATH}}" NO_MKDOCS_2_WARNING=true

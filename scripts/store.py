@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Single files in a store (gs://, a directory): results and pages of nights, which are no models.
+"""Copies single files to and from a store (gs://, a directory), e.g. results and pages of nights.
 
 store.py put URL FILE NAME         writes FILE as URL/NAME; the same content again changes nothing
-store.py sync URL PREFIX DIR       fetches the objects below a prefix that DIR does not hold yet
+store.py sync URL PREFIX DIR       fetches the objects below a prefix that DIR does not contain
 store.py list URL [PREFIX]         prints names and sizes
 """
 
@@ -27,7 +27,7 @@ _ATTEMPTS = 4
 
 
 def main() -> int:
-    """Does what the command line says; 1 with a sentence if the store will not."""
+    """Runs the command; prints an error and returns 1 if the store refuses."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     put = commands.add_parser("put")
@@ -59,13 +59,13 @@ def main() -> int:
 
 
 def put_file(store: Store, path: Path, name: str) -> None:
-    """Writes a file as an object, and has the store confirm it.
+    """Writes a file as an object and checks the object in the store.
 
     Raises:
-      StoreError: another content has that name, or the store will not.
+      StoreError: the name exists with other content, or the store refuses.
     """
     file = digested(path)
-    # An earlier attempt, whose answer got lost, is fine if it was the same.
+    # An earlier attempt may have succeeded without a response; the same content is fine.
     with contextlib.suppress(AlreadyExistsError):
         store.put(name, file, lambda _: None)
     store.check(name, file)
@@ -73,10 +73,10 @@ def put_file(store: Store, path: Path, name: str) -> None:
 
 
 def fetch_missing(store: Store, prefix: str, directory: Path, suffix: str) -> None:
-    """Fetches the objects that a folder has not, each under its name there.
+    """Fetches the objects that a folder lacks, each under its name in the store.
 
     Raises:
-      StoreError: one cannot be fetched; those before it stay.
+      StoreError: an object cannot be fetched; previous ones stay.
     """
     found = {name: size for name, size in store.sizes(prefix).items() if name.endswith(suffix)}
     missing = [name for name in found if not path_of(directory, name).is_file()]
@@ -86,10 +86,10 @@ def fetch_missing(store: Store, prefix: str, directory: Path, suffix: str) -> No
 
 
 def path_of(directory: Path, name: str) -> Path:
-    """Returns where an object lies in a folder; never outside of it.
+    """Returns the path of an object in a folder, never outside it.
 
     Raises:
-      StoreError: the name would lead out.
+      StoreError: the path would be outside the folder.
     """
     parts = PurePosixPath(name).parts
     if not parts or any(part in ("..", "/") for part in parts):
@@ -98,10 +98,10 @@ def path_of(directory: Path, name: str) -> Path:
 
 
 def fetch(store: Store, name: str, size_bytes: int, path: Path) -> None:
-    """Fetches an object; the file has its name only when it is whole.
+    """Fetches an object; renames the file when it is complete.
 
     Raises:
-      StoreError: the store will not, though asked several times.
+      StoreError: the store refuses after several attempts.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(_ATTEMPTS):

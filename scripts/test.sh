@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/environment.sh
-# Hundreds of processes import the suite: each would compile it anew.
+# Hundreds of processes import the suite, and each would compile it again.
 unset PYTHONDONTWRITEBYTECODE
 
 tier=default
@@ -55,8 +55,8 @@ tests() {
   shift
   .venv/bin/pytest "$@" || failed=1
 }
-# One process per CPU, pinned to it (see tests/conftest.py). If one dies, the run ends: xdist can
-# wait for ever for the tests of a replaced process.
+# One process per CPU, pinned to it (see tests/conftest.py). If one dies, the run ends, since xdist can
+# wait forever for the tests of a replaced process.
 parallel=(--numprocesses auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0)
 
 # The checks take one CPU for a minute. Tests that measure come after them.

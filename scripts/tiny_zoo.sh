@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs each tiny architecture once in each framework on every backend: about 250 trials in some 40
-# minutes on 2 cores. What was killed goes on where it was.
+# Runs each tiny architecture once in each framework on every backend: about 250 trials in about 40
+# minutes on 2 cores. Resumes an interrupted run.
 #
 # Makes the environment .venv on first use. Results: results/tiny_zoo/results.json. Arguments are
-# passed on to `cbs run`. One process for each trial: is it right, and about how fast? For verdicts
-# leave --processes to `cbs run`.
+# passed to `cbs run`. One process per trial shows whether it is right, and its approximate speed.
+# Verdicts need more processes: use `cbs run` without --processes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/environment.sh

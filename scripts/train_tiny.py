@@ -2,12 +2,12 @@
 """Trains the tiny BERT, GPT-2 and ResNet that ship with the suite, each on a small real task.
 
 Writes `common_benchmark_suite/openxla/benchmark/models/trained/<model>/`: weights rounded to
-bfloat16 (so that every data type starts from the same numbers), held-out examples, and what the
-float64 model makes of them. Some ten minutes on two cores. The data come from packages:
+bfloat16 (so that every data type starts from the same numbers), held-out examples, and the results
+of the float64 model for them. Takes about ten minutes on two cores. The data come from packages:
 
   resnet-tiny  scikit-learn's handwritten digits (8 x 8 pixels); top-1 of 10 classes
   gpt2-tiny    the topics of Python's own documentation; perplexity of the next token
-  bert-tiny    Django's translations; which of ten languages a sentence is in, top-1
+  bert-tiny    Django's translations; top-1 of ten languages of a sentence
 
     pip download --no-deps --dest DIR django==5.2.19
     PYTHONPATH=.recipes.venv .venv/bin/python scripts/train_tiny.py --django DIR/*.whl [MODEL ...]
@@ -39,13 +39,13 @@ from openxla.benchmark.models.pt.resnet import resnet_model
 SEED = 0
 LANGUAGES = ("cs", "de", "es", "fi", "fr", "it", "nl", "pl", "pt", "sv")
 SEQ_LEN = 32
-# Examples of training that ship, to calibrate a quantisation with.
+# Training examples that ship with the suite, to calibrate quantisation.
 LEARNED = 64
 MODELS = {"resnet-tiny": resnet_model, "gpt2-tiny": gpt2_model, "bert-tiny": bert_model}
 
 
 def main() -> None:
-    """Trains what was asked for."""
+    """Trains the selected models."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--django", type=Path, help="wheel of Django, for bert-tiny")
     parser.add_argument("models", nargs="*", default=list(MODELS))
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def digits(module: Any, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns held-out digits with what the trained module makes of them in float64."""
+    """Trains the module; returns held-out digits with its float64 results."""
     import sklearn
     from sklearn.datasets import load_digits
 
@@ -81,7 +81,7 @@ def digits(module: Any, rng: np.random.Generator) -> tuple[dict[str, Any], dict[
 
     def batches() -> Any:
         chosen = torch.from_numpy(rng.integers(held_out, len(labels), 64))
-        # Shifted by up to 2 of 32 pixels either way: there are few digits.
+        # Shifts by up to 2 of 32 pixels augment the small data set.
         moved = torch.roll(pixels[chosen], tuple(map(int, rng.integers(-2, 3, 2))), (2, 3))
         return torch.nn.functional.cross_entropy(module(moved).logits, targets[chosen])
 
@@ -107,7 +107,7 @@ def digits(module: Any, rng: np.random.Generator) -> tuple[dict[str, Any], dict[
 
 
 def prose(module: Any, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns held-out windows of Python's documentation with their loss in float64."""
+    """Trains the module; returns held-out windows of Python's documentation with float64 losses."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(testdata.TOKENIZER))
@@ -160,13 +160,13 @@ def loss_of(logits: Any, tokens: Any) -> Any:
 def languages(
     module: Any, rng: np.random.Generator, wheel: Path | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns held-out sentences with what module and head make of them in float64."""
+    """Trains module and head; returns held-out sentences with their float64 results."""
     if wheel is None:
         sys.exit("bert-tiny needs --django WHEEL")
     by_message = sentences(wheel)
     messages = sorted(by_message)
     rng.shuffle(messages)
-    # No sentence of training is the translation of one that is held out.
+    # The training set contains no translations of held-out sentences.
     held_out = encoded([pair for m in messages[:60] for pair in by_message[m]], rng)
     known = encoded([pair for m in messages[60:] for pair in by_message[m]], rng)
     count = 400
@@ -211,7 +211,7 @@ def languages(
 
 
 def sentences(wheel: Path) -> dict[str, list[tuple[str, int]]]:
-    """Returns translations with the number of their language, by the English message."""
+    """Returns translations with the index of their language, by English message."""
     found: dict[str, list[tuple[str, int]]] = {}
     with zipfile.ZipFile(wheel) as archive:
         for name in sorted(archive.namelist()):
@@ -248,7 +248,7 @@ def encoded(pairs: list[tuple[str, int]], rng: np.random.Generator) -> tuple[Any
 
 
 def train(module: Any, loss: Callable[[], Any], *, steps: int, rate: float) -> None:
-    """Trains by AdamW with a warm-up and a cosine, and rounds the weights to bfloat16."""
+    """Trains with AdamW, warm-up and cosine decay, and rounds the weights to bfloat16."""
     module.train()
     optimizer = torch.optim.AdamW(module.parameters(), lr=rate, weight_decay=0.01)
     for step in range(steps):
@@ -274,7 +274,7 @@ def _floats(module: Any) -> Iterator[Any]:
 
 
 def write(name: str, module: Any, examples: dict[str, Any], facts: dict[str, Any]) -> None:
-    """Writes weights, examples and what they are."""
+    """Writes weights, examples and their facts."""
     folder = trained.FOLDER / name
     folder.mkdir(parents=True, exist_ok=True)
     state = {

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Makes the artifacts of some models, publishes them and locks what was published.
+# Makes the artifacts of some models, publishes them and writes a lock file.
 #
 #   update_artifacts.sh STORE NAME LOCK_FILE [further options of `cbs artifacts generate`]
 #
-# STORE is where a folder of this version appears, e.g. gs://bucket/artifacts; NAME is a regular
-# expression for whole names of models; LOCK_FILE, e.g. artifacts/locks/tiny.json, is what to check in.
-# VERSION names the version (default: models_SECONDS), OUTPUT_DIR where the files are made (default: a
-# folder that is removed). Exit code: that of `cbs artifacts generate`, 1 if publishing fails. A model
-# of which a file was wrong is published without that file, as its manifest says.
+# STORE gets a folder for this version, e.g. gs://bucket/artifacts. NAME is a regular expression for
+# whole names of models. Check in LOCK_FILE, e.g. artifacts/locks/tiny.json. VERSION is the name of the
+# version (default: models_SECONDS), OUTPUT_DIR the folder of the files (default: a temporary folder).
+# Exit code: 1 if publishing fails, otherwise as of `cbs artifacts generate`. Wrong files of a model are
+# not published; its manifest lists them.
 set -euo pipefail
 source "$(dirname "$0")/nightly_environment.sh"
 

@@ -1,7 +1,7 @@
 """Prints pip's configuration as variables for uv, for a shell to evaluate.
 
 uv does not read pip's files and variables. Machines that install from a mirror, or from a folder of
-wheels, configure pip alone.
+wheels, usually configure only pip.
 """
 
 import ast
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 
-# pip's option, uv's variable, and what separates several values of it.
+# pip's option, uv's variable, and the separator of its values.
 VARIABLES = {
     "index-url": ("UV_DEFAULT_INDEX", " "),
     "extra-index-url": ("UV_INDEX", " "),

@@ -27,7 +27,7 @@ _LINK = re.compile(r"(?<!\!)\[([^\]\n]*)\]\(([^)\s:]+)\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Names the repository where the environment does, and fills `FOLDER/*` in the navigation."""
+    """Sets the repository from the environment, and expands `FOLDER/*` in the navigation."""
     if repository := os.environ.get("GITHUB_REPOSITORY"):
         config.repo_url = f"https://github.com/{repository}"
         config.repo_name = repository
@@ -50,7 +50,7 @@ def _listed(item: Any) -> list[Any]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages that are made here."""
+    """Adds the generated pages."""
     made = {"index.md": _home(), "changelog.md": (ROOT / "CHANGELOG.md").read_text("utf-8")}
     made |= {NOTEBOOK.replace(".ipynb", ".md"): _notebook(DOCS / NOTEBOOK)}
     for name, text in {**made, **reference.pages()}.items():
@@ -60,9 +60,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def _home() -> str:
     """Returns the front page: the README, with cards below its picture."""
-    # `on_page_markdown` rewrites links, and no images.
+    # `on_page_markdown` rewrites links, but not images.
     text = (ROOT / "README.md").read_text("utf-8").replace("](docs/screenshots/", "](screenshots/")
-    # The picture is cut, so that the cards are on the first screen.
+    # The picture is cropped, so that the cards are on the first screen.
     picture = re.search(r"^!\[.*\)$", text, re.MULTILINE)
     if picture is None:
         raise ValueError("README.md has no picture; the front page needs one above its cards")
@@ -84,7 +84,7 @@ def _notebook(path: Path) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turns links, written for readers of GitHub, into those of the site."""
+    """Rewrites links, which are written for GitHub, for the site."""
     name = page.file.src_uri
     page.meta.setdefault("search", {"boost": _boost(name)})
     source = _source(name)
@@ -93,7 +93,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     def rewritten(link: re.Match[str]) -> str:
         text, target = link.groups()
         path, _, anchor = target.partition("#")
-        # Places in generated pages, and in their own document.
+        # Anchors in generated pages, and in the same document.
         if not path and source == f"docs/{name}":
             return link[0]
         whole = (
@@ -109,7 +109,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         if config.repo_url and whole.startswith("../../"):
             return f"[{text}]({config.repo_url}/{whole.removeprefix('../../')})"
         if not (ROOT / whole).exists() and not whole.startswith("../../"):
-            # MkDocs says what is wrong with it.
+            # MkDocs reports the problem.
             return link[0]
         if config.repo_url:
             return (
@@ -130,5 +130,5 @@ def _boost(name: str) -> float:
 
 
 def _source(name: str) -> str:
-    """Returns the document that a page was made of, from the top of the checkout."""
+    """Returns the path of a page's source document, relative to the checkout."""
     return {"index.md": "README.md", "changelog.md": "CHANGELOG.md"}.get(name, f"docs/{name}")

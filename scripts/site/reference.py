@@ -20,7 +20,7 @@ from comparative_benchmark.results.results_file import schema
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Where a field's name says its unit; the longest endings first.
+# Endings of field names -> units, the longest endings first.
 _UNITS = {
     "_per_s": "1/s",
     "_ms_per_token": "ms",
@@ -51,7 +51,7 @@ VARIABLES = {
     "CBS_RUN_OPTIONS": "additional options for `cbs run` in `scripts/pr_benchmark.sh`",
     "CBS_USE_UV": "`0` makes the scripts use pip even if uv is available",
 }
-# Set by the suite for processes of its own: nothing for people.
+# The suite sets these for its own processes; users do not need them.
 _INTERNAL = {
     *("CBS_CPUS", "CBS_HIDDEN", "CBS_SESSION", "CBS_ROOT"),
     *("CBS_OPENVINO_CACHE_DIR", "CBS_XLA_HLO_CACHE_DIR"),
@@ -76,7 +76,7 @@ def _cell(text: object) -> str:
 
 
 def _plain(text: str) -> str:
-    """Returns a cell whose text is no Markdown, e.g. of help."""
+    """Returns a cell of plain text, e.g. from a help text."""
     return re.sub(r"([*_`\[\]$~])", r"\\\1", _cell(text))
 
 
@@ -134,7 +134,7 @@ def _of_subcommands(action: Any, heading: str) -> list[str]:
 
 
 def _spelt(action: argparse.Action) -> str:
-    """Returns an option as people type it; of the two spellings the one with dashes."""
+    """Returns an option as users type it, in the spelling with dashes."""
     names = action.option_strings
     shown = [n for n in names if "_" not in n or n.replace("_", "-") not in names]
     value = "" if action.nargs == 0 else str(action.metavar or action.dest.upper())
@@ -194,21 +194,21 @@ def _backends() -> str:
 
 
 def _attributes(text: str) -> dict[str, str]:
-    """Returns what a docstring says of each attribute; several may share a line."""
+    """Returns the description of each attribute in a docstring; several may share a line."""
     lines = re.findall(r"^  (\w[\w, ]*): (.*(?:\n    .*)*)", inspect.cleandoc(text), re.MULTILINE)
-    return {name: said for names, said in lines for name in names.split(", ")}
+    return {name: meaning for names, meaning in lines for name in names.split(", ")}
 
 
-def _said_of(kind: Any) -> str:
-    says = _attributes(kind.__doc__)
+def _meanings(kind: Any) -> str:
+    meanings = _attributes(kind.__doc__)
     return _table(
         [kind.__name__.lower(), "meaning"],
-        [[_code(member.value), _markup(says[member.name])] for member in kind],
+        [[_code(member.value), _markup(meanings[member.name])] for member in kind],
     )
 
 
 def _markup(text: str) -> str:
-    """Returns a cell of a docstring, in which `code` is marked."""
+    """Returns a cell with text of a docstring, in which `code` stays marked."""
     return _cell(text).replace("*", "\\*")
 
 
@@ -217,13 +217,13 @@ def _statuses() -> str:
 
 ## How a trial ended
 
-{_said_of(Status)}
+{_meanings(Status)}
 Tables show `agreed` instead of `ok` if no float64 run exists to judge by. They show a failure that
 `expected_failures.toml` lists as `expected`.
 
 ## Verdicts of comparisons
 
-{_said_of(Verdict)}"""
+{_meanings(Verdict)}"""
 
 
 def _exit_codes() -> str:
@@ -236,7 +236,7 @@ def _environment() -> str:
     """Returns the table of variables.
 
     Raises:
-      ValueError: the code has one that is not in the table, or lacks one that is.
+      ValueError: the variables in the table differ from those in the code.
     """
     folders = ["comparative_benchmark", "common_benchmark_suite", "scripts", ".github"]
     files = [p for f in folders for s in ("py", "sh", "yml") for p in (ROOT / f).rglob(f"*.{s}")]
