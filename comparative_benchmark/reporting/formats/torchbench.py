@@ -274,30 +274,27 @@ def _foreign(
         if latency is not None:
             numbers[LATENCY] = latency
         latency = None
-    return portable_result(
-        case=f"{name}/{parts.get('model') or parts.get('key')}",
-        model=parts.get("model"),
-        device=parts.get("device"),
-        batch_size=int(batch) if batch.isdigit() else None,
-        compiler=_compiler(parts.get("args")) if parts.get("model") else None,
-        backend="torchbench",
-        status=_status(failure),
-        reason=failure,
-        latency_ms=latency,
-        metrics=numbers,
-        extra={
+    fields = {
+        "case": f"{name}/{parts.get('model') or parts.get('key')}",
+        "model": parts.get("model"),
+        "device": parts.get("device"),
+        "batch_size": int(batch) if batch.isdigit() else None,
+        "compiler": _compiler(parts.get("args")) if parts.get("model") else None,
+        "backend": "torchbench",
+        "status": {None: OK, NOT_IMPLEMENTED: "unsupported"}.get(failure, "failed"),
+        "reason": failure,
+        "latency_ms": latency,
+        "metrics": numbers,
+        "extra": {
             "userbenchmark": name,
             "environ": dict(environ),
             **({"test": parts["test"]} if "test" in parts else {}),
         },
-        **common,
-    )
-
-
-def _status(failure: str | None) -> str:
-    if failure is None:
-        return OK
-    return "unsupported" if failure == NOT_IMPLEMENTED else "failed"
+    }
+    try:
+        return portable_result(**fields, **common)
+    except FormatError as error:
+        raise FormatError(f"{next(iter(values.values()))}: {error}") from error
 
 
 def _compiler(arguments: str | None) -> str:
