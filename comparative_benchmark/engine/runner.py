@@ -122,14 +122,6 @@ class RunBudget:
         return f"{self._trials} of {total} trials: the others take about {minutes:.0f} min"
 
 
-def left_out_line(left_out: int, trials: int, command: Sequence[str]) -> str:
-    """Returns the message for trials that were skipped because the budget ran out."""
-    return (
-        f"--budget is spent: {left_out} of {trials} trials are left out; to run them: "
-        f"{resume_command(command)}"
-    )
-
-
 class Observer(Protocol):
     """Receives progress of a run."""
 
@@ -257,7 +249,10 @@ def execute(
         )
         finished = run.execute()
     if left_out := len(trials) - len(finished):
-        observer.say(left_out_line(left_out, len(trials), command))
+        observer.say(
+            f"--budget is spent: {left_out} of {len(trials)} trials are left out; to run them: "
+            f"{resume_command(command)}"
+        )
     return finished
 
 

@@ -325,7 +325,7 @@ class Console:
         rows = [case for case in cases if case not in unsupported]
         self._tables(rows, baseline, ceilings, expected)
         differences = tables.package_differences(case.result for case in cases)
-        self._lines(
+        self.lines(
             *generation_remarks(cases),
             *training_remarks(cases),
             *compare_remarks.remarks_on(cases),
@@ -338,8 +338,8 @@ class Console:
             self._out.print(Text(summary_line(summarize_comparisons(comparisons))))
         for warning in disturbances([case.metrics for case in cases]):
             self._out.print(Text(warning, style="yellow"), soft_wrap=True)
-        failed = (case.result for case in rows if case.status is not Status.OK)
-        problems = (tables.problem(result, self._suites, expected) for result in failed)
+        failed = [case.result for case in rows if case.status is not Status.OK]
+        problems = tables.problems(failed, self._suites, expected)
         for text in (*tables.unsupported_lines(unsupported), *problems):
             self._out.print(text, soft_wrap=True)
 
@@ -361,7 +361,7 @@ class Console:
                 )
             )
         if baseline is not None:
-            self._lines(
+            self.lines(
                 *(
                     f"{case.label}: compared with {case.competitor} because {baseline} has no "
                     "correct result"
@@ -372,13 +372,10 @@ class Console:
             if table := made(cases, expected, width=width):
                 self.fitted(table)
 
-    def _lines(self, *lines: str) -> None:
+    def lines(self, *lines: str) -> None:
+        """Prints lines below the tables."""
         for line in lines:
             self._out.print(Text(line), soft_wrap=True)
-
-    def answer(self, line: str) -> None:
-        """Prints a sentence of `answers`."""
-        self._out.print(Text(line), soft_wrap=True)
 
     def comparison(self, comparisons: Sequence[Comparison], summary: Summary) -> None:
         """Prints a comparison of two results files."""

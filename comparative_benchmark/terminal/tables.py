@@ -229,22 +229,30 @@ def digits(value: float, significant: int = 3) -> str:
     return f"{float(text):.0f}" if "e+" in text else text
 
 
-def problem(
-    result: Result,
+def problems(
+    results: Iterable[Result],
     suites: Sequence[str],
     expected: Mapping[ResultKey, str] = MappingProxyType({}),
-) -> Text:
-    """Returns a failed trial with its phase, the reason, and the command to repeat it."""
-    definition, reason = result.definition, expected.get(result.key) or result.reason
-    text = status_text(result, expected)
-    text = Text.assemble(text, f"  {definition.model}  {definition.competitor}  ")
-    text.append(f"in {result.phase}: {reason}")
-    if result.status is Status.UNSUPPORTED:
-        return text
-    if result.log_file:
-        text.append(f"\n    log:   {result.log_file}")
-    text.append(f"\n    again: {rerun_command(result, '--verbose', suites=suites)}")
-    return text
+) -> list[Text]:
+    """Returns failed trials with phase, reason and the command to repeat each.
+
+    Trials of a model whose preparation failed for the same reason share one text.
+    """
+    groups: defaultdict[object, list[Result]] = defaultdict(list)
+    for result in results:
+        alike = (result.definition.model, result.status, result.reason)
+        groups[alike if result.phase == "prepare" else result.key].append(result)
+    texts = []
+    for group in groups.values():
+        result, names = group[0], ", ".join(each.definition.competitor for each in group)
+        reason = expected.get(result.key) or result.reason
+        model = f"  {result.definition.model}  {names}  "
+        text = Text.assemble(status_text(result, expected), model, f"in {result.phase}: {reason}")
+        if result.status is not Status.UNSUPPORTED:
+            log = f"\n    log:   {result.log_file}" if result.log_file else ""
+            text.append(f"{log}\n    again: {rerun_command(result, '--verbose', suites=suites)}")
+        texts.append(text)
+    return texts
 
 
 def many_unsupported(

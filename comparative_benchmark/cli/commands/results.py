@@ -52,8 +52,7 @@ def compare(options: argparse.Namespace) -> int:
     else:
         console = Console()
         console.comparison(comparisons, summary)
-        for line in beside.lines:
-            console.answer(line)
+        console.lines(*beside.lines)
     return comparing.exit_code(summary)
 
 

@@ -84,8 +84,7 @@ def run(
             expected=expected,
             with_absent=not told,
         )
-        for line in told:
-            console.answer(line)
+        console.lines(*told)
     for line in (*measured.remarks, *after(measured)):
         console.say(line)
     for complaint in judgement.complaints():

@@ -161,7 +161,10 @@ def test_the_exit_code_says_that_not_all_was_measured(statuses, left_out, code, 
         run_command,
         "Console",
         lambda **_: SimpleNamespace(
-            say=lambda *_, **__: None, following=nullcontext, results=lambda *_, **__: None
+            say=lambda *_, **__: None,
+            following=nullcontext,
+            results=lambda *_, **__: None,
+            lines=lambda *_: None,
         ),
     )
     judgement = SimpleNamespace(expected={}, complaints=list, stale=[])

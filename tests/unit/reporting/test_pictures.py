@@ -15,7 +15,7 @@ from comparative_benchmark.reporting.report.standings import judge
 from comparative_benchmark.reporting.report.summary import summarize
 from comparative_benchmark.results.comparing import plot_data
 from comparative_benchmark.results.comparing.comparison import Verdict
-from comparative_benchmark.terminal.tables import problem
+from comparative_benchmark.terminal.tables import problems
 
 pytestmark = pytest.mark.slow
 
@@ -223,8 +223,8 @@ def test_a_shape_is_run_again_by_the_command_that_knows_operators():
         )
     ).cases
     again = "cbs micro run --backend jax_xla:xla --op softmax --shapes 4x8x1 --dtype fp32 -device"
-    assert again in problem(case.result, ()).plain
-    assert "micro" not in problem(evil.result, ()).plain
+    assert again in problems([case.result], ())[0].plain
+    assert "micro" not in problems([evil.result], ())[0].plain
 
 
 def test_profiles_are_linked_where_they_lie_beside_the_page(tmp_path):

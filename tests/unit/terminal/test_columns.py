@@ -146,3 +146,16 @@ def test_many_unsupported_rows_become_a_line_for_each_reason(capsys):
     # A run of nothing else keeps its rows.
     Console().results(cases(*three))
     assert capsys.readouterr().out.count("one:x") == 2
+
+
+def test_a_model_that_cannot_be_prepared_is_one_problem(capsys):
+    def failed(name, phase):
+        return {**record("w1", name, status="failed", reason="its own code"), "phase": phase}
+
+    Console().results(cases(failed("one:x", "prepare"), failed("two:x", "prepare")))
+    out = capsys.readouterr().out
+    assert "one:x, two:x  in prepare: its own code" in out
+    assert out.count("again: ") == 1
+    # Each process that failed has its own log.
+    Console().results(cases(failed("one:x", "compile"), failed("two:x", "compile")))
+    assert capsys.readouterr().out.count("again: ") == 2
