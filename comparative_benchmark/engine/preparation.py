@@ -75,7 +75,11 @@ def why_too_large(trial: Trial, settings: RunSettings) -> str | None:
 
 
 # JAX is last: op by op, it compiles each operation per shape, three quarters of a truth's time.
-_QUICK_FIRST = (ModelFrameworkType.PYTORCH, ModelFrameworkType.TF_V2, ModelFrameworkType.JAX)
+_QUICK_FIRST = {
+    ModelFrameworkType.PYTORCH: 0,
+    ModelFrameworkType.TF_V2: 1,
+    ModelFrameworkType.JAX: 2,
+}
 # Memory use below this is not reported, because most machines have it.
 _MEMORY_WORTH_TELLING = 4 * 2**30
 
@@ -417,17 +421,12 @@ def _by_reference(trials: Sequence[Trial]) -> list[Trial]:
     Frameworks with the fastest op-by-op runs come first and generate shared artifacts. Models and
     references of other packages come last, because they must not judge ours.
     """
-    return sorted(
-        trials,
-        key=lambda trial: (
-            is_foreign(trial),
-            _rank(trial.case.model.model_impl.framework_type),
-        ),
-    )
 
+    def place(trial: Trial) -> tuple[bool, int]:
+        framework = trial.case.model.model_impl.framework_type
+        return is_foreign(trial), (*_QUICK_FIRST, framework).index(framework)
 
-def _rank(framework: ModelFrameworkType) -> int:
-    return _QUICK_FIRST.index(framework) if framework in _QUICK_FIRST else len(_QUICK_FIRST)
+    return sorted(trials, key=place)
 
 
 def _input_files(case: BenchmarkCase) -> list[str]:

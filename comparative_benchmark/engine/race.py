@@ -55,6 +55,7 @@ from comparative_benchmark.engine.messages import Timeline
 from comparative_benchmark.engine.participant import OpenSession, Participant, own_session
 from comparative_benchmark.engine.recording import judge_rounds
 from comparative_benchmark.engine.session import Hidden
+from comparative_benchmark.engine.session_pool import MEMORY_MARGIN
 from comparative_benchmark.engine.settings import ProcessPlan, RunSettings
 from comparative_benchmark.engine.trial import Trial, first_look
 from comparative_benchmark.results.journal import Entry, Joined
@@ -132,9 +133,6 @@ def pair_rounds(candidate: Sequence[Block], baseline: Sequence[Block]) -> Rounds
         if block.round in before
     ]
 
-
-# Allowance for the growth of workers while they are measured.
-_MEMORY_MARGIN = 1.3
 
 LogFile = Callable[[Trial, int], Path]
 
@@ -230,7 +228,7 @@ class Race:
         processes = [p for outcome in self.outcomes.values() for p in outcome.processes]
         if any(process.verification and process.verification.passed for process in processes):
             return
-        names = {key: trial.competitor.backend.name for key, trial in self._by_key().items()}
+        names = {trial.key: trial.competitor.backend.name for trial in self._trials}
         wrong = {names[key]: paths for key, paths in self._wrong_outputs.items()}
         due, parameters = self._artifacts.first, self._trials[0].verify_parameters
         pair = agreeing(wrong, due.truth, due.reference, parameters)
@@ -247,9 +245,6 @@ class Race:
             outcome.facts = attrs.evolve(outcome.facts, truth_check=check)
             if (ended := outcome.ended_by) is not None:
                 ended.status, ended.reason = unjudged(check, ended.reason or "")
-
-    def _by_key(self) -> dict[ResultKey, Trial]:
-        return {trial.key: trial for trial in self._trials}
 
     def _run_fixed(self, rule: FixedCounts, folder: Path) -> None:
         for trial in self._trials:
@@ -480,9 +475,9 @@ class Race:
         if self._settings.in_process:
             return False
         largest = max(participant.resident_bytes() for participant in group)
-        if largest * _MEMORY_MARGIN >= other_processes.default_limit_bytes():
+        if largest * MEMORY_MARGIN >= other_processes.default_limit_bytes():
             lacking = "memory"
-        elif gpu is not None and not gpu.has_room(_MEMORY_MARGIN):
+        elif gpu is not None and not gpu.has_room(MEMORY_MARGIN):
             lacking = "the GPU's memory"
         else:
             return True

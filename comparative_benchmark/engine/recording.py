@@ -281,7 +281,7 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metric
     values: dict[str, Any] = {}
     # Wrong or unfinished trials have no speed.
     if outcome.status is Status.OK:
-        if samples := _latencies(outcome):
+        if samples := [value for p in outcome.processes for value in p.latencies_ms]:
             values |= summarize(samples, "latency_ms") | _samples(outcome, samples)
     else:
         # The field that the OpenXLA suite's readers expect.
@@ -339,10 +339,6 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metric
 
 def _first(reasons: Iterable[str | None]) -> str | UnsetType:
     return next(filter(None, reasons), UNSET)
-
-
-def _latencies(outcome: TrialOutcome) -> list[float]:
-    return [value for process in outcome.processes for value in process.latencies_ms]
 
 
 def _samples(outcome: TrialOutcome, samples: Sequence[float]) -> dict[str, Any]:

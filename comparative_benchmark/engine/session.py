@@ -313,7 +313,8 @@ class Session:
         """
         command = messages.command_of(kind)
         self._phase, self._phase_started = command, time.monotonic()
-        self._track.command(command, **_shown(arguments))
+        numbers = {name: value for name, value in arguments.items() if isinstance(value, int)}
+        self._track.command(command, **numbers)
         self._calls += 1
         data = encode({"command": command, "id": self._calls, "arguments": arguments})
         try:
@@ -505,11 +506,6 @@ def _opened_log(path: Path) -> int:
     os.close(descriptor)
     path.unlink()
     return os.open(path, flags, 0o644)
-
-
-def _shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments to show on the timeline: numbers, not paths."""
-    return {name: value for name, value in arguments.items() if isinstance(value, int)}
 
 
 class InProcessSession:

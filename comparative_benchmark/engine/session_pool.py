@@ -6,14 +6,17 @@ that need the same framework therefore share a process, which releases each mode
 may run a failed model again in a fresh worker if its worker had served others.
 """
 
+import operator
 import re
 import shutil
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import attrs
 
+from comparative_benchmark.analysis.machine.other_processes import default_limit_bytes
 from comparative_benchmark.backends.api import BackendInfo
 from comparative_benchmark.engine.messages import ProcessTrack, Released, Report
 from comparative_benchmark.engine.session import Hidden, InProcessSession, Session, SessionEnded
@@ -25,6 +28,8 @@ from openxla.benchmark.files import temporary_folder
 A = TypeVar("A", bound=Report)
 # A worker that has grown by more than this since its first model is replaced.
 _MAX_GROWTH_BYTES = 2**30
+# Allowance for the growth of a worker while it is measured.
+MEMORY_MARGIN = 1.3
 
 
 class SharedSession(Session):
@@ -34,6 +39,7 @@ class SharedSession(Session):
         self.usable = True
         self.busy = False
         self.served = 0
+        self.idle_since: float | None = None
         self._first_bytes: int | None = None
         super().__init__(**arguments)
 
@@ -47,6 +53,7 @@ class SharedSession(Session):
 
     def renew(self) -> None:
         """See `Session.renew`; resumes a worker that was stopped after its last model."""
+        self.idle_since = None
         self.resume()
         super().renew()
 
@@ -73,6 +80,7 @@ class SharedSession(Session):
         # Runtime threads spin for a while after their work, and would take CPUs from the worker
         # that is measured next.
         self.pause()
+        self.idle_since = time.monotonic()
 
     def end(self) -> None:
         """Ends the worker; kills it without a request if it is no longer reliable."""
@@ -171,7 +179,12 @@ class SessionPool:
     @property
     def busy(self) -> bool:
         """Whether the worker is serving a model."""
-        return isinstance(self._session, SharedSession) and self._session.busy
+        return self.worker is not None and self.worker.busy
+
+    @property
+    def worker(self) -> SharedSession | None:
+        """The current worker, if it is a process."""
+        return self._session if isinstance(self._session, SharedSession) else None
 
     @property
     def served(self) -> int:
@@ -270,7 +283,18 @@ class SharedWorkers:
         )
         if isinstance(session, SharedSession):
             session.busy = True
+        self._keep_room()
         return session
+
+    def _keep_room(self) -> None:
+        """Ends idle workers until there is memory for one more of the largest, oldest first."""
+        alive = [(p, p.worker) for pools in self._pools.values() for p in pools if p.worker]
+        largest = max((worker.resident_bytes() for _, worker in alive), default=0)
+        idle = [(worker.idle_since, pool) for pool, worker in alive if worker.idle_since]
+        for _, pool in sorted(idle, key=operator.itemgetter(0)):
+            if default_limit_bytes() > MEMORY_MARGIN * largest:
+                return
+            pool.empty()
 
     def _end_others(self, name: str) -> None:
         for (other, _), pools in self._pools.items():

@@ -419,17 +419,14 @@ def first_look(raced: Sequence[tuple[Trial, TrialOutcome]], processes: int) -> s
     None if there is nothing to wait for: fewer than two trials, or no more processes.
     """
     known = [
-        f"{_named(trial)} {_three_digits(statistics.median(latencies))} ms"
+        f"{trial.competitor} ({trial.case.model.model_impl.framework_type.value}) "
+        f"{_three_digits(statistics.median(latencies))} ms"
         for trial, outcome in raced
         if not outcome.ended and (latencies := outcome.processes[0].latencies_ms)
     ]
     if len(known) < 2 or processes < 2:
         return None
     return f"first processes: {', '.join(known)}; verdicts take at least {processes} of each"
-
-
-def _named(trial: Trial) -> str:
-    return f"{trial.competitor} ({trial.case.model.model_impl.framework_type.value})"
 
 
 def _three_digits(value: float) -> str:

@@ -229,7 +229,7 @@ def _comparison_lines(ranked: Sequence[Case], family: Family) -> list[str]:
             behind.append(text)
         else:
             open_ones.append(text)
-            fewest = min(fewest, *map(_processes, (best, case)))
+            fewest = min(fewest, len(_samples(best)), len(_samples(case)))
     lines = [f"It is clearly faster than {', '.join(behind)}."] if behind else []
     if open_ones:
         hint = "; omit -w and -iter to race them" if fewest < MIN_PROCESSES else ""
@@ -262,10 +262,6 @@ def _latency_text(case: Case) -> str:
 
 def _samples(case: Case) -> list[list[float]]:
     return [process.latencies_ms for process in case.metrics.processes or ()]
-
-
-def _processes(case: Case) -> int:
-    return len(_samples(case))
 
 
 def _compile_text(case: Case) -> str:

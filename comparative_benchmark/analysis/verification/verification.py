@@ -156,9 +156,9 @@ def verify(
             longest_sum=longest_sum,
         )
         verdicts.append(judged.verdict())
-    for kind in (_is_wrong, _is_undecided):
-        if selected := list(filter(kind, verdicts)):
-            return selected[0]
+    wrong = [verdict for verdict in verdicts if not verdict.passed and not verdict.undecided]
+    if unaccepted := wrong or [verdict for verdict in verdicts if verdict.undecided]:
+        return unaccepted[0]
     numbers = [verdict for verdict in verdicts if verdict.relative_rmse is not None]
     if not numbers:
         return undecided("no output contains a finite number to judge")
@@ -201,14 +201,6 @@ def _with_least(parameters: Mapping[str, float], least_db: float | None) -> Mapp
     if least_db is None or MIN_SQNR not in parameters:
         return parameters
     return {**parameters, MIN_SQNR: max(parameters[MIN_SQNR], least_db)}
-
-
-def _is_wrong(verdict: Verification) -> bool:
-    return not verdict.passed and not verdict.undecided
-
-
-def _is_undecided(verdict: Verification) -> bool:
-    return verdict.undecided
 
 
 def form_problem(

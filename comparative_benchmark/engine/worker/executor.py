@@ -411,12 +411,13 @@ class Executor:
             arguments.get("module_path", module_path),
             arguments.get("parameters", parameters),
         )
+        is_explained = not reason and isinstance(error, UnsupportedError)
         return {
             "type": "error",
             "kind": "unsupported" if reason else _kind_of(error),
             "phase": phase,
             "message": reason or _told(error),
-            "explanation": None if reason else _explanation(error),
+            "explanation": str(error).strip()[:4000] if is_explained else None,
             "traceback": "".join(traceback.format_exception(error))[-20000:],
             **self._report(),
         }
@@ -440,10 +441,6 @@ def _told(error: Exception) -> str:
     if first is error or not isinstance(error, ImportError):
         return text
     return f"{text} (for {type(first).__name__}: {first})"[:4000]
-
-
-def _explanation(error: Exception) -> str | None:
-    return str(error).strip()[:4000] if isinstance(error, UnsupportedError) else None
 
 
 def _kind_of(error: Exception) -> str:

@@ -174,13 +174,10 @@ def find_all(folder: Path) -> list[Userbenchmark]:
     return [
         Userbenchmark(name=path.name, folder=path)
         for path in sorted(folder.iterdir())
-        if path.is_dir() and _NAME.fullmatch(path.name) and _is_one(path)
+        if path.is_dir() and _NAME.fullmatch(path.name)
+        # TorchBench's folders may lack `__init__.py`.
+        if any((path / name).is_file() for name in ("__init__.py", "run.py"))
     ]
-
-
-def _is_one(path: Path) -> bool:
-    """Returns whether a folder is a userbenchmark; TorchBench's may lack `__init__.py`."""
-    return any((path / name).is_file() for name in ("__init__.py", "run.py"))
 
 
 def find(name: str, folder: Path) -> Userbenchmark:

@@ -6,10 +6,12 @@ import psutil
 import pytest
 from cbs_test_plugin import BACKEND
 
-from comparative_benchmark.engine.messages import Called
+from comparative_benchmark.engine import session_pool
+from comparative_benchmark.engine.messages import Called, Timeline
 from comparative_benchmark.engine.session import SessionEnded
-from comparative_benchmark.engine.session_pool import SessionPool
-from comparative_benchmark.engine.settings import RunSettings
+from comparative_benchmark.engine.session_pool import SessionPool, SharedWorkers
+from comparative_benchmark.engine.settings import ProcessPlan, RunSettings
+from comparative_benchmark.engine.trial import competitors_of
 from openxla.benchmark.devices import HOST_CPU
 
 SETTINGS = RunSettings(device=HOST_CPU)
@@ -85,3 +87,30 @@ def test_without_processes_the_session_is_this_process(tmp_path, monkeypatch):
         session = pool.get("a", settings, BACKEND)
         assert pid_of(session) == os.getpid()
         assert pool.get("a", settings, BACKEND) is session
+
+
+@pytest.mark.parametrize("free", [1 << 40, 1], ids=["much memory", "no memory"])
+def test_the_longest_idle_worker_ends_if_memory_runs_low(monkeypatch, tmp_path, free):
+    monkeypatch.setattr(session_pool, "default_limit_bytes", lambda: free)
+    [competitor] = competitors_of(BACKEND, ["direct"], "cpu")
+
+    def plan(replicate):
+        return ProcessPlan(
+            replicate=replicate,
+            work_dir=tmp_path,
+            cache_dir=tmp_path,
+            log_file=tmp_path / "log",
+            cold=False,
+            track=Timeline().process("process"),
+            framework="JAX",
+        )
+
+    pids = []
+    with SharedWorkers(tmp_path / "logs") as workers:
+        for replicate in range(3):
+            with workers.open(SETTINGS, competitor, plan(replicate)) as session:
+                pids.append(pid_of(session))
+                # The busy worker never ends.
+                alive = [pid for pid in pids if psutil.pid_exists(pid)]
+                assert alive == (pids if free > 1 else pids[-1:])
+    assert not any(map(psutil.pid_exists, pids))
