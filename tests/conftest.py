@@ -15,13 +15,13 @@ from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 TESTS = Path(__file__).parent
 PLUGIN = TESTS / "plugin"
 
-# A process of `--numprocesses` runs whole files. Long ones come first, or the others would wait.
+# A process of `--numprocesses` runs whole files. Long files come first, to finish in time.
 _LONGEST = ("test_documents.py", "test_backends.py", "test_adversarial_programs.py")
 _LAST = ("harness", "browser", "faults", "gpu", "unit")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Prepares the process of the tests, and with it all processes that they start.
+    """Prepares the process of the tests and all processes that they start.
 
     Each process of `--numprocesses` gets its own CPU: threads must not compete for them.
     """
@@ -49,17 +49,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def planted(record_property: Callable[[str, object], None]) -> Callable[..., None]:
-    """Says which faults of other people's benchmarks a test plants; `pytest` counts them."""
+    """Returns a function that records the planted faults of other people's benchmarks."""
 
-    def say(*names: str) -> None:
+    def record(*names: str) -> None:
         for name in names:
             record_property("planted", name)
 
-    return say
+    return record
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says how many faults were planted or injected, and how many of them cost but themselves."""
+    """Prints how many faults were planted or injected, and how many affected nothing else."""
     ends: dict[str, dict[str, bool]] = {"planted": {}, "injected": {}}
     for report in (r for kind in ("passed", "failed") for r in terminalreporter.getreports(kind)):
         for name, fault in report.user_properties:

@@ -1,4 +1,4 @@
-"""A headless Chromium, and a page that was built for it."""
+"""A headless Chromium and a report page for it."""
 
 import shutil
 import subprocess
@@ -58,12 +58,12 @@ def _start(chromium, width, height, *, dark=False):
     options.binary_location = chromium[0]
     for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
         options.add_argument(flag)
-    # Nothing but files: a page that asks for the network fails here.
+    # Only files: a page that uses the network fails here.
     options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     service = webdriver.ChromeService(executable_path=chromium[1])
     browser = webdriver.Chrome(options=options, service=service)
-    # A window cannot be as narrow as a phone; what a page sees can.
+    # A window cannot be as narrow as a phone, but the viewport of a page can.
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
         {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
@@ -78,7 +78,7 @@ def _start(chromium, width, height, *, dark=False):
 
 @pytest.fixture
 def open_browser(chromium):
-    """Opens a browser of a size; all are closed after the test."""
+    """Returns a function that opens a browser of a given size; the test's end closes all."""
     browsers = []
 
     def start(width=1280, height=900, *, dark=False):
@@ -103,7 +103,7 @@ def browser(shared_browser, report):
     """A browser on the page as if for the first time; at the end its console must be empty."""
     shared_browser.get(report.as_uri())
     shared_browser.execute_script("localStorage.clear()")
-    # Another page in between: the same address with another hash would not be loaded again.
+    # Load another page first: a change of only the hash does not reload a page.
     shared_browser.get("about:blank")
     shared_browser.get_log("browser")
     shared_browser.get(report.as_uri())

@@ -25,7 +25,7 @@ def find(browser, selector):
 
 
 def texts(browser, selector):
-    # At once: elements may be replaced while they are asked one by one.
+    # In one call, because elements may be replaced between several calls.
     return browser.execute_script(
         "return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)", selector
     )
@@ -63,7 +63,7 @@ def test_the_first_screen_answers_before_anything_is_clicked(browser):
     assert texts(browser, ".answers h2") == headings
     assert re.search(r"\d+ slower", find(browser, "#h-changed + .headline").text)
     assert count(browser) == (199, 199, 20)
-    # The conditions of made-up results are sound; the page reports that files are days apart.
+    # The conditions of made-up results are good; the page only reports that files are days apart.
     assert "days" in find(browser, ".findings").text or "apart" in find(browser, ".findings").text
 
 
@@ -109,7 +109,7 @@ def test_standings_follow_the_filter_and_agree_with_those_of_the_file(browser):
     part = texts(browser, ".standings tbody tr")
     assert part != whole
     assert "Only results that match the filters" in find(browser, "#standings").text
-    # Every tag, in one filter that lets everything through: the script counts as the file does.
+    # A filter with every tag matches everything: the script and the file have the same counts.
     choose(browser, "dtype", "")
     find(browser, "#q").send_keys("-")
     until(browser, lambda: "Only results" in find(browser, "#standings").text)
@@ -254,7 +254,7 @@ def test_a_screen_reader_has_landmarks_names_and_counts(browser):
 
 
 def contrast(browser, selector):
-    """Contrast of the first such element's text with its background, as WCAG defines it."""
+    """Contrast of the first matching element's text with its background, as WCAG defines it."""
     return browser.execute_script(
         """const e = document.querySelector(arguments[0]);
         const rgb = (c) => c.match(/[\\d.]+/g).map(Number);

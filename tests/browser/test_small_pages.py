@@ -32,7 +32,7 @@ def test_standings_of_one_process_have_no_side_in_the_file_and_in_a_filter(open_
     whole = standings()
     assert "withinoneprocess" in whole[0][0]
     assert whole[1] == ["even"]
-    # A filter that lets everything through: the script counts as the file does.
+    # A filter that matches everything: the script and the file have the same counts.
     find(browser, "#q").send_keys("-")
     until(browser, lambda: "Only results" in find(browser, "#standings").text)
     assert standings() == whole
@@ -64,7 +64,7 @@ def test_scripts_show_their_rates_beside_cases_of_the_suite(shared_browser, tmp_
     assert "100 (98-103) items/s3" in rows[0]
     assert "2.5 → 1.5" in rows[0]
     assert "failed" in rows[1]
-    # They have no part in who wins, also where the page's own script counts.
+    # They do not count in the standings, also in those that the page's script computes.
     standings = texts(browser, "#standings tbody tr")
     find(browser, "#q").send_keys("host-cpu")
     until(browser, lambda: "Only results" in find(browser, "#standings").text)

@@ -8,7 +8,7 @@ from results_support import plain_document, write
 
 from comparative_benchmark.cli import command as cli
 
-# In all that a reader shows: markup, a formula, a mention, a tag, a shell's command, a title.
+# Hostile to every viewer: markup, a formula, a mention, a tag, a shell command, a title.
 HOSTILE = "=cmd|[/bold]\x1b]0;title\x07@everyone <script>x</script> `id` $(id) [x](javascript:a)"
 
 
@@ -40,7 +40,7 @@ def cbs(capsys, tmp_path, monkeypatch):
 
 @pytest.fixture
 def hostile(tmp_path):
-    """A results file with `HOSTILE` for every name that a stranger may choose."""
+    """A results file with `HOSTILE` for every name that another user may choose."""
     document = plain_document()
     for run in document["runs"]:
         run["execution_environment"]["host"]["hostname"] = HOSTILE

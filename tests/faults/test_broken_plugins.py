@@ -10,7 +10,7 @@ NAME = "models/BERT_TINY_FP32_PT_32XI32_BATCH1/.+"
 # How a module breaks, and what the line about it contains.
 BROKEN = {
     "raises": ("raise ValueError('no\\nluck')", "ValueError: no luck"),
-    "import_error": ("import a_module_that_nobody_has", "ModuleNotFoundError: No module named"),
+    "import_error": ("import a_module_that_is_missing", "ModuleNotFoundError: No module named"),
     "syntax": ("def broken(:", "SyntaxError"),
     "leaves": ("raise SystemExit(0)", "SystemExit: 0"),
     "leaves_by_sys": ("import sys; sys.exit()", "SystemExit"),
@@ -36,7 +36,7 @@ GROUPS = {
     "operator": "openxla.benchmark.operators",
     "suite": "openxla.benchmark.suites",
 }
-# Commands that look at what is registered, and the groups that they load.
+# Commands that use registered objects, and the groups that they load.
 COMMANDS = {
     "backends": (("backends",), ("backend", "recipe")),
     "list": (("list", "-name", NAME), ("suite",)),
@@ -50,7 +50,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def plugged(tmp_path_factory):
-    """Returns a function that makes a folder with a plug-in that breaks in a way."""
+    """Returns a function that makes a folder with a plug-in that has a given fault."""
     made = {}
 
     def plugged(how, kinds):

@@ -1,4 +1,4 @@
-"""Names and texts that are not UTF-8, or that steer a terminal, in everything that is written."""
+"""Names and texts that are not UTF-8, or that control a terminal, in every output."""
 
 import json
 import os
@@ -116,7 +116,7 @@ def test_odd_texts_of_a_results_file_are_shown_clean(cbs, tmp_path, text, field)
         ("export", "odd.json", "--format", "junit", "-o", "p.xml"),
     ):
         code, out, err = cbs(*arguments)
-        # JSON with half of a surrogate pair is refused, in a line.
+        # JSON with half of a surrogate pair is refused with one line.
         refused = odd != encodable(odd) and "half a surrogate pair" in err
         assert code == (1 if refused else 0), err
         assert _is_clean(out + err)

@@ -1,4 +1,4 @@
-"""A run is ended at any moment, again and again; `--resume` ends it, and nothing is lost."""
+"""Runs are killed at random moments several times; `--resume` finishes them without losses."""
 
 import json
 import os
@@ -23,9 +23,9 @@ ROUNDS = 6
 
 
 def _kept(output):
-    """Returns what a results file holds by case: empty before there is one, never broken.
+    """Returns the records of a results file by case; the file may be missing, but never broken.
 
-    A busy machine makes a sound trial unsteady now and then: it was measured and kept all the same.
+    On a busy machine, a correct trial is sometimes unsteady; it counts as measured and kept.
     """
     if not output.exists():
         return {}
@@ -44,10 +44,10 @@ def _kept(output):
     ],
 )
 def test_a_run_that_is_ended_at_random_loses_nothing(tmp_path, environment, number):
-    # An empty root: artifacts, too, are ended half made.
+    # An empty root, so that the creation of artifacts is interrupted too.
     root = str(tmp_path / "root")
     environment = {**environment, "CBS_ROOT_DIR": root, "CBS_TEST_MARKER": str(tmp_path)}
-    # After a kill, nothing is left that could end processes which a model detached.
+    # After SIGKILL, no process remains that could end the processes that a model detached.
     due = {n: s for n, s in CASES.items() if n != "ORPHANS" or number != signal.SIGKILL}
     arguments = (*TOYS, f"models/TOY_({'|'.join(due)})/.+")
     output, moments = tmp_path / "results.json", random.Random(int(number))
@@ -76,5 +76,5 @@ def test_a_run_that_is_ended_at_random_loses_nothing(tmp_path, environment, numb
     ended = _kept(run.output)
     assert kept.items() <= ended.items()
     assert ended == {f"TOY_{name}": status for name, status in due.items()}
-    # Neither are half made things left where results and artifacts are.
+    # The folders of results and artifacts contain no partial files.
     assert not list(tmp_path.rglob(".unfinished-*"))

@@ -1,6 +1,6 @@
-"""The world around a command fails: every command ends in a line and a code, and claims nothing.
+"""The environment of a command fails: every command ends with one line and an exit code.
 
-Each line of `_SOUND` is started as a process under each fault. A command that is new has to have a
+Each line of `_SOUND` runs as a process under each fault. A new command must have a
 line there, or a reason in `_TESTED_ELSEWHERE`.
 """
 
@@ -14,7 +14,7 @@ from results_support import write
 from comparative_benchmark.cli.command import COMMANDS
 
 CBS = shlex.join([sys.executable, "-P", "-m", "comparative_benchmark"])
-# Says on stderr where it wrote.
+# Prints the path of its output on stderr.
 _QUIET = "export good.json --format csv -o out.csv"
 # Commands that read and print, with arguments in a folder with `good.json` and `h.sqlite`.
 _SOUND = {
@@ -47,7 +47,7 @@ _TESTED_ELSEWHERE = {
     "artifacts": "test_fetch_faults, test_cli_streams",
 }
 _LINES = [line for lines in _SOUND.values() for line in lines]
-# By name: how the shell starts a command, and which variables it has; None takes one away.
+# Name -> how the shell starts a command, and its variables; None removes a variable.
 _FAULTS = {
     "full-stdout": ("{} > /dev/full", {}),
     "full-stderr": ("{} 2> /dev/full", {}),
@@ -123,7 +123,7 @@ def test_a_fault_around_a_command_is_told_in_a_line(world, line, fault):
         assert done.returncode == 1
         assert done.stderr.splitlines()[-1] == "cbs: No space left on device"
     elif fault == "dead-reader":
-        # Short output fits into the pipe before the reader is gone.
+        # Short output fits into the pipe before the reader ends.
         assert done.returncode in (0, 141)
     elif fault == "full-stderr":
         assert done.returncode in (0, 1)
@@ -140,7 +140,7 @@ def test_a_name_of_300_characters_is_refused_in_a_line(world, line):
     assert done.stderr.startswith("cbs")
 
 
-# Each writes; what is asked for is below `$OUT`, which nothing can be written into.
+# Each of these writes to a path below `$OUT`, which is not writable.
 _WRITING = [
     *("report good.json -o $OUT/page.html", "report good.json --markdown $OUT/page.md"),
     *("report good.json --chart $OUT/c.svg", "export good.json --format csv -o $OUT/x.csv"),
@@ -155,7 +155,7 @@ _QUICK = [line for line in _WRITING if line.startswith(("report", "export", "his
 
 @pytest.mark.parametrize("line", _WRITING)
 def test_a_read_only_folder_is_told_in_a_line(world, line):
-    # To root every folder is writable, but for those below /proc.
+    # For root, every folder is writable, except those below /proc.
     done = world(f"{CBS} {line.replace('$OUT', '/proc/self/attr')}")
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
@@ -164,18 +164,18 @@ def test_a_read_only_folder_is_told_in_a_line(world, line):
 
 @pytest.mark.parametrize("line", _QUICK)
 def test_a_full_disk_leaves_no_half_of_a_file(world, line):
-    # A file that may not grow beyond a limit is what a disk without room looks like.
+    # A limit on the size of files has the same effect as a full disk.
     full = f"rm -rf full; mkdir full; ulimit -f 1; {CBS} {line.replace('$OUT', 'full')}"
     done = world(f"trap '' XFSZ; {full}")
     assert done.returncode in (0, 1), done.stderr
     assert "Traceback" not in done.stderr
     kept = world("find full -type f -size +0 ! -name '*.lock'").stdout
-    # Files that fit are whole; the others do not exist.
+    # Files below the limit are complete; the others do not exist.
     assert (kept == "") == (done.returncode == 1)
 
 
 def test_nothing_was_lost_and_nothing_is_left(world):
-    """Run last in this file: whatever was tried, results and history are there, and no litter."""
+    """Runs last in this file: results and history still exist, and no other files remain."""
     assert world("cmp good.json first.json").returncode == 0
     assert world(f"{CBS} history ls --db h.sqlite").returncode == 0
     assert "nnn" not in world("ls -A").stdout

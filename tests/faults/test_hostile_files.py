@@ -1,4 +1,4 @@
-"""Files that keep parsers busy, or break them: one line, within the deadline, from every reader."""
+"""Files that break or slow down parsers: every reader prints one line within the deadline."""
 
 import itertools
 import json
@@ -203,7 +203,7 @@ def refused(tmp_path):
             line = str(error)
         else:
             line = None
-        # Time to start and to end the process is not the parser's.
+        # The time to start and end the process is not part of the parser's time.
         assert time.monotonic() - started < 5 * DEADLINE_S
         return line
 
@@ -234,7 +234,7 @@ def test_onnx(tmp_path, refused, name):
 def test_configurations(tmp_path, refused, name):
     write_directory(tmp_path / "net", config=CONFIGS[name])
     line = refused("net")
-    # A field that only transformers reads is its own to judge, in a worker.
+    # Fields that only transformers reads are checked by transformers, in a worker.
     assert line is None or _is_clear(line)
     if name.startswith(("a billion", "an integer")):
         assert line is not None

@@ -1,4 +1,4 @@
-"""Remains of a killed process: the next one removes them, and spares those of live ones."""
+"""The next process removes the remains of a killed one, and keeps files of live processes."""
 
 import os
 import subprocess

@@ -21,7 +21,7 @@ def with_(**fields):
     return lambda plain: {**plain, **fields}
 
 
-# Each turns an answer of any command into one that nothing may trust.
+# Each makes the answer of any command invalid.
 FAULTS = {
     "nothing": lambda plain: {},
     "a list": lambda plain: [plain],
@@ -29,7 +29,7 @@ FAULTS = {
     "null": lambda plain: None,
     "a number": lambda plain: 7,
     "no type": without("type"),
-    "a type that is none": with_(type=None),
+    "a type of None": with_(type=None),
     "a type that is a list": with_(type=["measure"]),
     "an unknown type": with_(type="weird"),
     "only its type": lambda plain: {"type": plain["type"], "id": {}},
@@ -53,7 +53,7 @@ FAULTS = {
     "an error in a phase with an escape": lambda plain: _error(phase="\x1b]0;x\x07"),
     "an error with a number for a traceback": lambda plain: _error(traceback=1),
 }
-# Faults of the fields that one command has.
+# Faults of fields that only one command has.
 OF_COMMANDS = {
     "load": {
         "no versions": without("versions"),
@@ -113,7 +113,7 @@ OF_COMMANDS = {
         "a share that is a text": with_(shares={"compiled_share": "all"}),
     },
 }
-# In the default tier, some faults of all commands meet one of them.
+# The default tier tests some of the common faults with one command.
 SAMPLE = ("null", "a list", "no type", "an unknown type", "an error that is ok", "huge memory")
 CASES = [
     *(("measure", name) for name in SAMPLE),

@@ -1,7 +1,7 @@
-"""The 28 breaks of the review, each with the test that holds it mended.
+"""The 28 faults of the review, each with the test that prevents its return.
 
-`REVIEW` names them in the review's order. Those without a path are below; the others have been
-next to the part that they are about.
+`REVIEW` lists them in the review's order. Tests without a path are below; the others are
+next to the tests of the same code.
 """
 
 import ast
@@ -150,7 +150,7 @@ def _script(name):
 
 @pytest.fixture
 def github():
-    """A server that answers what a test sets, and keeps what it was asked."""
+    """A server with the answers of a test; it records the requests."""
     asked = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -224,7 +224,7 @@ def test_odd_answers_of_github_are_a_line(github, monkeypatch, tmp_path, capsys,
     ids=["spaces", "opened", "blank", "comments"],
 )
 def test_a_text_of_spaces_or_comments_is_read_at_once(text):
-    """It took time by the square of the length: 6 s for a quarter of this one."""
+    """It took quadratic time: 6 s for a quarter of this length."""
     request = _script("pr_request")
     started = time.process_time()
     with contextlib.suppress(request.RequestError):
@@ -253,7 +253,7 @@ def test_an_interpreter_script_is_plain_sh(tmp_path, folder):
     assert done.stdout.partition(":")[0] == str(checkout), done.stderr
 
 
-# A history that something else has written into.
+# A history that another program has changed.
 
 
 @pytest.mark.parametrize("line", ["history ls", "history query", "history query --format csv"])
@@ -275,7 +275,7 @@ def test_a_damaged_history_is_a_line(cbs, damage, line):
     connection.close()
     code, _, err = cbs(*line.split(), "--db", "h.sqlite")
     if code == 0:
-        # Values that it does not read do no harm.
+        # Values that it does not read have no effect.
         assert "extra" in damage or "noon" in damage
         assert err == ""
         return

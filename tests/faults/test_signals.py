@@ -14,7 +14,7 @@ ARGUMENTS = (
     *("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy", "--processes", "2"),
     *("--trial-budget", "1", "-name", TOYS),
 )
-# Output at the moment of the signal, or a file made by then.
+# Output before the signal is sent, or a file that exists by then.
 MOMENTS = {
     "preparing": "preparing",
     "after the first process": "first processes",
@@ -37,7 +37,7 @@ def start(tmp_path, environment):
     started = []
 
     def start(*more, before=(), stderr=subprocess.PIPE):
-        # A shell or nohup may have had signals ignored, which processes inherit.
+        # A shell or nohup may ignore signals, and processes inherit that.
         process = subprocess.Popen(
             [
                 "env",
@@ -149,7 +149,7 @@ def test_a_killed_run_s_folders_go_with_the_next_run(start, tmp_path):
     assert left
     run_cbs(*ARGUMENTS, "--resume", directory=tmp_path, environment=start.variables)
     assert [path for path in left if path.exists()] == []
-    # Nobody was left to end what the model had cast off.
+    # No process remained to end the processes that the model detached.
     for pid in processes_of(str(tmp_path)):
         os.kill(pid, signal.SIGKILL)
 

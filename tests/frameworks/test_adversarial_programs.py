@@ -1,6 +1,6 @@
-"""Programs that are wrong in one way each, in real workers: none may be taken for right.
+"""Programs with one fault each, in real workers: none may be accepted as right.
 
-Whether an error of a size is found is for `test_verification_adversarial.py`; here are programs.
+`test_verification_adversarial.py` tests which sizes of errors are found; this file has programs.
 """
 
 import json
@@ -23,15 +23,15 @@ def _upper(fault):
     return fault.upper().replace("-", "_")
 
 
-# Right on the input that is timed: what of a second one finds them.
+# Right on the timed input: the check of a second input that finds them.
 SECOND = {_upper(fault) for fault in KEEPING}
-# Wrong from the second run on; which verification comes first to see it depends on the fault.
+# Wrong from the second run on; the fault decides which verification finds it first.
 LATER = {_upper(fault) for fault in (*OF_TORCH, *KEEPING_GRADIENTS, FROM_A_TABLE)}
 REFUSED = {_upper("computes-when-read")}
 TIMED = sorted(model.name for model in MODELS if "when-timed" in model.tags)
 COMPILED = {model.name: model for model in MODELS if "compiled" in model.tags}
 NAMES = sorted(model.name for model in MODELS if model.name not in (*TIMED, *COMPILED))
-# Of each class some in the default tier, with the right program of each network; `--all` has all.
+# The default tier has some of each class and each network's right program; `--all` has all.
 SAMPLE = {
     # Right programs make the truth.
     *("BERT_NONE_FP32_PT", "BERT_NONE_BF16_PT", "GPT2_NONE_FP32_PT", "LINEAR_NONE_FP32_PT"),
@@ -48,7 +48,7 @@ PARAMETERS = [
 
 @pytest.fixture(scope="module")
 def cells(request, tmp_path_factory, session_environment):
-    """Those of the selected tests through the backend of their framework, by the model's name."""
+    """Results of the selected tests in the backend of their framework, by the model's name."""
     names = selected(request, test_an_adversary_is_wrong_and_what_is_right_is_right, "name")
     names = names or sorted(SAMPLE)
     directory = tmp_path_factory.mktemp("adversaries")
@@ -66,7 +66,7 @@ def cells(request, tmp_path_factory, session_environment):
         text=True,
         check=False,
     )
-    # 2 is a wrong output, 1 what was refused.
+    # 2 for a wrong output, 1 for a refused model.
     assert done.returncode in (1, 2), done.stderr
     cells = json.loads(output.read_text())["cells"]
     return {
@@ -96,7 +96,7 @@ def test_an_adversary_is_wrong_and_what_is_right_is_right(cells, name):
 
 @pytest.fixture(scope="module")
 def timed(tmp_path_factory, session_environment):
-    """Those that are found only where they are timed, by `cbs run`."""
+    """Programs that are found only when they are timed, by `cbs run`."""
     run = run_cbs(
         *("--suite", "cbs_test_plugin.adversarial_suite", "--tag", "when-timed"),
         *("--backend", "pt_inductor:eager", "-w", "1", "-iter", "2"),

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.frameworks
 EAGER, XLA, GRAPH = ("reference",), ("reference", "xla"), ("reference", "graph")
 PLAIN = {"pt": EAGER, "jax": EAGER}
 JITTED = {"pt": EAGER, "jax": XLA}
-# Without a reference of JAX: it compiles each operation, which takes long for a large network.
+# Without JAX's reference, which compiles each operation and is slow for a large network.
 COMPILED = {"pt": EAGER, "jax": ("xla",)}
 
 # Largest error of a reference, relative to the scale of the truth.
@@ -359,7 +359,7 @@ def test_every_program_passes_verification_by_every_framework(outputs):
 @pytest.mark.parametrize("outputs", _cases(T5_SCORING), indirect=True)
 def test_t5_outputs_depend_on_the_tokens(outputs):
     for [truth] in outputs.load_each("truth"):
-        # The part that all tokens share does not need any input.
+        # The part that all tokens share does not depend on the input.
         assert truth.mean(axis=(0, 1)).std() < 0.8 * truth.std()
 
 

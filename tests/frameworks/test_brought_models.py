@@ -171,8 +171,8 @@ for name, options in (
     processor = getattr(transformers, f"{name}ImageProcessorPil")(**options)
     with tempfile.TemporaryDirectory() as folder:
         processor.save_pretrained(folder)
-        says = json.loads(pathlib.Path(folder, "preprocessor_config.json").read_text())
-    ours = real_inputs._prepared(wide, says)
+        config = json.loads(pathlib.Path(folder, "preprocessor_config.json").read_text())
+    ours = real_inputs._prepared(wide, config)
     theirs = processor(wide, return_tensors="np")["pixel_values"][0]
     assert ours.shape == theirs.shape
     errors[f"{name} {options}"] = float(np.abs(ours - theirs).max())
@@ -182,7 +182,7 @@ pathlib.Path(sys.argv[1]).write_text(json.dumps(errors))
 
 @pytest.fixture
 def prepared(tmp_path, environment):
-    """Has a process of a framework make the truth of a model; returns its answer."""
+    """Makes the truth of a model in a process of a framework; returns its answer."""
 
     def prepare(text, inputs="", *, backend="pt_inductor", framework="torch"):
         arguments = [str(tmp_path / text), inputs, backend, str(tmp_path)]
@@ -277,7 +277,7 @@ def test_a_module_that_cannot_be_measured_says_why(prepared, tmp_path, name, wor
 
 
 def test_code_that_trains_runs_as_in_a_script(brought_run, tmp_path):
-    """In a package, with a space in its name: it fits a model when it is made and imported."""
+    """In a package whose name has a space; it fits a model at import and at creation."""
     need("onnxruntime")
     folder = tmp_path / "pack"
     folder.mkdir()
@@ -340,7 +340,7 @@ def test_keras_is_made_again_in_float64(prepared, tmp_path):
 def test_a_directory_of_another_size_is_one_workload_in_torch_and_jax(
     brought_run, prepared, tmp_path, environment
 ):
-    """As `save_pretrained` leaves it; a rule that misread it would show as a wrong output."""
+    """A directory from `save_pretrained`; a wrong rule for it would give a wrong output."""
     need("jax")
     directory = tmp_path / "my-bert"
     made = f"""

@@ -1,4 +1,4 @@
-"""Small programs that were once judged wrong: each has its right outcome, on each stack."""
+"""Small programs that were once misjudged: each has its right outcome on each stack."""
 
 from pathlib import Path
 
@@ -65,7 +65,7 @@ CASES = [
     ("train_keras.py", TRAIN, "tf_xla:xla", {"ok"}),
     ("train_torch.py", TRAIN, "onnxruntime", LACKING),
 ]
-# Of each class some in the default tier; other tests there have more of each.
+# The default tier has some of each class; its other tests have more.
 SAMPLE = {
     "masked.py",
     "a2_softmax11_axis1.onnx",
@@ -73,7 +73,7 @@ SAMPLE = {
     "train_nnx.py",
     "nested_jax.py",
 }
-# Words of reasons that are more specific than a status.
+# Parts of reasons, which are more specific than a status.
 TOLD = (
     "truth in doubt",
     "a B that contains itself",

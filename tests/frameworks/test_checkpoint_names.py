@@ -1,4 +1,4 @@
-"""Our checkpoints hold what the libraries' own models hold: the same names, the same shapes."""
+"""Our checkpoints have the same names and shapes as the libraries' own models."""
 
 import json
 
@@ -28,7 +28,7 @@ shapes = {key: list(value.shape) for key, value in model.state_dict().items() if
 Path(target).write_text(json.dumps([shapes, sorted(tied)]))
 """
 DIFFUSERS = {"sd_unet": "UNet2DConditionModel", "sd_vae": "AutoencoderKL"}
-# The picture decoder is used without the encoder that diffusers' class also has.
+# The picture decoder is used without the encoder of diffusers' class.
 LEFT_OUT = {"sd_vae": ("encoder.", "quant_conv.")}
 CLASSES = {"sd_clip": "CLIPTextModel", "t5": "T5ForConditionalGeneration"}
 TIED = {

@@ -41,9 +41,9 @@ def test_all_of_them_in_one_file_and_on_one_page(cbs_run, environment, tmp_path)
     models = tmp_path / "elsewhere" / "models"
     shutil.copytree(DATA / "guide_mlp", models / "guide_mlp")
     benches = tmp_path / "elsewhere" / "benchmarks"
-    tells = f'tell(task="train", loss=2.0)\n{bench_support.GOOD}'
+    script = f'emit(task="train", loss=2.0)\n{bench_support.GOOD}'
     for name in ("bert", "pair"):
-        bench_support.write(benches / name, tells)
+        bench_support.write(benches / name, script)
     lines = {"bert": [], "pair": ["plan: {method: njobs, n: 2}"], "nowhere": []}
     path = bench_support.configured(benches / "all.yaml", **lines)
     bench_support.installed(config.read(path), tmp_path / "base")

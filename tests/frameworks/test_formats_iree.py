@@ -33,7 +33,7 @@ def written(tmp_path_factory):
     compiler = pytest.importorskip("iree.compiler")
     tool = shutil.which("iree-benchmark-module", path=str(Path(sys.executable).parent))
     if tool is None:
-        pytest.skip("iree-benchmark-module is not installed beside this interpreter")
+        pytest.skip("iree-benchmark-module is not installed next to this interpreter")
     folder = tmp_path_factory.mktemp("iree")
     module = folder / "m.vmfb"
     module.write_bytes(

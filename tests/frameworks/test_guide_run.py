@@ -1,4 +1,4 @@
-"""The command of torchao's guide, run to its end: rows with numbers or with reasons."""
+"""The command of torchao's guide gives rows with numbers or with reasons."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ model_params:
 
 
 def _run(*command, directory, environment):
-    """Runs a command of Python to its end, which must be a good one; returns what it said."""
+    """Runs a Python command, which must succeed; returns its output."""
     done = subprocess.run(
         [sys.executable, *command],
         env=environment,

@@ -1,4 +1,4 @@
-"""Programs that are right are never called wrong, whichever stack runs them; wrong ones never pass.
+"""Right programs are never called wrong in any stack, and wrong programs never pass.
 
 `python -m pytest tests -k honest` prints how many were judged, and how.
 """
@@ -111,7 +111,7 @@ class Prepared:
 def check(program, folder, stacks):
     """Judges a program on stacks: none may call it wrong, and enough must run it."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the stacks warn of odd programs
+        warnings.simplefilter("ignore")  # the stacks warn about unusual programs
         prepared = Prepared(program, folder)
         verdicts = {stack: prepared.verdict(stack) for stack in stacks}
     wrong = {

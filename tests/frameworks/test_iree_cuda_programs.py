@@ -129,7 +129,7 @@ def test_fp32_is_computed_in_fp32(made):
 
 @pytest.mark.nightly
 def test_bf16_compiles_and_is_summed_in_fp32(tmp_path, environment):
-    # IREE ignores a pipeline of passes that it cannot parse: this is where that would be seen.
+    # IREE ignores a pass pipeline that it cannot parse; this check would detect that.
     model = MODEL.replace("FP32", "BF16")
     made = generate(model, tmp_path / "out", environment, "--types", "vmfb_cuda")
     assert made.failures == {}, made.err

@@ -1,4 +1,4 @@
-"""Operators that the importer or IREE's compiler does not do right are written out before."""
+"""Operators that the importer or IREE's compiler gets wrong are decomposed before the import."""
 
 import numpy as np
 import pytest

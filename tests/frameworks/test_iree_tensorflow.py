@@ -1,4 +1,4 @@
-"""IREE gets from TensorFlow what a function has captured, each weight in its place."""
+"""IREE gets the captures of a TensorFlow function, with each weight in its place."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from framework_process import run_script
 
 pytestmark = pytest.mark.frameworks
 
-# Captured in turns: tensors and variables, all of one shape and type, so that nothing but the
+# Captures alternate between tensors and variables of one shape and type, so that only the
 # numbers distinguishes them. TensorFlow would make smaller tensors constants of the graph.
 SCRIPT = """
 import contextlib, sys

@@ -1,4 +1,4 @@
-"""What JAX and XLA do for a GPU alone: no TF32 in the program, and the truth on the CPU."""
+"""JAX and XLA on a GPU: no TF32 in the program, and the truth on the CPU."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.frameworks
 
 
 class Network:
-    """A product and a convolution; remembers under which setting it was traced."""
+    """A product and a convolution; records the setting of its trace."""
 
     def __init__(self, dtype):
         self.params = {"w": np.ones((4, 4), dtype)}

@@ -1,4 +1,4 @@
-"""A backend never judges itself or its rivals, and models that were brought share no process."""
+"""A backend never judges itself or its rivals, and users' models share no process."""
 
 import json
 

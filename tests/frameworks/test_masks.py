@@ -1,4 +1,4 @@
-"""The least number of float32 is replaced wherever a JAX program holds it, and nothing else is."""
+"""The lowest float32 number is replaced everywhere in a JAX program, and nothing else."""
 
 import jax
 import jax.numpy as jnp

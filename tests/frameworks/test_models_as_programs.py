@@ -1,4 +1,4 @@
-"""Each model runs as a program from any directory, and names what its checkpoint lacks."""
+"""Each model runs as a program from any directory, and reports what its checkpoint lacks."""
 
 import json
 import subprocess
@@ -81,7 +81,7 @@ def module_of(framework, name):
     return f"openxla.benchmark.models.{framework}.{name}.{name}_model"
 
 
-# The default tier runs some; the agreement tests run the others by other means.
+# The default tier runs some; the agreement tests run the others in another way.
 SOME = ("bert", "resnet", "gpt2")
 
 

@@ -1,4 +1,4 @@
-"""A model that `cbs new-model` has written keeps to the contract; spoilt, it does not."""
+"""A model from `cbs new-model` follows the contract; a damaged one does not."""
 
 import shutil
 import subprocess

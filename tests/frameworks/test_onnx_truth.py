@@ -1,4 +1,4 @@
-"""The truth of an ONNX file: each operator right, checked by a second one, and doubts reported."""
+"""The truth of an ONNX file: operators are right, checked twice, and doubts are reported."""
 
 import json
 from contextlib import contextmanager
@@ -51,7 +51,7 @@ def test_onnx_runtime_agrees_with_all_rows_but_those_that_are_disputed(rows):
 def test_two_right_kernels_agree_without_a_float64_truth(rows):
     reasons = {name: [why for why in found["agreement"] if why] for name, found in rows.items()}
     assert {name: why for name, why in reasons.items() if why} == {}
-    # Of two runs at least each compares one.
+    # Two or more runs, and each compares one.
     assert sum(len(found["agreement"]) for found in rows.values()) > len(rows)
 
 
@@ -137,7 +137,7 @@ def test_without_onnx_runtime_a_newer_version_checks_or_nothing_does(planted):
     found = planted["alone-Softmax-11-axis-2"]
     assert found["routes"] == ["ONNX's evaluator", "a newer version of the operator"]
     assert not found["unchecked"]
-    # The evaluator's own LRN is wrong, so it is not asked.
+    # The evaluator's own LRN is wrong, so it is not used.
     assert planted["alone-LRN-odd"]["unchecked"] == ["LRN"]
     assert not planted["alone-LRN-odd"]["in_doubt"]
 
@@ -197,7 +197,7 @@ def onnx_run(tmp_path, environment):
     need("onnx")
     run_script(FILES, [str(tmp_path)], environment, framework="onnx")
 
-    # A test changes what is kept there.
+    # A test changes the files there.
     own_root = environment | {"CBS_ROOT_DIR": str(tmp_path / "root")}
 
     def run(name, backend):

@@ -55,7 +55,7 @@ def _product():
 
 
 def _between_casts(kind):
-    """What ONNX Runtime makes of a float16 operator that it has no kernel for."""
+    """ONNX Runtime's graph for a float16 operator without a kernel."""
     nodes = [
         _node("Cast", ["x"], "wide", to=TensorProto.FLOAT, name=INSERTED),
         _node(kind, ["wide", "v"] if kind == "MatMul" else ["wide"], "out"),
@@ -213,7 +213,7 @@ def tiny(tmp_path_factory, environment):
 
 @pytest.fixture(scope="module")
 def widened(tmp_path_factory, environment):
-    """BERT, with leave to compute 16-bit models in float32."""
+    """BERT, with permission to compute 16-bit models in float32."""
     directory = tmp_path_factory.mktemp("widened")
     return _run("onnxruntime:default+widened", BERT, directory, environment)
 
@@ -344,7 +344,7 @@ def test_a_graph_that_would_run_on_the_cpu_is_not_measured_as_one_on_a_gpu(tmp_p
     monkeypatch.setitem(session._PROVIDER_OPTIONS, "cuda", {})
     with pytest.raises(UnsupportedError, match=r"run part of the graph on the CPU: .*disabled"):
         session.open_session(path, "cuda", session.options("cuda", 1))
-    # A provider that could not be loaded is left out of a session that is opened all the same.
+    # If a provider cannot be loaded, a session opens without it.
     opened = SimpleNamespace(get_providers=lambda: ["CPUExecutionProvider"])
     monkeypatch.setattr(onnxruntime, "InferenceSession", lambda *_, **__: opened)
     with pytest.raises(UnsupportedError, match="with CPUExecutionProvider instead of Azure"):

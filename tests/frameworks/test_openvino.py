@@ -242,6 +242,6 @@ def test_tensorflow_models_go_through_openvino_s_own_front_end(tmp_path, environ
     statuses = {name.split()[0]: status for name, status in run.statuses.items()}
     [(_, resnet), (_, generating)] = sorted(statuses.items(), reverse=True)
     assert resnet == "ok", run.out + run.err
-    # Its loop holds an operation that the front end does not know: said, not hidden.
+    # Its loop has an operation that the front end does not support; this is reported.
     assert generating == "unsupported"
     assert "XlaDynamicUpdateSlice" in run.out

@@ -1,4 +1,4 @@
-"""The networks that the tables in `benchmarks/` compare ours with are the same networks."""
+"""The tables in `benchmarks/` compare our networks with equal ones."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from framework_process import run_script
 pytestmark = pytest.mark.frameworks
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-# One script for all: what takes long are the imports.
+# One script for all, since the imports take most of the time.
 SCRIPT = """
 import json, sys
 from pathlib import Path

@@ -61,7 +61,7 @@ def profile_of(tmp_path, environment):
 
 
 def _spans(path):
-    """Returns the complete events of a trace, and checks what a viewer would stumble over."""
+    """Returns the complete events of a trace, and checks them for problems in viewers."""
     content = path.read_bytes()
     document = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
     spans = [event for event in document["traceEvents"] if event.get("ph") == "X"]

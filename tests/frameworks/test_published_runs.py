@@ -79,7 +79,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def guide(place):
-    """Runs the guide from its first command to its last; returns what each block said."""
+    """Runs all commands of the guide; returns the output of each block."""
     said = []
     for block in blocks():
         done = place.run(block.replace("gs://my-bucket", f"gs://{BUCKET}"))

@@ -85,6 +85,6 @@ def test_adversarial_programs_in_few_bits_are_wrong(tmp_path, session_environmen
             f"\nin few bits: {len(planted)} planted, {sum(not p for p in planted.values())} caught"
         )
     assert not [key for key, passed in planted.items() if passed]
-    # The list holds nothing that could be caught by now.
+    # The list contains no fault that is now caught.
     passing = {key[1:] for key, passed in ended.items() if passed and key[1] != "none"}
     assert passing == BELOW_THE_NOISE

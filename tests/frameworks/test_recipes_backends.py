@@ -10,7 +10,7 @@ from tests_support import documented_plugin, python_path, run_cbs, selected
 pytestmark = pytest.mark.frameworks
 
 # By competitor: the operator or type that products with weights become, the largest share of the
-# bytes that may be left, and the least signal that is seen here, in dB; a recipe may lose more.
+# bytes that may be left, and the lowest signal here, in dB; a recipe may lose more.
 WORKING = {
     "onnxruntime:default+int8dq-tensor": ("MatMulInteger", 0.6, 30),
     "onnxruntime:default+int4wo-32": ("MatMulNBits", 0.5, 15),

@@ -15,7 +15,7 @@ VIT_FP16 = f"models/VIT_TINY_FP16_JAX_3X32X32XF16_BATCH1/{DEFAULT}"
 GPT2_JAX = f"models/GPT2_TINY_GREEDY_FP32_JAX_1X16XI32_8XI32/{DEFAULT}"
 RESNET_BF16 = f"models/RESNET_TINY_BF16_JAX_3X32X32XBF16_BATCH1/{DEFAULT}"
 
-# Case, competitor, what has to be installed, and files that must be there.
+# Case, competitor, required modules, and files that must exist.
 MADE = [
     (BERT_JAX, "jax_xla:xla", ("jax",), ["program.jax_export", "program.mlirbc", "weights"]),
     (GPT2_JAX, "jax_xla:xla", ("jax",), ["program.jax_export"]),
@@ -61,7 +61,7 @@ def test_a_reproducer_is_right_where_it_was_made(
         assert f"`{file.partition('/')[0]}`" in readme
     requirements = (tmp_path / "made" / "requirements.txt").read_text().splitlines()
     assert all("==" in line for line in requirements)
-    # What `run.py` builds is not a part of it.
+    # Files that `run.py` builds are not part of it.
     assert not list((tmp_path / "made").rglob("__pycache__"))
     assert not (tmp_path / "made" / "model.vmfb").exists()
 

@@ -1,6 +1,6 @@
-"""Reproducers of IREE and XLA run where nothing but the compiler is installed.
+"""Reproducers of IREE and XLA run in environments with only the compiler.
 
-The environments are made here, without an index: of the packages that the tests run with, those of
+The tests make the environments without an index. Of the installed packages, the ones in
 `requirements.txt` are linked into a new virtual environment; see `repro_support.FreshEnvironment`.
 """
 
@@ -23,7 +23,7 @@ COMPETITORS = ("iree:llvm-cpu", "xla_hlo:stablehlo")
 IREE, XLA = COMPETITORS
 # IREE in the default tier, whose tools are tested as well; `--all` has both.
 BOTH = (IREE, pytest.param(XLA, marks=pytest.mark.nightly))
-# What `requirements.txt` names, and what a new environment must not have.
+# Packages in `requirements.txt`, and packages that a new environment must not have.
 PACKAGES = {
     "iree": ("iree-base-compiler", "iree-base-runtime", "numpy", "ml_dtypes"),
     "xla_hlo": ("jaxlib", "numpy", "ml_dtypes"),

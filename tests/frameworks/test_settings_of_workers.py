@@ -1,4 +1,4 @@
-"""Each stack reports its threads, and holds outputs as requested or gives the reason."""
+"""Each stack reports its threads, and allocates outputs as requested or gives the reason."""
 
 import os
 
@@ -7,7 +7,7 @@ from tests_support import run_cbs
 
 pytestmark = pytest.mark.frameworks
 
-# By framework of the model: who runs it, and which modes of outputs they have.
+# Framework of the model -> its backends, and their modes of outputs.
 RACERS = {
     "PT": {
         "pt_inductor:eager": {"allocated"},

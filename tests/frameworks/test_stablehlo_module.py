@@ -1,4 +1,4 @@
-"""What TensorFlow's programs hold beyond StableHLO does not get into the files."""
+"""The files contain only the StableHLO of TensorFlow's programs."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What TensorFlow does on a GPU alone, with doubles for the GPU: TF32."""
+"""TensorFlow on a GPU, with doubles for the GPU: TF32."""
 
 import json
 
@@ -108,7 +108,7 @@ def _found(script, tmp_path, environment):
 
 
 def test_models_of_float32_are_computed_without_tf32_on_a_gpu(tmp_path, environment):
-    """Pairs of what TensorFlow then allows and what is noted."""
+    """Pairs of TensorFlow's setting and the recorded one."""
     assert _found(DOUBLES, tmp_path, environment) == {
         "float32": [False, False],
         "bfloat16": [True, None],

@@ -1,4 +1,4 @@
-"""What PyTorch does on a GPU alone, with doubles for the GPU: events, TF32, CUDA graphs."""
+"""PyTorch on a GPU, with doubles for the GPU: events, TF32, CUDA graphs."""
 
 import contextlib
 import warnings
@@ -50,7 +50,7 @@ def context(tmp_path, device=HOST_GPU, compiler="eager", options=()):
 
 @pytest.fixture
 def on_gpu(monkeypatch, tmp_path):
-    """Makes a backend that takes the CPU for a GPU."""
+    """Makes a backend that treats the CPU as a GPU."""
     monkeypatch.setattr(pt_backend, "_device", lambda _: torch.device("cpu"))
     initialised = []
 
@@ -143,7 +143,7 @@ def test_nothing_is_set_and_nothing_noted_on_the_cpu(tmp_path):
 
 
 class Event:
-    """Counts events and when they were made; a recorded one is one later than the one before."""
+    """Counts events; each recorded event has a time one later than the previous one."""
 
     made = 0
     clock = 0

@@ -34,14 +34,14 @@ class Model(BenchmarkModel):
     def eval(self):
         {eval}
 """
-# A fault a folder: what its constructor does, what its eval does, how the trial ends.
+# One fault per folder: its constructor, its eval, and the end of the trial.
 FAULTS = {
     "raises_at_import": (None, None, "failed", "ZeroDivisionError"),
     "not_parsed": (None, None, "failed", "SyntaxError"),
     "not_implemented": ("raise NotImplementedError('cuda only')", None, "unsupported", "cuda only"),
     "eval_not_implemented": ("", "raise NotImplementedError", "unsupported", "NotImplemented"),
     "needs_a_package": ("import cbs_not_there", None, "unsupported", "pip install cbs_not_there"),
-    # As transformers does where a torchvision for another PyTorch is there.
+    # As in transformers if a torchvision for another PyTorch is installed.
     "imports_late": (
         "raise ImportError('no BertModel') from RuntimeError('no operator')",
         None,
@@ -132,7 +132,7 @@ def test_folders_of_both_protocols_run_unchanged(cbs_run, tmp_path):
         metrics = measured(found[name])
         assert metrics["second_verification"]["passed"]
         assert "without_float64" not in metrics
-    # It shows another tensor than it reads; inside PyTorch it draws other numbers in float64.
+    # It returns another tensor than it reads; PyTorch draws other random numbers in float64.
     assert "does not read" in measured(found["list_net_EVAL_PT_BATCH256"])["without_second"]
     assert "float64" in measured(found["meter_EVAL_PT_BATCH4"])["without_float64"]
     assert "proves less than a float64 run: pt_inductor:eager" in run.out

@@ -35,7 +35,7 @@ class Model(BenchmarkModel):
         self.model(self.x).square().mean().backward()
         self.optimizer.step()
 """
-# A folder each: what it is, and what it does otherwise than `CURRENT`.
+# One folder each: its kind, and its differences from `CURRENT`.
 FOLDERS = {
     "jit_without_default": CURRENT.replace(
         "device, batch_size=None", "device, jit, batch_size=None"
@@ -76,7 +76,7 @@ FOLDERS = {
 """,
     "looks_up_what_is_gone": CURRENT
     + "    def eval(self):\n        return torch.nn.functional.cbs_gone(self.x)\n",
-    # It has nothing wider, so a wider run would show no rounding.
+    # It has no wider type, so a wider run would show no rounding.
     "in_double": CURRENT
     + """
     def get_module(self):
@@ -204,7 +204,7 @@ def lowest(x):
     def eval(self):
         return (self.model(self.x),)
 """,
-    # One step, and rounding has led it elsewhere: Adam goes a whole step where gradients are zero.
+    # After one step, rounding changes the result: Adam takes a full step for zero gradients.
     "goes_far": CURRENT.replace("torch.nn.Linear(6, 6)", "torch.nn.Sequential(*layers)")
     .replace(
         "        self.model =",
@@ -411,7 +411,7 @@ UNSUPPORTED = {
     ("generates", "train"): "cannot be trained",
     ("constants", "eval"): "returns only constants",
 }
-# With a batch size where one is given.
+# With a batch size if one is given.
 RIGHT = (
     ("jit_without_default", "train", 0),
     ("maml", "eval", 0),

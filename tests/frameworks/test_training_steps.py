@@ -162,7 +162,7 @@ def test_a_wrong_step_is_wrong_output_and_a_right_one_is_not(planted_results, na
 
 @pytest.fixture(scope="module")
 def truths(request, tmp_path_factory, environment):
-    """Folders with what the selected steps lead to in float64, by framework."""
+    """Folders with the float64 results of the selected steps, by framework."""
     stems = selected(request, test_the_frameworks_take_the_same_steps_in_float64, "stem")
     found = {}
     for framework, reference in REFERENCES.items():

@@ -61,7 +61,7 @@ def costs(environment):
 def test_frameworks_count_the_same(costs, case):
     pt, jax = costs["pt"][case], costs["jax"][case]
     assert pt["flops"] == jax["flops"] > 0
-    # transformers keeps position and type ids as buffers, our JAX model has none.
+    # transformers keeps position and type IDs as buffers; our JAX model does not.
     assert pt["bytes"] == pytest.approx(jax["bytes"], rel=0.01)
     assert "PyTorch" in pt["flops_source"]
     assert "JAX" in jax["flops_source"]

@@ -1,8 +1,8 @@
 """A double of the suite and of a GPU: it writes the files that the steps of the check write.
 
 `python gpu_double.py ARGUMENTS OF A STEP`. `$GPU_DOUBLE` plants a fault, as `STEP=FAULT`: `exit`
-ends with an error, `hang` never ends and leaves an orphan, `wrong` writes a wrong result, `lost`
-leaves half a file and dies of a signal.
+exits with an error, `hang` never ends and leaves an orphan, `wrong` writes a wrong result, `lost`
+leaves half a file and is killed by a signal.
 """
 
 import itertools

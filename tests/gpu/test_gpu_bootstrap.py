@@ -276,7 +276,7 @@ def test_the_wheel_folder_is_found(tmp_path, monkeypatch):
 
 
 class Replaced(Exception):  # noqa: N818  # not an error
-    """The process would be another one now."""
+    """Raised where the process would be replaced."""
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_a_race_of_three_whose_workers_start_together(tmp_path, environment):
     )
     assert answer.exists(), done.stderr
     equal, slower = json.loads(answer.read_text())["verdicts"]
-    # Which verdicts a noisy machine gives is not what this tests, but that there are ratios.
+    # This tests that ratios exist; the verdicts depend on the noise of the machine.
     assert (equal["kind"], slower["kind"]) == ("equal", "slowed")
     assert equal["ratio"] > 0
     assert slower["ratio"] > 0

@@ -78,7 +78,7 @@ def checkout(tmp_path_factory):
 
 @pytest.mark.parametrize("arguments", [(), ("--output", "x"), ("--exec", "-c", "print(1)")])
 def test_without_a_gpu_there_is_one_line_and_3(arguments, tmp_path, bare):
-    # Before anything else that could fail: neither wheels nor a place for temporary files is there.
+    # Before any other failure: neither wheels nor a temporary folder exist.
     for python in (sys.executable, bare):
         done = _run(CHECK, *arguments, cwd=tmp_path, PYTHON=str(python))
         assert (done.returncode, done.stdout) == (3, "")
@@ -309,7 +309,7 @@ def script(monkeypatch):
 
 @pytest.fixture
 def exporter(script, tmp_path, monkeypatch):
-    """An exporter that makes 1 MB of each model, but what the test names; and an empty folder."""
+    """An exporter that writes 1 MB for each model except the given ones; and an empty folder."""
     outcomes = {}
 
     def cbs(command, *arguments):

@@ -1,4 +1,4 @@
-"""Scripts that do what they should not: each costs itself alone, and leaves nothing behind."""
+"""Faulty scripts: each affects only itself and leaves nothing behind."""
 
 import os
 import signal

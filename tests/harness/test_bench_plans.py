@@ -1,4 +1,4 @@
-"""Plans, environments and what benchfiles import, through whole runs of small scripts."""
+"""Plans, environments and imports of benchfiles, in whole runs of small scripts."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ from comparative_benchmark.results.results_file import read_document
 
 pytestmark = pytest.mark.slow
 
-TELLS = f"""
+EMITS = f"""
 {support.GOOD}
 print("variables", json.dumps(dict(os.environ)))
 print("cpus", sorted(os.sched_getaffinity(0)))
@@ -27,7 +27,7 @@ def test_jobs_run_at_once_on_cpus_of_their_own(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("MY_TOKEN", "secret")
     monkeypatch.setenv("MY_OWN", "thing")
-    support.write(tmp_path / "a", TELLS)
+    support.write(tmp_path / "a", EMITS)
     lines = ["plan: {method: njobs, n: 2}", 'argv: {--data: "{milabench_data}", --on: true}']
     base = tmp_path / "base"
     code, results = support.run(support.configured(tmp_path / "c.yaml", a=lines), base, repeat=2)
@@ -122,11 +122,11 @@ for kind in ("running", "seen"):
     (here / kind).mkdir(exist_ok=True)
 (here / "running" / own).touch()
 wait(lambda: others("running"), 2)
-beside = others("running")
+rivals = others("running")
 (here / "seen" / own).touch()
 print("cpus", len(os.sched_getaffinity(0)))
-rates([(75.0 if beside else 100.0) + i % 2 for i in range(12)])
-wait(lambda: beside <= others("seen"), 10)
+rates([(75.0 if rivals else 100.0) + i % 2 for i in range(12)])
+wait(lambda: rivals <= others("seen"), 10)
 (here / "running" / own).unlink()
 """
     support.write(tmp_path / "pair", main)
@@ -171,7 +171,7 @@ rates([size * 10.0 + i % 2 for i in range(12)])
 
 
 def test_one_process_for_each_gpu_and_one_without(tmp_path, monkeypatch):
-    support.write(tmp_path / "a", TELLS)
+    support.write(tmp_path / "a", EMITS)
     path = support.configured(tmp_path / "c.yaml", a=["plan: {method: per_gpu}"])
     for visible, tags in (("3,5", ["a.D3", "a.D5"]), ("", ["a.D0"])):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -243,10 +243,10 @@ class Activated(Package):
 __pack__ = Activated
 """,
     )
-    # Its mode is like a file's that was copied as text.
+    # It has the mode of a file that was copied as text.
     support.write(
         tmp_path / "d",
-        f"{support.GOOD}\ntell(task='early_stop', progress=[12, 12])\ntime.sleep(300)",
+        f"{support.GOOD}\nemit(task='early_stop', progress=[12, 12])\ntime.sleep(300)",
         benchfile="""
 from milabench.executors import PackExecutor
 from milabench.commands import AccelerateAllNodes, ActivatorCommand

@@ -18,9 +18,9 @@ class Release:
     """A release of the toy compiler.
 
     Attributes:
-      delay_ms: how long its code takes.
-      scale: what it multiplies outputs by.
-      compile_ms, ballast_mb: what compilation takes and keeps.
+      delay_ms: time of its code.
+      scale: factor of its outputs.
+      compile_ms, ballast_mb: time of a compilation, and memory that it keeps.
       requires: other packages.
     """
 
@@ -37,13 +37,13 @@ class Release:
         return "".join(f"{name.upper()} = {value}\n" for name, value in values.items())
 
 
-# 1.3 does not install; 1.10 comes after 1.5, as a version does and a text does not.
+# 1.3 does not install; 1.10 comes after 1.5, in the order of versions, not of text.
 _NEWER = {"delay_ms": 4.0, "compile_ms": 400.0, "ballast_mb": 200}
 RELEASES = {
     "1.0": Release(2.0),
     "1.1": Release(2.0, compile_ms=400.0),
     "1.2": Release(**_NEWER),
-    "1.3": Release(**_NEWER, requires=("a-package-that-nobody-has",)),
+    "1.3": Release(**_NEWER, requires=("a-package-that-is-missing",)),
     "1.4": Release(**_NEWER, scale=1.5),
     "1.5": Release(**_NEWER, scale=1.5),
     "1.10": Release(**_NEWER, scale=1.5),
@@ -221,7 +221,7 @@ def test_a_wrong_release_is_found_and_one_that_does_not_install_is_named(bisect)
     assert told["first_bad"] == "1.4"
     assert told["suspects"] == ["1.3"]
     assert "skipped: 1.3: installation failed: " in done.err
-    assert "a-package-that-nobody-has" in done.err
+    assert "a-package-that-is-missing" in done.err
     kept = [path.name for path in (bisect.folder / "wrong" / "environments").iterdir()]
     assert len(kept) <= 3
     assert "removing environment" in done.err
@@ -304,7 +304,7 @@ def test_a_folder_of_torchbench_is_bisected(bisect):
     assert list(state["question"]["cases"]) == [
         "models/compiled_net_EVAL_PT_BATCH4/inputs/INPUT_DATA_MODEL_DEFAULT"
     ]
-    # Answers are for what the folder held.
+    # Answers are valid for the former content of the folder.
     (folder / "more.py").touch()
     again = bisect(
         *_package("1.0", "1.2", "output", "folder"), what=what, backend="pt_inductor:eager"

@@ -14,7 +14,7 @@ MODEL = Path(__file__).parents[2] / "docs" / "examples" / "my_net.py"
 
 @pytest.fixture
 def busy_machine():
-    """Runs a process for each CPU that never rests."""
+    """Runs a busy process on each CPU."""
     command = [sys.executable, "-c", "while True: pass"]
     processes = [subprocess.Popen(command) for _ in range(usable_cpus())]
     yield

@@ -18,9 +18,9 @@ from openxla.benchmark.workloads import workload_of
 MODEL = "TOY_NONE"
 TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy", "-w", "1", "-iter", "3")
 WITH_WORKERS = (*TOYS, "-name", f"models/{MODEL}/.+")
-# It is the parent that fetches: most tests need no worker.
+# The parent fetches, so most tests need no worker.
 ONE = (*WITH_WORKERS, "--run-in-process")
-# Faults that were injected here, and runs that took something wrong for right.
+# Injected faults, and runs that accepted a wrong file.
 COUNTS = {"faults": 0, "wrong": 0}
 
 
@@ -375,7 +375,7 @@ def test_what_a_definition_names_is_used_and_asked_for_once(machine, server, pub
     assert run.code == 0, run.err
     assert "inputs and truth of" not in run.err
     assert record_of(run)[1]["artifact_source"]["url"] == url
-    # Also if something else is published there meanwhile: these bytes are what was measured on.
+    # Also if other content is published there later: the measurement used these bytes.
     server.put(f"{MODEL}/manifest.json", b"{}")
     server.requests.clear()
     again = named({MODEL: url})

@@ -1,4 +1,4 @@
-"""Models that generate, run as a whole: judged behind near-ties, and measured in parts."""
+"""Whole runs of generating models: judged after near-ties, and measured in parts."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Races on the command line that are interrupted, and gone on with."""
+"""Races on the command line that are interrupted and resumed."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def test_what_has_ended_is_kept_and_gone_on_from(tmp_path, environment, number):
     again = run_cbs(*RACE, "--resume", directory=tmp_path, environment=environment)
     assert re.search(r"\d+ process(es)? of an interrupted run", again.err)
     assert {name.split()[0]: status for name, status in again.statuses.items()} in (
-        # A busy machine can make either unsteady; then it is said, and its processes are kept.
+        # A busy machine can make either unsteady; this is reported, and its processes are kept.
         {"TOY_NONE": none, "TOY_BUSY": busy, "TOY_RAISES": "failed"}
         for none in ("ok", "unsteady")
         for busy in ("ok", "unsteady")

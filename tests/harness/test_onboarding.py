@@ -145,7 +145,7 @@ def test_a_file_that_is_there_is_not_written_over(cbs, checkout):
 
 
 def test_what_was_written_goes_when_the_rest_can_not_be_written(cbs, checkout):
-    # A folder is made below what is a file: as a full disk, in the midst of the files.
+    # A folder below a file cannot be made; this fails in the middle, like a full disk.
     shutil.rmtree(checkout / "tests")
     (checkout / "tests").write_text("no folder\n")
     before = files_of(checkout)

@@ -73,7 +73,7 @@ def parity(tmp_path, environment):
 
 @pytest.fixture(scope="module")
 def zoo(tmp_path_factory, environment):
-    """Good models among such that crash, hang and lie."""
+    """Good models among models that crash, hang and deceive."""
     directory = tmp_path_factory.mktemp("parity")
     models = "NONE|SEGFAULT|HANG|NAN|TRANSPOSED|RAISES|EXIT_CODE|FLOODS|ORPHANS|BUSY"
     return run_parity(
@@ -110,7 +110,7 @@ def test_every_combination_has_a_cell_with_a_status_and_the_impossible_ones_a_re
     assert len(impossible) == 10 * 2 * 2 - 10
     assert all(cell["reason"] for cell in impossible)
     absent = [cell for cell in impossible if cell["framework"] == "pytorch"]
-    assert all("pip install a-module-that-nobody-has" in cell["reason"] for cell in absent)
+    assert all("pip install a-module-that-is-missing" in cell["reason"] for cell in absent)
 
 
 def test_a_wrong_output_decides_the_exit_code(zoo):
@@ -190,7 +190,7 @@ def test_resume_leaves_out_what_is_settled(parity):
     assert "[1/2] failed" in again.err
     assert set(again.cells) == {"TOY_NONE", "TOY_RAISES", "TOY_FLOODS"}
     assert again.cells["TOY_NONE"]["wall_s"] == first.cells["TOY_NONE"]["wall_s"]
-    # The matrix shows what was taken over, too.
+    # The matrix also shows resumed cells.
     assert "12 cells: 2 ok" in again.out
 
 

@@ -1,4 +1,4 @@
-"""`cbs parity --jobs`: cells side by side, what fails only so, and all of them interrupted."""
+"""`cbs parity --jobs`: parallel cells, failures that only they have, and interruption."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def wait_for(name):
     deadline = time.monotonic() + 60
     while not (HERE / name).exists():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"nobody has written {{name}}")
+            raise TimeoutError(f"no file {{name}} after 60 s")
         time.sleep(0.05)
 
 
@@ -49,7 +49,7 @@ def create_model(*, number, **parameters):
     if behaviour == "cramped" and number == 1 and not (HERE / "room").exists():
         # In the worker that had served the first model, and once more in a fresh one.
         (HERE / ("second" if (HERE / "first").exists() else "first")).touch()
-        raise MemoryError("no room beside others")
+        raise MemoryError("no room next to others")
     if behaviour == "cramped" and number == {SECOND_BATCH}:
         wait_for("second")
         (HERE / "room").touch()
@@ -114,7 +114,7 @@ def test_what_fails_beside_others_alone_decides(bench):
     cramped = bench.cells["LANE_01"]
     assert cramped["status"] == "ok"
     assert "in parallel with other cells" in cramped["note"]
-    assert "no room beside others" in cramped["note"]
+    assert "no room next to others" in cramped["note"]
     assert "runs again alone" in err
     assert f"[{MODELS}/{MODELS}] ok" in err
     assert all(cell["note"] is None for name, cell in bench.cells.items() if name != "LANE_01")

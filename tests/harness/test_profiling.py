@@ -51,7 +51,7 @@ class Silent(NumpyBackend):
 
 
 class Elsewhere(NumpyBackend):
-    """Its profiler names a file that is not where it belongs."""
+    """Its profiler returns a file in a wrong folder."""
 
     def profile(self, directory, iterations):
         return [directory.parent / "worker.log"]

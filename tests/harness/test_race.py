@@ -111,7 +111,7 @@ def test_workers_load_together_and_nobody_runs_while_another_is_measured(race):
 
 def test_what_the_first_processes_gave_is_said_before_the_race_is_over(race):
     [look] = [line for line in race.err.splitlines() if line.startswith("first processes: ")]
-    # Nothing is said of those that have failed or never were steady.
+    # Failed and unsteady competitors are not mentioned.
     assert len(re.findall(r"test_numpy:direct \(pytorch\) [\d.]+ ms", look)) == 2
     assert look.endswith("; verdicts take at least 3 of each")
     assert race.err.index(look) < race.err.index("TOY_BUSY  test_numpy:")

@@ -176,7 +176,7 @@ def test_a_backend_that_is_not_installed_costs_the_others_nothing(cbs_run):
     run = cbs_run(*TOYS[:2], "--backend", "test_absent,test_numpy", *TOYS[4:], *ONE[-2:])
     assert run.statuses["TOY_NONE test_numpy:direct"] == "ok"
     assert run.statuses["TOY_NONE test_absent:direct"] == "unsupported"
-    assert "pip install a-module-that-nobody-has" in run.out
+    assert "pip install a-module-that-is-missing" in run.out
     assert run.code == 0
 
 

@@ -29,7 +29,7 @@ def _case(fault, data):
 
 
 class Heard(argparse.Namespace):
-    """An observer that remembers what was said."""
+    """An observer that records messages."""
 
     def __init__(self):
         super().__init__(lines=[])
@@ -88,13 +88,13 @@ def test_one_worker_serves_all_workloads_and_replicates_are_still_three(run):
     for result in good:
         assert len(result.measured.processes) == 3
         assert result.measured.race.shared_workers
-        # Folders are others in each run, and no change of the machine.
+        # Each run has other folders; this is not a change of the machine.
         assert "cbs-workers-" not in str(result.measured.variables)
         assert "{cache_dir}" in result.measured.variables["CUDA_CACHE_PATH"]
         for process in result.measured.processes:
             assert 0 < process.host_memory_base_mb <= process.host_memory_peak_mb
     served = {name for name in logs if ".process-" in name}
-    # Of those that share a workload, each has its own; what fails ends the first of its workers.
+    # Trials of one workload have separate workers; a failure ends the worker of its trial.
     assert len(served) <= 3 + 3 + 2, sorted(served)
 
 
@@ -110,6 +110,6 @@ def test_what_runs_out_of_memory_in_the_middle_is_kept_and_the_others_go_on(run)
     results, _, _ = run
     (failed,) = [result for result in results if "NO-MEMORY" in result.definition.model]
     assert failed.status.value == "out_of_memory"
-    # `--resume` goes by this: what is ok is not run again, and all else is.
+    # `--resume` uses this: ok trials are not run again, all others are.
     assert results.index(failed) < len(results) - 1
     assert results[-1].status.value == "ok"

@@ -200,7 +200,7 @@ def test_a_userbenchmark_outside_any_checkout_imports_what_torchbench_has(make, 
         ("", "userbenchmark 'mine' has no run(args)"),
         ("run = 3", "has no run(args)"),
         ("def run(args): pass", "ended with exit code 0 but wrote no metrics-*.json"),
-        ("import a_module_that_nobody_has", "failed: exit code 1"),
+        ("import a_module_that_is_missing", "failed: exit code 1"),
         ("def run(args): raise ValueError('a reason')", "failed: exit code 1"),
         ("def run(args): return 7", "failed: exit code 7"),
         ("import os\ndef run(args): os.kill(os.getpid(), 9)", "killed by SIGKILL"),
@@ -278,7 +278,7 @@ def test_the_comparative_suite_runs_and_is_compared(cbs, environment, tmp_path):
     arguments = (*TOYS, "-name", "models/TOY_(NONE|NAN)/.+", "-w", "1", "-iter", "3")
     for _ in range(2):
         done = cbs("run", *shipped, *output, "comparative_suite", *arguments)
-        # One of the two is wrong: its status stands there, and the metrics count all the same.
+        # One of the two is wrong: its status is shown, and the metrics still count.
         assert done.returncode == 2, done.stderr
         assert "metrics: " in done.stdout
     paths = metrics_files(tmp_path / "out" / "comparative_suite")
@@ -347,7 +347,7 @@ def test_bisect_goes_by_the_metrics_of_a_userbenchmark(make, tmp_path, monkeypat
     assert cli.main([*command, "stepping"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["last_good"], found["first_bad"], found["found"]) == ("1.2", "1.3", True)
-    # Asked again, it knows.
+    # The second call has the result.
     before = sorted((tmp_path / "state" / "runs").iterdir())
     assert cli.main([*command, "stepping"]) == 0
     assert sorted((tmp_path / "state" / "runs").iterdir()) == before

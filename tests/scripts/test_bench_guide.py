@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
-    """A copy of what the guide speaks of."""
+    """A copy of the files that the guide uses."""
     tmp_path = tmp_path_factory.mktemp("clone")
     shutil.copytree(ROOT / "benchmarks" / "_template", tmp_path / "benchmarks" / "_template")
     return tmp_path
@@ -84,7 +84,7 @@ def test_the_guide_word_for_word(clone):
     assert "loss" in told
 
 
-# As folders of torchvision, flops and the like are: probes on a script that knows nothing of it,
+# Like the folders torchvision and flops: probes on a script that does not use voir,
 # losses that wait for the device, and a script that reports by escapes in its output.
 OBSERVED = """
 from dataclasses import dataclass

@@ -26,7 +26,7 @@ SECTIONS = {
 REGISTRIES = re.compile(
     r"all_benchmarks|operators\(\)|recipes\(\)|backends\(\)|plugins\(|iter_modules|ALL_MODELS"
 )
-# No index is reached: the build tool of the environment that is there builds the packages.
+# No index is used: the build tool of the existing environment builds the packages.
 PIP = """
 pip() {
   [[ $1 == install ]] || return 1
@@ -76,7 +76,7 @@ class Contribution:
         packages = target / "lib" / version / "site-packages"
         folders = (self.root, self.root / "common_benchmark_suite", sysconfig.get_path("purelib"))
         (packages / "suite.pth").write_text("\n".join(map(str, folders)) + "\n")
-        # The files of the distribution come before those of the same name in the other folders.
+        # Files of the distribution come before other folders' files with the same names.
         suite = distribution("common-benchmark-suite")
         self._registered = packages / f"common_benchmark_suite-{suite.version}.dist-info"
         self._registered.mkdir()

@@ -54,7 +54,7 @@ ELSEWHERE = {
 
 
 def _blocks(document: str) -> list[str]:
-    """Returns the shell blocks of a document, without comments and what runs elsewhere."""
+    """Returns the shell blocks of a document, without comments and blocks that run elsewhere."""
     blocks = []
     for block in shell_blocks(document):
         # A line with its continuation lines.
@@ -73,7 +73,7 @@ def environment(kept_environment):
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory) -> Path:
-    """A copy of the checkout as it stands, with the environment that is there."""
+    """A copy of the working tree, with the existing environment."""
     target = tmp_path_factory.mktemp("checkout") / "suite"
     copy_checkout(target)
     return target
@@ -81,7 +81,7 @@ def checkout(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def own_checkout(checkout, tmp_path, environment) -> tuple[Path, dict[str, str]]:
-    """A copy for one test with the environment that is there, whose `cbs` then is the copy's."""
+    """A copy for one test with the existing environment, whose `cbs` is the copy's."""
     target = tmp_path / "suite"
     shutil.copytree(checkout, target, ignore=shutil.ignore_patterns("*.venv"))
     (target / ".venv").symlink_to(ROOT / ".venv")

@@ -1,4 +1,4 @@
-"""`scripts/generate_model_artifacts.sh` of each framework, on an environment that is a recorder."""
+"""`scripts/generate_model_artifacts.sh` of each framework, with a recording environment."""
 
 import json
 import os
@@ -42,7 +42,7 @@ if arguments[:3] == ["-m", "pip", "list"]:
 
 
 class Recorder:
-    """A script's environment, and what was run in it."""
+    """A script's environment, and the commands that ran in it."""
 
     def __init__(self, directory, framework):
         self.directory, self.framework = directory, framework

@@ -150,7 +150,7 @@ def test_models_of_torchbench_need_a_checkout(monkeypatch):
         assert "CBS_TORCHBENCH names no folder with models" in done.stderr
 
 
-@pytest.mark.parametrize("text", ["", "no request", "say `RUN_BENCHMARK: A` to run it"])
+@pytest.mark.parametrize("text", ["", "no request", "write `RUN_BENCHMARK: A` to run it"])
 def test_a_text_that_asks_for_nothing_is_no_request(text):
     assert _python("pr_request.py", stdin=text).returncode == 3
 
@@ -669,7 +669,7 @@ def test_a_userbenchmark_of_the_repository_runs_as_each_side_has_it(proposal, en
     assert "| time_ms | 2 | 6 | +200.0% | +200.0% to +200.0% | worse |" in table
     assert "| same | 1 | 1 | +0.0% | +0.0% to +0.0% | same |" in table
     assert "6 runs of each side." in table
-    # A base without it has nothing to be compared with.
+    # If the base lacks it, nothing can be compared.
     lone = _race(
         proposal, environment, PR_BODY="RUN_BENCHMARK: of-mine test_numpy", BASE_SHA="main~2"
     )

@@ -1,4 +1,4 @@
-"""Thirty nights of files through `nightly_publish.sh`: what is planted in the last is found."""
+"""Thirty nights of files with `nightly_publish.sh`: changes planted in the last are found."""
 
 import json
 import os
@@ -17,7 +17,7 @@ PLANTED = "GPT2"
 
 
 def results_of(night, *, factor=1.0, status="ok", leaves_out=False):
-    """Results of a night; the arguments are what is planted in one case."""
+    """Results of a night; the arguments are the changes planted in one case."""
     random, run_id = np.random.default_rng(night), f"night-{night}"
     records = []
     for latency_ms, case in enumerate(CASES, 1):
@@ -39,7 +39,7 @@ def results_of(night, *, factor=1.0, status="ok", leaves_out=False):
 
 @pytest.fixture
 def publish(tmp_path, environment):
-    """Publishes night 30 to a store that holds 29 nights; returns what the script did."""
+    """Publishes night 30 to a store with 29 nights; returns the outcome of the script."""
     store = tmp_path / "store"
     for night in range(NIGHTS - 1):
         path = store / "nights" / f"{night + 1:02}" / "host-cpu.json"

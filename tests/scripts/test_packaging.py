@@ -1,4 +1,4 @@
-"""The wheel: complete, and as good as the checkout outside of it."""
+"""The wheel is complete, and works without the checkout."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
-    """Runs `cbs` of the wheel, with the packages that are there but not the checkout."""
+    """Runs `cbs` of the wheel, with the installed packages but without the checkout."""
     folder = tmp_path_factory.mktemp("installed")
     zipfile.ZipFile(wheel).extractall(folder)
 
@@ -155,7 +155,7 @@ def test_a_container_builds(path):
     usable = _run(builder, "info", cwd=ROOT)
     if usable.returncode:
         pytest.skip(f"{Path(builder).name} cannot build here: {usable.stderr.strip()[:200]}")
-    # No extra: what is ours is built, and no gigabytes are fetched.
+    # Without extras: our package is built, and nothing large is fetched.
     options = ("--build-arg", "EXTRAS=report", "--build-arg", "PLUGINS=", "--tag", "cbs-test")
     done = _run(builder, "build", "--file", path, *options, ".", cwd=ROOT)
     assert done.returncode == 0, done.stderr[-3000:]

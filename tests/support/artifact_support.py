@@ -17,7 +17,7 @@ DATE = "2026-11-21T12:00:00+00:00"
 
 
 def content(size: int, seed: int = 0) -> bytes:
-    """Bytes that no compression or truncation leaves alike."""
+    """Bytes that change under any compression or truncation."""
     return hashlib.shake_256(f"{seed}".encode()).digest(size)
 
 

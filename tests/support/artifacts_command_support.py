@@ -31,9 +31,9 @@ def publication(case: BenchmarkCase, directory: Path, change: Change | None = No
     """Writes what is under the root directory of a case into a directory, with a manifest.
 
     Args:
-      case: whose inputs and truth have been made.
-      directory: where to.
-      change: made to what is said of the workload, before digests are taken.
+      case: case with existing inputs and truth.
+      directory: target folder.
+      change: changes the workload's description before digests are computed.
     """
     artifacts = workload_store.find(workload_of(case))
     assert artifacts is not None
@@ -53,7 +53,7 @@ def publication(case: BenchmarkCase, directory: Path, change: Change | None = No
 
 
 def add_workload(directory: Path, artifacts: WorkloadArtifacts) -> list[ArtifactFile]:
-    """Copies a workload's files into a directory, with what is said of them."""
+    """Copies a workload's files and their description into a directory."""
     types = {"inputs": "inputs", "truth": "truth", "reference": "outputs"}
     folder = directory / "workloads" / artifacts.directory.name
     kinds = {
@@ -70,7 +70,7 @@ def add_workload(directory: Path, artifacts: WorkloadArtifacts) -> list[Artifact
 
 
 def document_of(artifacts: WorkloadArtifacts) -> dict[str, Any]:
-    """Returns what is published of a workload as a file of the type `workload`."""
+    """Returns the published file of type `workload`."""
     document = json.loads((artifacts.directory / MANIFEST_FILE).read_text())
     document.pop("fetched", None)
     return document

@@ -1,4 +1,4 @@
-"""Benchmark folders as milabench has them, with scripts that need nothing but Python."""
+"""Benchmark folders in milabench's layout, with scripts that need only Python."""
 
 import argparse
 import contextlib
@@ -30,11 +30,11 @@ __pack__ = Plain
 """
 TOLD = """
 import json, os, sys, time
-def tell(**event):
+def emit(**event):
     os.write(int(os.environ["DATA_FD"]), json.dumps(event).encode() + b"\\n")
 def rates(values):
     for value in values:
-        tell(task="train", rate=value, units="items/s")
+        emit(task="train", rate=value, units="items/s")
 """
 GOOD = "rates([100.0, 101.0] * 6)"
 
@@ -91,7 +91,7 @@ def options(**fields):
 
 @contextlib.contextmanager
 def nothing_outside(place, base):
-    """Asserts that what is done meanwhile changes no file outside of the base."""
+    """Asserts that the block changes no file outside the base."""
 
     def files():
         found = {}
@@ -106,7 +106,7 @@ def nothing_outside(place, base):
 
 
 def processes_with(text):
-    """Returns the processes whose command line or environment holds a text."""
+    """Returns the processes whose command line or environment contains a text."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:

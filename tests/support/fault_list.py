@@ -1,7 +1,7 @@
 """Faults in other people's benchmarks: scripts, benchfiles, configurations, folders.
 
-Each fault must cost itself alone: no other benchmark its result, no process that stays, no file
-outside of the base. Tests name the planted fault by the fixture `planted`; pytest prints at its end
+Each fault must affect only itself: other benchmarks keep their results, and no process or file
+remains outside the base. Tests record faults with the fixture `planted`; pytest prints at its end
 how many there were.
 """
 
@@ -27,7 +27,7 @@ RUNS = {
         (Status.OK, ""),
     ),
     "flood_of_events": (
-        f"""for i in range(50_000): tell(task="train", loss=1 / (i + 1))
+        f"""for i in range(50_000): emit(task="train", loss=1 / (i + 1))
 {GOOD}""",
         (Status.OK, ""),
     ),
@@ -47,12 +47,12 @@ sys.stdout.write("\\x1b[7:2z")""",
         (Status.OK, "rates that are not positive numbers: 7"),
     ),
     "backwards": (
-        f"""for done in (1, 5, 3, -1, 200): tell(task="train", progress=[done, 100])
+        f"""for done in (1, 5, 3, -1, 200): emit(task="train", progress=[done, 100])
 {GOOD}""",
         (Status.OK, "progress values out of bounds: 2"),
     ),
     "nan_loss": (
-        f"""tell(task="train", loss=1.0); tell(task="train", loss=float("nan"))
+        f"""emit(task="train", loss=1.0); emit(task="train", loss=float("nan"))
 {GOOD}""",
         (Status.WRONG_OUTPUT, "loss number 2 was NaN or infinite"),
     ),
@@ -168,7 +168,7 @@ __pack__ = Idle""",
     ),
 }
 
-# A configuration, and what is said of it.
+# A configuration, and part of the message about it.
 WRONG = {
     "a typo": (
         "b: {inherits: _defaults, definitoin: x}",
@@ -211,7 +211,7 @@ WRONG = {
         "a: {definition: x, argv: {--n: 'expr(9**9**9**9)'}}",
         "is not arithmetic on numbers",
     ),
-    "a system that is none": ("a: {definition: x, system: 3}", "system must be a mapping"),
+    "a system that is a number": ("a: {definition: x, system: 3}", "system must be a mapping"),
     "not YAML": ("a: [1", "invalid YAML"),
     "empty": ("", "is empty"),
 }
@@ -221,7 +221,7 @@ OTHERS = (
     *("a prepare that fills the disk", "a link out of the collection", "two machines"),
     *("a requirement that cannot be installed", "a parent that is killed", "Ctrl-C", "SIGTERM"),
     *("two folders of one name", "more processes than the machine can take", "an unknown tag"),
-    *("an override of nobody", "a system that is not one"),
+    *("an override without a target", "a system that is not one"),
 )
 
 # The faults of issue 18, and those that are planted.

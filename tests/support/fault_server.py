@@ -20,20 +20,20 @@ class Fault:
     """A misbehaviour instead of a right answer.
 
     Attributes:
-      kind: what it is called in the count.
+      kind: name in the count.
       status: answer with this status and no object.
       headers: with these headers.
-      cut_at: end the connection after this share of what was asked for.
+      cut_at: end the connection after this share of the requested bytes.
       content: send this instead of the object.
       announce_extra: announce more bytes (or fewer) than there are.
       garbage: send this after the body, on the same connection.
       hang_s: send nothing for this long before the answer.
       stall_at: send nothing for `hang_s` after this share of the body, not before the answer.
       drip_s: send bytes one by one, this long apart.
-      drip_head: send the header that way, too.
+      drip_head: send the header in the same way.
       ignore_range: send all of it, with status 200.
       wrong_range: send another range than the one asked for.
-      chunked: send in pieces without saying how many there will be.
+      chunked: send in chunks, without the total length.
     """
 
     kind: str
@@ -98,7 +98,7 @@ class FaultServer(ThreadingHTTPServer):
         self.closing.wait(seconds)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Keeps quiet: clients that go away are what is tested here."""
+        """Prints nothing, since tests make clients disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Runs scripts of tests in processes that live on: a framework is imported once, not for each test.
+"""Runs scripts of tests in persistent processes, so that a framework is imported only once.
 
 Frameworks set global state, so each has its own process; `cbs run` prepares the workloads of a
 framework one after the other in one process, too.

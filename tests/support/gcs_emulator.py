@@ -25,7 +25,7 @@ BUCKET = "artifacts"
 
 @attrs.frozen
 class ProxyFault:
-    """The answer instead of passing on: a status, or a connection that ends.
+    """The answer instead of forwarding: a status, or a connection that ends.
 
     With `after`, the request is passed on first, and only its answer is lost. With `hang_s`,
     nothing comes for so long before that.
@@ -49,7 +49,7 @@ class Proxy(ThreadingHTTPServer):
         self.answers: Counter[int] = Counter()
         self.injected: Counter[str] = Counter()
         self.sessions: dict[str, str] = {}
-        # The emulator does one thing at a time; check and write have to be one.
+        # One request at a time, because check and write must be atomic.
         self.lock = threading.RLock()
         self.closing = threading.Event()
 
@@ -72,7 +72,7 @@ class Proxy(ThreadingHTTPServer):
         return None
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Keeps quiet about clients that go away."""
+        """Prints nothing if clients disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -112,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status, headers, content)
 
     def _is_taken(self, body: bytes) -> bool:
-        """Whether this would finish an upload, or begin one, that must not replace an object."""
+        """Whether a request begins or finishes an upload that must not replace an object."""
         query = parse_qs(urlsplit(self.path).query)
         if not urlsplit(self.path).path.startswith("/upload/"):
             return False

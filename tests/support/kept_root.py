@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
-# Everything that takes part in a checkpoint, an input, a truth or a reference.
+# All code that affects a checkpoint, an input, a truth or a reference.
 SOURCES = (
     "common_benchmark_suite/openxla/benchmark",
     *(f"comparative_benchmark/{name}" for name in ("backends", "judge", "torchbench", "worker")),
@@ -39,7 +39,7 @@ def digest_of_sources() -> str:
 def kept_root() -> Iterator[Path]:
     """Yields the root of this version of the code; removes the roots of old versions.
 
-    It is locked meanwhile, so that no other session removes it.
+    It is locked during that time, so that no other session removes it.
     """
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(cache) / "common-benchmark-suite" / "tests"

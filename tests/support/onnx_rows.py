@@ -1,6 +1,6 @@
 """Operators of ONNX with values in float64 from elsewhere: PyTorch, or the rule written out.
 
-Importing this imports no framework. Run as a script, it evaluates all rows and writes what came
+This module imports no framework. As a script, it evaluates all rows and writes the outcome
 of each.
 """
 
@@ -397,7 +397,7 @@ def inputs_of(row: Row) -> list[Array]:
 
 
 def evaluated(row: Row) -> dict[str, Any]:
-    """Returns the largest error relative to the scale, and what the second opinions were."""
+    """Returns the largest error relative to the scale, and the results of the second opinions."""
     from openxla.benchmark.user_models.onnx import in_onnx
 
     outputs, routes = in_onnx.run_in_float64(model_of(row), inputs_of(row))
@@ -417,7 +417,7 @@ def evaluated(row: Row) -> dict[str, Any]:
 
 
 def agreement(row: Row, right: Sequence[Array]) -> list[str | None]:
-    """Returns why outputs of two right kernels do not agree, as far as there are two.
+    """Returns why the outputs of two right kernels differ, if there are two.
 
     Args:
       row: what is computed.

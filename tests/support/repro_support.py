@@ -45,7 +45,7 @@ def load_check(directory, truth, reference, parameters, *, generates=False, data
 
 
 class FreshEnvironment:
-    """A virtual environment with nothing but links to some installed packages.
+    """A virtual environment that contains only links to some installed packages.
 
     Made without an index: every file that a distribution lists is linked from the environment that
     the tests run in, and its commands get launchers, as an installer would write them. Packages

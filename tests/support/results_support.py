@@ -50,7 +50,7 @@ def completed(sparse: Mapping[str, Any]) -> Document:
     """Returns a document whose relevant fields a test gives; the rest is usual.
 
     Args:
-      sparse: `runs` and `benchmarks`, whose parts are laid over those of the latest file. Digests
+      sparse: `runs` and `benchmarks`, which are merged into the latest file's. Digests
         of workloads may be any text. Runs that records name and `runs` lacks are added.
     """
     base = plain_document()
@@ -76,7 +76,7 @@ def completed_record(sparse: Mapping[str, Any]) -> dict[str, Any]:
     [[_, values]] = usual["metrics"].items()
     [[level, own]] = sparse.get("metrics", {"framework_level": {}}).items()
     for name in ("race", "compile", "program", "contention", "workload_cost"):
-        # Its race would pair what a test does not, its program would be an unchanged one.
+        # Its race would pair more records than the test, and its program would count as unchanged.
         if name in own or name in ("race", "program"):
             values.pop(name, None)
     values = merged({"program": {}, "phases": {}, **values}, own)
@@ -94,7 +94,7 @@ def completed_record(sparse: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merged(usual: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a mapping with another laid over it, mappings in it likewise."""
+    """Returns two mappings merged recursively; the second one has precedence."""
     found = dict(usual)
     for name, value in own.items():
         both = isinstance(value, dict) and isinstance(found.get(name), dict)

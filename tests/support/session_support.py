@@ -1,4 +1,4 @@
-"""Takes a session by hand to where a race would begin to measure."""
+"""Prepares a session up to the start of measurement."""
 
 from pathlib import Path
 from typing import Any

@@ -56,8 +56,8 @@ def run_cbs(
     """Runs `cbs run` to its end; results go to `results.json` of the directory.
 
     Args:
-      unsteady: how many trials are unsteady by their nature. Where more are, because the machine
-        did something else meanwhile, the run is made again: three times it is not the machine.
+      unsteady: number of trials that are always unsteady. If more are unsteady because the machine
+        was busy, the run is repeated, at most three times.
         A run that continues from existing results is made once.
     """
     output = directory / "results.json"
@@ -95,7 +95,7 @@ def python_path(*folders: Path, given: str | None = None) -> str:
 def selected(request: pytest.FixtureRequest, test: Callable[..., None], parameter: str) -> list:
     """Returns the values of a parameter with which a test was selected for this session.
 
-    A fixture that makes results for all of them makes none for tests that do not run.
+    So a fixture makes results only for tests that run.
     """
     return [
         item.callspec.params[parameter]
@@ -118,7 +118,7 @@ def processes_of(marker: str) -> list[int]:
 
 
 def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
-    """Looks again and again until the condition holds; fails when that takes too long."""
+    """Polls until the condition is true; fails after a timeout."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
@@ -131,7 +131,7 @@ def shipped(group: str) -> list[str]:
 
 
 def documented_plugin(folder: Path, document: Path, name: str, group: str, entry: str) -> None:
-    """Makes a package of one file, as a document has it, and the line that registers it.
+    """Makes a package with one file from a document, and the line that registers it.
 
     Args:
       folder: to be put on PYTHONPATH.

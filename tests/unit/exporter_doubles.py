@@ -28,11 +28,11 @@ def export_nothing_in_it(job):
 
 def export_too_much(job):
     export(job)
-    (job.directory / "stray.txt").write_text("nobody announced this", encoding="utf-8")
+    (job.directory / "stray.txt").write_text("not announced", encoding="utf-8")
 
 
 def export_refuses(job):
-    raise UnsupportedError(f"no such model, says {job.scratch}/log")
+    raise UnsupportedError(f"no such model, see {job.scratch}/log")
 
 
 def export_raises(job):
@@ -94,7 +94,7 @@ def run_nothing(job):
 def run_nowhere(job):
     """Reads the program, and finds nothing that could run it."""
     run(job)
-    raise NotRunError(f"no such device, says {job.scratch}/log")
+    raise NotRunError(f"no such device, see {job.scratch}/log")
 
 
 def run_nowhere_and_change(job):

@@ -291,7 +291,7 @@ def test_the_time_limit_leaves_no_section_behind(tools, tmp_path):
         clock.now += 20
 
     asked = _campaign(tools, tmp_path / "pairs.jsonl", pairs=30, budget=budget, during=spend)
-    # A third would end after the limit, and is not begun.
+    # A third one would end after the limit, so it is not started.
     assert asked == [("a", 0), ("b", 0)]
 
 
@@ -389,7 +389,7 @@ def test_repeatability_compares_spreads_of_runs_with_all_ratios(tools, capsys, s
     entries.append(
         _entry("quiet", 9, raced=_found("incomparable", None), usual=_found("slower", 9.0))
     )
-    # The goal is against the usual method that repeats better, here the median.
+    # The goal compares with the better usual method, here the median.
     for entry in entries[:4]:
         far = entry["methods"]["mean"]["ratio"] ** 9
         entry["methods"]["mean"] = _found("faster", far)

@@ -1,6 +1,6 @@
 """One number comes out: an energy, a loss, a score of batch 1.
 
-RIGHT: every backend `ok` (or a status that is no accusation); exit code 0. One number is compared as well as many.
+RIGHT: every backend `ok` (or a status other than an accusation); exit code 0. One number is compared as well as many.
 """
 
 import torch

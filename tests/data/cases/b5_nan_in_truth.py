@@ -1,6 +1,6 @@
 """A large constant table made in forward (a sinusoid of 4096 x 512) and a nan-producing log.
 
-RIGHT: NaN where the truth has NaN is `ok`, or the run ends as one that cannot be judged; never `wrong_output`. Output 0: ONNX Runtime is no further from the exact table (1.5e-5) than PyTorch (2.0e-5), so no accusation without a line that the truth holds float32 parts.
+RIGHT: NaN in the same places as the truth is `ok`, or the run cannot be judged; never `wrong_output`. Output 0: ONNX Runtime is not further from the exact table (1.5e-5) than PyTorch (2.0e-5), so no accusation without a line that the truth holds float32 parts.
 """
 
 import torch

@@ -1,6 +1,6 @@
-"""A model that is fitted for a moment when it is made (ten steps of SGD in the factory).
+"""A model that is briefly fitted when it is created (ten steps of SGD in the factory).
 
-RIGHT: `ok` in eager PyTorch as in ONNX Runtime: the file of the user is loaded with gradients on, as Python does.
+RIGHT: `ok` in eager PyTorch and in ONNX Runtime: the user's file is loaded with gradients enabled, as in Python.
 """
 
 import torch

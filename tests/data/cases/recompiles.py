@@ -1,6 +1,6 @@
 """Counts its calls, so Inductor recompiles until it gives up and runs eagerly.
 
-RIGHT: the row `pt_inductor:inductor` is not `ok`: most timed iterations ran no compiled graph, and the reason says so.
+RIGHT: the row `pt_inductor:inductor` is not `ok`: most timed iterations ran no compiled graph, and this is the reason.
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Replaces the worker's clock by one that runs 100 times slower; the outputs are right.
 
-RIGHT: not `ok`: the parent saw the block take longer than the samples add up to.
+RIGHT: not `ok`: the parent measured more time for the block than the sum of its samples.
 """
 
 import sys

@@ -28,7 +28,7 @@ ABSENT = BackendInfo(
     name="test_absent",
     implementation="cbs_test_plugin.nowhere:Backend",
     level="framework_level",
-    modules={ModelFrameworkType.PYTORCH: ("a_module_that_nobody_has",)},
-    install="pip install a-module-that-nobody-has",
+    modules={ModelFrameworkType.PYTORCH: ("a_module_that_is_missing",)},
+    install="pip install a-module-that-is-missing",
     compilers=(CompilerInfo(name="direct", description="never runs"),),
 )

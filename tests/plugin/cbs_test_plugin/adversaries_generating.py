@@ -1,8 +1,8 @@
 """GPT-2s that generate wrongly in one way each, in PyTorch and JAX.
 
-A fault is laid over a right model's `decode`, which reads one token, or over what comes out of a
-whole generation. It must be the same text that is judged: an error of a single step in a few
-hundred is enough to be another model.
+A fault wraps a right model's `decode`, which reads one token, or changes the output of a
+whole generation. Judges compare the same text: an error in one of a few hundred steps is enough
+to make it another model.
 """
 
 import importlib
@@ -14,7 +14,7 @@ Decode = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
 def _stale_cache(decode: Decode, copied: Callable[[Any], Any]) -> Decode:
-    """No step sees what the steps before it have read."""
+    """No step sees the tokens of previous steps."""
 
     def wrong(token: Any, position: Any, cache: Any) -> tuple[Any, Any]:
         logits, _ = decode(token, position, copied(cache))
@@ -24,12 +24,12 @@ def _stale_cache(decode: Decode, copied: Callable[[Any], Any]) -> Decode:
 
 
 def _one_position_behind(decode: Decode, copied: Callable[[Any], Any]) -> Decode:
-    """Each step writes over the one before it."""
+    """Each step overwrites the previous one."""
     return lambda token, position, cache: decode(token, position - 1, cache)
 
 
 def _token_of_another(decode: Decode, copied: Callable[[Any], Any]) -> Decode:
-    """Each step reads another token than was chosen."""
+    """Each step reads another token than the chosen one."""
     return lambda token, position, cache: decode((token + 1) % 1000, position, cache)
 
 
@@ -47,20 +47,20 @@ def _ends_early(tokens: Any, logits: Any, xp: Any) -> tuple[Any, Any]:
 
 
 def _repeats(tokens: Any, logits: Any, xp: Any) -> tuple[Any, Any]:
-    """One token twice, and all behind it one place later; so the logits."""
+    """Repeats one token and shifts all later tokens and logits by one place."""
     places = xp.arange(tokens.shape[1])
     places = xp.where(places < 4, places, places - 1)
     return tokens[:, places], logits[:, places]
 
 
 def _second_best(tokens: Any, logits: Any, xp: Any) -> tuple[Any, Any]:
-    """Right logits, and in the last step another token than they choose."""
+    """Right logits, but another token in the last step."""
     last = xp.arange(tokens.shape[1]) == tokens.shape[1] - 1
     return xp.where(last[None, :], (tokens + 1) % 1000, tokens), logits
 
 
 def _last_step(tokens: Any, logits: Any, xp: Any) -> tuple[Any, Any]:
-    """Right tokens, and in the last step logits of a fifth more."""
+    """Right tokens, but logits that are 20 % larger in the last step."""
     last = xp.arange(tokens.shape[1]) == tokens.shape[1] - 1
     return tokens, xp.where(last[None, :, None], logits * 1.2, logits)
 

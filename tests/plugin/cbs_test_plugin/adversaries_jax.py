@@ -54,7 +54,7 @@ class TanhBert(Bert):
 
 
 class Adversary(FlaxModel):
-    """A right model, and what is done with it."""
+    """A right model and its fault."""
 
     def __init__(self, parameters: Any, fault: str) -> None:
         self.fault = fault

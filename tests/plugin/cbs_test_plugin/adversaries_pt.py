@@ -10,7 +10,7 @@ from openxla.benchmark.models.pt.bert import bert_model
 
 
 class _Lazy(torch.Tensor):
-    """A tensor that is computed when it is read: after the clock has stopped."""
+    """A tensor that is computed when it is read, after the measurement."""
 
     @staticmethod
     def later(compute: Any) -> Any:
@@ -39,7 +39,7 @@ _ARRAYS = types.SimpleNamespace(
 
 
 class Adversary(torch.nn.Module):
-    """A right model, and what is done with it."""
+    """A right model and its fault."""
 
     def __init__(self, inner: Any, fault: str) -> None:
         super().__init__()

@@ -69,7 +69,7 @@ class NumpyBackend(Backend):
         return self._model.forward(*self._inputs)
 
     def _note_block(self, *_: Any) -> None:
-        """Counts blocks: between two of them the rivals are measured, and this process stands."""
+        """Counts blocks; between two blocks, rivals are measured and this process is stopped."""
         self._resumed += 1
 
     @property

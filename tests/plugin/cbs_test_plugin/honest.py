@@ -1,4 +1,4 @@
-"""Programs that are right, and that a careless judge accuses: by class, as PyTorch modules.
+"""Right programs that a careless judge would call wrong: PyTorch modules, by class.
 
 Each is a function of tensors, or a module, with its inputs. Kernels of other stacks add in another
 order, approximate exp and erf in another way, or round at other places.
@@ -19,7 +19,7 @@ SEED = 11
 
 @attrs.frozen(kw_only=True)
 class Program:
-    """A program that no stack may be accused for.
+    """A program whose output must be right in every stack.
 
     Attributes:
       kind: its class, such as `statistics`.

@@ -67,7 +67,7 @@ class Constant(ToyModel):
 
 
 class LateFault(ToyModel):
-    """Right at first, wrong once it is timed, e.g. a cache that goes stale."""
+    """Right at first, but wrong when it is timed, e.g. because of a stale cache."""
 
     def forward(self, x: Any) -> Any:
         y = super().forward(x)
@@ -75,7 +75,7 @@ class LateFault(ToyModel):
 
 
 class Memoised(ToyModel):
-    """Computes once, and returns that ever after."""
+    """Computes once and always returns that result."""
 
     def forward(self, x: Any) -> Any:
         if not hasattr(self, "kept"):
@@ -84,7 +84,7 @@ class Memoised(ToyModel):
 
 
 class KnowsAddresses(ToyModel):
-    """Computes once for each buffer that it is given, whatever that comes to hold."""
+    """Computes once for each input buffer, and ignores later changes of its content."""
 
     def forward(self, x: Any) -> Any:
         kept = vars(self).setdefault("kept", {})
@@ -94,7 +94,7 @@ class KnowsAddresses(ToyModel):
 
 
 class OneBehind(ToyModel):
-    """Returns what the call before should have returned."""
+    """Returns the right output of the previous call."""
 
     def forward(self, x: Any) -> Any:
         now = super().forward(x)
@@ -103,7 +103,7 @@ class OneBehind(ToyModel):
 
 
 class Stateful(ToyModel):
-    """Keeps the least of what it has seen, which changes its output from then on."""
+    """Keeps the minimum of its inputs, which changes later outputs."""
 
     def forward(self, x: Any) -> Any:
         self.least = min(getattr(self, "least", np.inf), float(x[0, -1]))
@@ -175,7 +175,7 @@ class Busy(ToyModel):
 
 
 class Drifts(ToyModel):
-    """Takes longer each time, and so never becomes steady."""
+    """Takes longer with each call, so it never becomes steady."""
 
     def forward(self, x: Any) -> Any:
         time.sleep(min(1e-3 * 1.15**self.calls, 1.0))

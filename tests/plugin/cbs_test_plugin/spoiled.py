@@ -10,7 +10,7 @@ BACKEND = BackendInfo(
     modules={ModelFrameworkType.PYTORCH: ("torch",)},
     install="nothing",
     compilers=(
-        CompilerInfo(name="zeros", description="0 in place of all that is not masked"),
+        CompilerInfo(name="zeros", description="0 instead of all unmasked values"),
         CompilerInfo(name="kept", description="the outputs of its first call in all others"),
     ),
     packages={"cbs_test_plugin": "cbs-test-plugin"},

@@ -1,4 +1,4 @@
-"""One case for each way to misbehave; all of one workload, and one that behaves."""
+"""One case for each kind of misbehaviour and one good case, all of one workload."""
 
 from cbs_test_plugin.model import FAULTS
 from openxla.benchmark import def_types, testdata

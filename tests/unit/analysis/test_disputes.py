@@ -1,4 +1,4 @@
-"""Runtimes that agree with each other, and not with the truth."""
+"""Runtimes that agree with each other but not with the truth."""
 
 import numpy as np
 import pytest

@@ -82,7 +82,7 @@ def test_a_damaged_file_is_none(root, monkeypatch, text):
 
 
 def test_files_of_the_first_schema_still_load(root, monkeypatch):
-    """What `cbs doctor --ceilings` wrote when it knew CPUs alone."""
+    """The file of `cbs doctor --ceilings` when it supported only CPUs."""
     monkeypatch.setattr(ceilings, "_cpu_model", lambda: ROOF.cpu_model)
     first = {
         "cpu_model": ROOF.cpu_model, "threads": 2, "date": ROOF.date, "skipped": [],
@@ -176,7 +176,7 @@ def test_a_child_that_ends_badly_keeps_what_it_measured(monkeypatch):
         monkeypatch.setattr(ceilings.subprocess, "run", run)
         return ask("_cpu_rates")
 
-    lines = '{"size": 1}\n{"size": 2}\na library says something\n'
+    lines = '{"size": 1}\n{"size": 2}\noutput of a library\n'
     assert ends(lines, "", 0) == Answer(values={"size": 2})
     assert ends(lines, "Traceback ...\nRuntimeError: a fault\n", 1) == Answer(
         values={"size": 2}, problem="RuntimeError: a fault"

@@ -1,4 +1,4 @@
-"""Settings a worker computed with, as they apply: in this process, its threads and libraries."""
+"""Effective settings of a worker: in its process, its threads and its libraries."""
 
 import ctypes
 import os

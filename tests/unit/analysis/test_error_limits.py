@@ -107,7 +107,7 @@ def test_a_constant_is_wrong_however_small_the_spread_beside_the_scale(judge, of
     reference = truth.astype(np.float32)
     verdict = judge("f32", truth, reference, np.full(4000, offset))
     assert not verdict.passed
-    # In bfloat16 the rounding is a good part of such a spread: then nothing can be judged.
+    # In bfloat16, rounding is a large part of this spread, so the output cannot be judged.
     assert not judge("bf16", truth, truth, np.full(4000, offset)).passed
 
 

@@ -44,7 +44,7 @@ class Clock:
 
 
 class Library:
-    """A GPU on which a product takes its flops over a rate, and nothing until it is waited for.
+    """A GPU on which a product takes its flops divided by a rate; the time passes in a wait.
 
     Attributes:
       rates: GFLOP/s by size.
@@ -435,7 +435,7 @@ def test_a_library_that_cannot_be_imported_is_absent(monkeypatch, capsys):
 
 
 class Children:
-    """Answers for `ceilings.ask`; what is not in them fails."""
+    """Answers for `ceilings.ask`; other questions fail."""
 
     def __init__(self, monkeypatch, answers, installed=("torch", "jax")):
         self.answers, self.asked = answers, []

@@ -66,7 +66,7 @@ ALIKE = (Gpu(uuid="GPU-aa1"), Gpu(uuid="GPU-aa2"))
         (ALIKE, "1,0", None, 1),
         (ALIKE, "GPU-aa2,GPU-aa1", None, 1),
         (ALIKE[:1], "0", None, 0),
-        # A prefix that fits both, numbers that CUDA may count differently, and what is not there.
+        # A prefix that fits both, numbers that CUDA may count differently, and missing devices.
         (ALIKE, "GPU-aa", None, None),
         (DIFFERENT, "1", None, None),
         (DIFFERENT, None, None, None),

@@ -94,7 +94,7 @@ def test_a_noisy_machine_says_what_it_cannot_decide():
 
 @pytest.mark.parametrize(("process_s", "processes"), [(31.0, 3), (8.0, 4), (7.4, 5), (0.1, 10)])
 def test_slow_processes_leave_time_for_few(process_s, processes):
-    # As the race counts: another one is begun as long as 30 s are not over, and 3 in any case.
+    # As in a race: another one starts within 30 s, and there are at least 3.
     assert outlook(0.01, RULE, process_s=process_s).processes == processes
 
 

@@ -1,4 +1,4 @@
-"""Before a race a person hears of other processes, and may wait."""
+"""Before a race, the user is informed about other processes, and can wait."""
 
 import os
 import subprocess

@@ -60,7 +60,7 @@ NAME = "models/BERT_TINY_FP32_{}_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 
 @pytest.fixture
 def reference(monkeypatch):
-    """Makes a module that holds a reference, and what else is given."""
+    """Makes a module that contains a reference and the given values."""
 
     def make(**members):
         module = types.ModuleType("made_up_reference")

@@ -1,4 +1,4 @@
-"""Verification: limits, tolerances and what they are measured by."""
+"""Verification: limits, tolerances and their units."""
 
 import numpy as np
 import pytest
@@ -163,7 +163,7 @@ def test_integer_outputs_must_be_equal(judge, dtype):
 
 
 def test_integer_outputs_must_equal_the_reference_even_where_that_left_the_truth(judge):
-    """A float64 argmax may differ from ours in a tie; that gives no licence for other answers."""
+    """A float64 argmax may differ from ours in a tie; other answers are still wrong."""
     truth = RNG.integers(0, 100, size=(8, 32)).astype(np.float64)
     reference = truth.astype(np.int32)
     reference[0, 0] += 50

@@ -1,4 +1,4 @@
-"""Wrong outputs of a network, in each type: every one must fail, and be told by its fault."""
+"""Wrong outputs of a network, in each type: each must fail with its fault as the reason."""
 
 import re
 

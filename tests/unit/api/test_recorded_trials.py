@@ -148,8 +148,8 @@ def test_what_is_not_any_more_what_was_measured_is_refused(document):
 
 def test_what_can_not_be_exported_is_refused(document):
     found = recorded_trials.find(document((BERT, "jax_xla:xla", {})), BERT)
-    with pytest.raises(UsageError, match="no backend 'nobody'"):
-        recorded_trials.trial_of(_changed(found, backend="nobody"))
+    with pytest.raises(UsageError, match="no backend 'unknown'"):
+        recorded_trials.trial_of(_changed(found, backend="unknown"))
     with pytest.raises(UsageError, match="test_absent cannot export programs; choose"):
         recorded_trials.trial_of(_changed(found, backend="test_absent"))
     with pytest.raises(UsageError, match="support only CPUs"):

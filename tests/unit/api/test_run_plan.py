@@ -1,4 +1,4 @@
-"""Before a run: what is to be done, and a first look instead of a race."""
+"""Before a run: its plan, and a first look instead of a race."""
 
 import pytest
 

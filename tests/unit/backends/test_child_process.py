@@ -45,7 +45,7 @@ def leave(channel):
 
 @pytest.fixture
 def call(tmp_path, monkeypatch):
-    """Calls a function of `FUNCTIONS`; notes the phases that were entered, and left again."""
+    """Calls a function of `FUNCTIONS`; records the phases that were entered and left."""
     (tmp_path / "functions.py").write_text(FUNCTIONS)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.chdir(tmp_path)

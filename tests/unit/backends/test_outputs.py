@@ -1,4 +1,4 @@
-"""How outputs are held, and that it changes nothing of what is timed: by a clock of known costs."""
+"""Allocation of outputs does not change the measured times, by a clock with known costs."""
 
 from types import SimpleNamespace
 
@@ -158,7 +158,7 @@ def test_a_sample_is_the_run_and_what_it_allocates_and_nothing_else(
     told = executor._outputs(directory=str(tmp_path / "out"))
     assert told["facts"]["outputs"] == done
     assert np.load(tmp_path / "out" / told["files"][0]["file"]).tolist() == [0.0, 2.0, 4.0]
-    # Costs that may not be in a sample were paid outside of it.
+    # Costs that must not be in a sample were paid outside it.
     assert clock.now > POISON
 
 

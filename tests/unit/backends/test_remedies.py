@@ -31,7 +31,7 @@ def test_each_backend_names_extras_that_there_are(name):
 
 
 def test_no_extra_has_a_name_that_pip_before_23_3_does_not_know():
-    """It compares what is asked for with the names in the metadata, which have hyphens."""
+    """It compares the requested names with the names in the metadata, which have hyphens."""
     named = " ".join(EXTRAS["all"] + EXTRAS["dev"])
     assert not [extra for extra in EXTRAS if "_" in extra]
     assert "_" not in "".join(re.findall(r"common-benchmark-suite\[[^]]*\]", named))

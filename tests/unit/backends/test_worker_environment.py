@@ -1,4 +1,4 @@
-"""Variables of workers: where frameworks may compute, and where drivers keep what they compile."""
+"""Variables of workers: devices of frameworks, and caches of drivers."""
 
 from pathlib import Path
 

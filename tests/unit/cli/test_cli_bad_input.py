@@ -16,7 +16,7 @@ def prepare_nothing(*_):
 
 @pytest.fixture
 def cbs(capsys, tmp_path, monkeypatch):
-    """Runs `cbs` in this process; returns the exit code and what it said on stderr."""
+    """Runs `cbs` in this process; returns the exit code and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
     monkeypatch.setattr(runner, "Preparation", prepare_nothing)
@@ -36,7 +36,7 @@ def cbs(capsys, tmp_path, monkeypatch):
 
 @pytest.fixture
 def cbs_run(cbs, tmp_path):
-    """Runs `cbs run` with sound options, and those given after or instead of them."""
+    """Runs `cbs run` with valid options, and given ones after or instead of them."""
 
     def run(*arguments, backend="jax_xla", device="host-cpu", output="results.json", name=NAME):
         options = ("--backend", backend, "-device", device, "-o", output, "-name", name)
@@ -139,7 +139,7 @@ def test_a_bad_number_names_option_and_value_and_no_function_of_ours(cbs_run, ar
 
 
 def test_a_deadline_for_a_phase_that_does_not_exist_is_refused(cbs_run):
-    """A typo would otherwise be a deadline that never strikes."""
+    """A typo could otherwise give a deadline that is never reached."""
     code, said = cbs_run("--deadline", "compil=600")
     assert code == 1
     assert "'compil'" in said

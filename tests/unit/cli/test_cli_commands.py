@@ -1,4 +1,4 @@
-"""The registry of commands: what each refers to is there, and only what was asked for is loaded."""
+"""The registry of commands: all references exist, and only the selected command is loaded."""
 
 import json
 import pkgutil

@@ -108,7 +108,7 @@ def test_no_framework_is_imported_for_words(run_python):
 
 @pytest.fixture
 def zsh(tmp_path):
-    """A zsh at a terminal; `typed(line)` returns what stands there after a tab."""
+    """A zsh in a terminal; `typed(line)` returns the completed line after a tab."""
     if shutil.which("zsh") is None:
         pytest.skip("zsh is not installed")
     script = tmp_path / "cbs.zsh"
@@ -128,7 +128,7 @@ def zsh(tmp_path):
     os.set_blocking(ours, False)
 
     def until(end):
-        """Returns what is printed up to its end, which comes within a minute."""
+        """Returns the output up to its end marker, which comes within a minute."""
         found, deadline = "", time.monotonic() + 60
         while not end(found):
             assert time.monotonic() < deadline, repr(found)
@@ -139,7 +139,7 @@ def zsh(tmp_path):
         return found
 
     def typed(line):
-        # The question mark is typed by us: what stands there when it comes back is complete.
+        # The test types the question mark; when its echo arrives, the line is complete.
         os.write(ours, f"\x15{line}\t?".encode())
         found = until(lambda text: "?" in text)
         # On a busy machine the switch of bracketed paste comes late, within the line.

@@ -238,7 +238,7 @@ def test_an_option_is_used_or_refused(words, usual, monkeypatch, subject, option
     except UsageError as error:
         refusal = str(error)
     if not refusal:
-        assert not is_refused, "the table says it is refused"
+        assert not is_refused, "the table lists it as refused"
         assert after != before, f"{option} changes nothing of a run of {subject.value}"
     assert "\n" not in refusal
     assert not refusal or is_refused or option in VALUES | PAIRS, refusal
@@ -257,8 +257,7 @@ def test_a_file_without_a_loss_is_not_trained():
         plan([str(file), "-t", "train"])
 
 
-# Options of `cbs micro run` that select operators; without them it has those that say how to
-# measure.
+# Options of `cbs micro run` that select operators. Its other options control the measurement.
 MICRO = {
     "op": ["--op", "softmax"],
     "config": ["--config", "guide.yml"],

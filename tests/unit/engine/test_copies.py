@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-# Code in a file of ours calls code in another one; what either writes, a copy of it would, too.
+# Our code calls the model's code in another file. A copy of the process would write both outputs.
 PROGRAM = """
 import functools, multiprocessing, os, sys, threading, time
 from comparative_benchmark.engine.worker import isolation
@@ -22,7 +22,7 @@ try:
     call()
 except Exception as error:
     os.write(1, f"{error}\\n".encode())
-os.write(1, b"went on\\n")
+os.write(1, b"the end\\n")
 """
 
 
@@ -38,21 +38,21 @@ def lines(model, ours=OURS):
 @pytest.mark.parametrize(
     ("model", "written"),
     [
-        ("import os\ndef call():\n  os.fork()", ["went on"]),
-        ("import os\ndef call():\n  for _ in range(3): os.fork()", ["went on"]),
+        ("import os\ndef call():\n  os.fork()", ["the end"]),
+        ("import os\ndef call():\n  for _ in range(3): os.fork()", ["the end"]),
         # A copy that raises does not count as a second failure.
         (
             "import os\ndef call():\n  os.fork()\n  raise ValueError('no')",
-            ["no", "went on"],
+            ["no", "the end"],
         ),
-        ("import os\ndef call():\n  if os.fork() == 0: raise SystemExit", ["went on"]),
+        ("import os\ndef call():\n  if os.fork() == 0: raise SystemExit", ["the end"]),
         # The task of the copy is done.
         (
             (
                 "import os\ndef call():\n  if os.fork() == 0: work()\n  else: os.wait()\n"
                 "def work():\n  os.write(1, b'worked\\n')"
             ),
-            ["went on", "worked"],
+            ["the end", "worked"],
         ),
         (
             (
@@ -61,15 +61,15 @@ def lines(model, ours=OURS):
                 "  one.start(); one.join(); assert one.exitcode == 0\n"
                 "def work():\n  import sys; os.write(1, f'{sys.getprofile()}\\n'.encode())"
             ),
-            ["None", "went on"],
+            ["None", "the end"],
         ),
-        # From a thread of the model's own nothing comes back to ours.
+        # Nothing returns to our code from a thread of the model.
         (
             (
                 "import os, threading\ndef call():\n"
                 "  one = threading.Thread(target=os.fork); one.start(); one.join()"
             ),
-            ["went on"],
+            ["the end"],
         ),
     ],
 )
@@ -79,4 +79,4 @@ def test_a_copy_ends_where_our_code_goes_on(model, written):
 
 def test_a_copy_that_ours_makes_by_a_function_of_c_ends_too():
     ours = OURS.replace("call()", "functools.partial(os.fork)()", 1)
-    assert lines("def call(): pass", ours) == (["went on"], "")
+    assert lines("def call(): pass", ours) == (["the end"], "")

@@ -1,4 +1,4 @@
-"""`--env NAME=PATH`: which environments are taken, and what is said of the others."""
+"""`--env NAME=PATH`: accepted environments, and messages about others."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ def test_an_interpreter_or_its_virtual_environment_can_be_named(tmp_path):
     assert ours.python == HERE
     assert ours.python_version == ".".join(map(str, sys.version_info[:3]))
     assert "attrs" in {package["name"] for package in ours.packages}
-    # A bare environment has nothing that a worker needs.
+    # A bare environment lacks all packages that a worker needs.
     with pytest.raises(UnusableEnvironmentError, match="need attrs, numpy, ml_dtypes there; run"):
         parse_environments(f"other={tmp_path / 'other'}")
 

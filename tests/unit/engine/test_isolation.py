@@ -1,4 +1,4 @@
-"""Folders that a worker may not see: hidden for good, or with the reason why they are not."""
+"""Folders that a worker may not see are hidden, or the reason is given."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 
 
 def hidden(folders, then="", before=""):
-    """Returns the lines that a process prints: why nothing is hidden, then what `then` prints."""
+    """Returns the lines of a process: why nothing is hidden, then the output of `then`."""
     code = (
         "import json, os, sys\nfrom comparative_benchmark.engine.worker import isolation\n"
         f"{before}\nprint(isolation.hide(json.loads(sys.argv[1])), flush=True)\n{then}"

@@ -1,4 +1,4 @@
-"""Workers that serve several models: kept while they can be trusted, and no longer."""
+"""Workers that serve several models are kept only while they can be trusted."""
 
 import os
 

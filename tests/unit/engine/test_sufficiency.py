@@ -118,7 +118,7 @@ def test_only_rounds_that_both_have_are_paired():
 def test_a_replicate_that_an_interruption_set_apart_is_left_out_of_the_ratios():
     candidate, baseline = outcome([*STEADY, 1]), outcome([*STEADY, 1], seed=2)
     assert why_enough(candidate, baseline, RULE) == "precision"
-    # Their ratio is meaningless, as the machine was another one: it must not count as spread.
+    # Their ratio is meaningless because the machine differs, so it must not count as spread.
     apart = [
         attrs.evolve(block, round=block.round + 100) for block in candidate.processes[-1].blocks
     ]

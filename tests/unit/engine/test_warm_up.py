@@ -1,4 +1,4 @@
-"""The end of a warm-up, however slow an iteration is."""
+"""The end of a warm-up, for fast and slow iterations."""
 
 import itertools
 import math

@@ -245,7 +245,7 @@ b: {inherits: _t}
 
 
 def test_overrides_and_systems_that_cannot_be(tmp_path, planted):
-    planted("an override of nobody", "a system that is not one")
+    planted("an override without a target", "a system that is not one")
     path = tmp_path / "c.yaml"
     path.write_text("net: {inherits: _defaults, definition: x}\n")
     for text, said in {

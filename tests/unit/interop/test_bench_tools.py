@@ -1,4 +1,4 @@
-"""The small parts: what is shown live, which installer is called, and the shell's shim."""
+"""Live display, choice of the installer, and the shell's shim."""
 
 import importlib
 import os

@@ -27,7 +27,7 @@ def folder(tmp_path):
     for name in ("first", "second-one"):
         (folder / name).mkdir(parents=True)
         (folder / name / "__init__.py").write_text(
-            f'"""What {name} does.\n\nMore."""\nraise RuntimeError("imported")\n'
+            f'"""Measures {name}.\n\nMore."""\nraise RuntimeError("imported")\n'
         )
     (folder / "empty").mkdir()
     (folder / ".hidden").mkdir()
@@ -37,7 +37,7 @@ def folder(tmp_path):
 
 def test_folders_with_a_package_are_found_and_none_is_imported(folder):
     assert [item.name for item in find_all(folder)] == ["first", "second-one"]
-    assert find("first", folder).summary == "What first does."
+    assert find("first", folder).summary == "Measures first."
     assert not find("first", folder).has_detector
 
 
@@ -82,7 +82,7 @@ def test_list_names_an_invalid_ci_file_and_lists_the_others(folder, capsys):
     assert cli.main(["userbenchmark", "list", "--directory", str(folder)]) == 3
     said = capsys.readouterr()
     assert "schedule 'hourly' is not one of nightly, weekly" in said.err
-    assert said.out.startswith("second-one  weekly on gcp_a100; 7 % threshold; What second-one")
+    assert said.out.startswith("second-one  weekly on gcp_a100; 7 % threshold; Measures second-one")
     arguments = ["userbenchmark", "list", "--schedule", "nightly", "--directory", str(folder)]
     cli.main(arguments)
     assert capsys.readouterr().out == ""

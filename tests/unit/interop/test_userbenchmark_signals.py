@@ -122,7 +122,7 @@ def test_compare_by_the_command_line(tmp_path, capsys):
     assert "no userbenchmark 'mine' here" in said.err
     assert 'details:\n  "a":\n    control: 1.0\n' in yaml_file.read_text()
     assert "- a: +100.0%" in issue.read_text()
-    # The other way round nothing is worse; and one that has gone is missing.
+    # In the other direction, nothing is worse, and a removed metric is missing.
     assert cli.main(["userbenchmark", "compare", str(new), str(old)]) == 0
     assert cli.main(["userbenchmark", "compare", str(old), str(old)]) == 0
     new.write_text(json.dumps(document(a=1.0)))

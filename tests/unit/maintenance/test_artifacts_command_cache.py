@@ -1,4 +1,4 @@
-"""`cbs artifacts ls`, `verify`, `gc`, `rm`: what is there, whether it is right, what may go."""
+"""`cbs artifacts ls`, `verify`, `gc`, `rm`: content of the cache, checks, and removal."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def listed(cbs):
 
 
 def damage(path):
-    """Changes one bit, and the time with it, as whoever writes to a file does."""
+    """Changes one bit and the modification time, like any write."""
     path.chmod(0o644)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
@@ -186,7 +186,7 @@ def test_gc_of_what_is_not_locked(cbs, two_models):
     code, out, _ = cbs("gc", "--unlocked")
     assert code == 0
     assert "removed  B" in out
-    # The same numbers: what B alone has, and its manifest.
+    # The same numbers: the files that only B has, and its manifest.
     assert out.splitlines()[-1] == dry[1].splitlines()[-1].replace("would be ", "")
     assert out.splitlines()[-1].startswith("2 objects")
     assert [model["model"] for model in listed(cbs)["models"]] == ["A"]

@@ -1,4 +1,4 @@
-"""Published artifacts of a workload, installed where runs look for them, if locked."""
+"""Published artifacts of a workload are installed into the root if they are locked."""
 
 import json
 import tarfile
@@ -32,7 +32,7 @@ BERT_PT = default("BERT_TINY_FP32_PT_32XI32_BATCH1")
 
 
 def make(case=BERT, versions=None):
-    """Makes a workload's artifacts without the model: what they hold is of no interest here."""
+    """Makes a workload's artifacts without the model, since their values do not matter here."""
     workload = workload_of(case)
     with workload_store.new_directory(workload) as directory:
         for prefix, last in (("", 1), ("second-", 2)):
@@ -47,7 +47,7 @@ def make(case=BERT, versions=None):
 
 
 def wipe(monkeypatch, tmp_path):
-    """From here on it is another machine."""
+    """Switches to the state of another machine."""
     monkeypatch.setenv("CBS_ROOT_DIR", str(tmp_path / "another-root"))
 
 

@@ -1,4 +1,4 @@
-"""`cbs ci-template`: a valid workflow, in which a name stays a name, and what its script does."""
+"""`cbs ci-template`: a valid workflow in which names are not executed, and its script."""
 
 import os
 import subprocess

@@ -188,7 +188,7 @@ def test_the_timer_is_measured():
 
 
 def gpu(answers):
-    """Answers as nvidia-smi does: by what its first option asks for."""
+    """Answers like nvidia-smi, depending on the first option."""
 
     def run(arguments):
         return next((text for words, text in answers.items() if words in arguments[1]), None)
@@ -215,7 +215,7 @@ def test_a_quiet_gpu(machine):
 
 
 def test_gpus_that_are_held_back_and_shared(machine):
-    # An older driver knows the field by its older name alone.
+    # An older driver has only the older name of the field.
     run = gpu({"clocks_throttle_reasons": HELD_BACK, "compute-apps": PROCESSES})
     found = list(checks.nvidia(machine(run=run)))
     assert [item.status for item in found] == [

@@ -1,4 +1,4 @@
-"""Each claim about a recorded machine is what the printed command prints there."""
+"""Each claim about a recorded machine equals the output of the printed command."""
 
 import re
 

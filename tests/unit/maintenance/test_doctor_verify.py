@@ -134,7 +134,7 @@ def test_a_busy_process_is_found_by_the_check_and_by_the_command():
             out = shell(found.verify).stdout
             claimed = re.findall(r"\(pid (\d+)\)", found.value)
             seen.append((found.value, out))
-            # The busiest are named: where others are busier than ours, these.
+            # The busiest CPUs are named, also if they are not ours.
             ours = str(process.pid) in claimed or len(claimed) == 3
             if claimed and ours and set(claimed) <= set(out.split()):
                 assert set(claimed) <= set(found.fix.split(";")[0].split())

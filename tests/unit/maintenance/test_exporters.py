@@ -42,7 +42,7 @@ def kind(name="toy", exporter="export", consumer="run", **changes):
         "consumer": f"exporter_doubles:{consumer}",
         "modules": {ModelFrameworkType.PYTORCH: ("numpy",)},
         "backend": "test_numpy",
-        "producers": ("numpy", "a-package-that-nobody-has"),
+        "producers": ("numpy", "a-package-that-is-missing"),
     }
     return Kind(**{**fields, **changes})
 
@@ -128,7 +128,7 @@ def test_what_nothing_here_can_run_is_there_and_not_called_right(subject, tmp_pa
     manifest = manifests.read_manifest(tmp_path / "out" / "TOY_NONE")
     (file,) = manifest.files
     assert file.path == "program.txt"
-    assert file.not_run == "no such device, says scratch/log"
+    assert file.not_run == "no such device, see scratch/log"
     assert "toy" not in {failure.artifact_type for failure in manifest.failures}
 
 
@@ -154,7 +154,7 @@ FAULTS = {
     ("export_nothing", "run"): (Ending.FAILED, "missing: program.txt"),
     ("export_nothing_in_it", "run"): (Ending.FAILED, "empty: program.txt"),
     ("export_too_much", "run"): (Ending.FAILED, "unexpected: stray.txt"),
-    ("export_refuses", "run"): (Ending.UNSUPPORTED, "no such model, says scratch/log"),
+    ("export_refuses", "run"): (Ending.UNSUPPORTED, "no such model, see scratch/log"),
     ("export_raises", "run"): (Ending.FAILED, "the exporter is tired"),
     ("crash", "run"): (Ending.FAILED, "in export (crashed)"),
     ("export", "crash"): (Ending.FAILED, "in read back (crashed)"),
@@ -204,7 +204,7 @@ PLAIN = ("inputs", "outputs", "truth", "workload", "checkpoint")
 
 
 def generate(root, subject, tmp_path, found, observer=None, **arguments):
-    plan = generation.Plan(subject=subject, kinds=found, refused={"onnx": "there is no torch"})
+    plan = generation.Plan(subject=subject, kinds=found, refused={"onnx": "torch is missing"})
     work = generation.Generation(root, settings(tmp_path), observer or Observer(), **arguments)
     return work.run([plan])
 
@@ -246,7 +246,7 @@ def test_a_models_directory_has_all_files_and_a_manifest_that_describes_them(
         assert len(content) == file.size_bytes
         assert file.date == DATE
     (failure,) = manifest.failures
-    assert (failure.artifact_type, failure.reason) == ("onnx", "there is no torch")
+    assert (failure.artifact_type, failure.reason) == ("onnx", "torch is missing")
 
 
 def test_two_generations_give_the_same_bytes(subject, tmp_path, monkeypatch):

@@ -33,7 +33,7 @@ def test_export_writes_a_file_and_says_what_is_lost(results, tmp_path, capsys):
     assert "7 of 10 results are not ok" in said.err
     assert f"wrote 10 results to {output}" in said.err
     assert len(json.loads(output.read_text())["benchmarks"]) == 11
-    # Everyone may read what everyone should.
+    # The files are readable for all users.
     assert output.stat().st_mode & 0o777 == 0o644
     assert [path.name for path in output.parent.iterdir()] == ["out.json"]
 

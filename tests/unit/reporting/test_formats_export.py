@@ -1,4 +1,4 @@
-"""Each export is valid by its published schema, and what its readers make of it."""
+"""Each export is valid by its published schema and for its readers."""
 
 import csv
 import io
@@ -109,7 +109,7 @@ def test_values_beyond_float32_are_kept_beside(results):
 
 
 def comparable(entry):
-    """What Google Benchmark's compare.py asks of an entry before it compares it."""
+    """The conditions of Google Benchmark's compare.py for an entry."""
     return "time_unit" in entry and "real_time" in entry and "cpu_time" in entry
 
 

@@ -1,4 +1,4 @@
-"""Results as they travel between formats: what they promise, and what they refuse."""
+"""Results between formats: valid values, and refusals."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Nobody wins where the interval holds 1, or is of one process: whatever shows results."""
+"""No output names a winner if the interval contains 1 or is of one process."""
 
 import copy
 import datetime

@@ -1,4 +1,4 @@
-"""The database: where it is, how it comes to be, and what is refused to be one."""
+"""The database: its location, its creation, and refused files."""
 
 import contextlib
 import multiprocessing

@@ -1,4 +1,4 @@
-"""`cbs history import`: results files into rows; what is not valid is refused as a whole."""
+"""`cbs history import`: results files become rows; an invalid file is refused as a whole."""
 
 import copy
 import datetime
@@ -128,7 +128,7 @@ def test_an_older_file_is_the_same_result_whatever_later_versions_add_to_it(tmp_
     (one,) = read(tmp_path, made)
     del made["benchmarks"][0]["definition"]["input_source"]
     (other,) = read(tmp_path, made)
-    # The default of what is left out is not in the file.
+    # Defaults of omitted fields are not in the file.
     assert other.content != one.content
     assert read(tmp_path, made, "copy.json")[0].content == other.content
 
@@ -176,7 +176,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
 
 DAMAGED = {
     "no backend": (lambda r, m: r["definition"].pop("backend"), "`backend`"),
-    "a status of its own": (lambda r, m: r.update(status="great"), "'great'"),
+    "an unknown status": (lambda r, m: r.update(status="great"), "'great'"),
     "no samples": (
         lambda r, m: m["processes"][0]["blocks"][0].update(latencies_ms=[]),
         "blocks[0]",

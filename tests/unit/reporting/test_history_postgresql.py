@@ -35,14 +35,14 @@ def program(name):
 
 
 def unprivileged():
-    """Returns how to start a process that is not root's, which the server refuses to be."""
+    """Returns options for a process without root, since the server refuses to run as root."""
     if os.geteuid() != 0:
         return {}
     for name in ("postgres", "nobody"):
         with contextlib.suppress(KeyError):
             user = pwd.getpwnam(name)
             return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-    pytest.skip("PostgreSQL does not run as root, and there is no user postgres or nobody")
+    pytest.skip("PostgreSQL does not run as root, and this machine lacks another user for it")
     return {}
 
 

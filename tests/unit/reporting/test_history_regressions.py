@@ -105,10 +105,10 @@ def test_a_slow_down_of_8_percent_is_found_on_its_first_night(looked):
         }
         assert finding.nights == 1
         assert finding.low < finding.ratio < finding.high
-        # A single night is off by its own noise, too: that is what there is to be measured.
+        # A single night also has its own noise, which limits the estimate.
         values = [item.latency_ms for item in rows if item.workload == "case-2"]
         assert finding.ratio == pytest.approx(values[BAD] / statistics.median(values[:BAD]))
-    # A night may be so fast by chance that half of the step is hidden; not two of them.
+    # One night can be so fast by chance that half of the step is hidden, but not two nights.
     assert len(late) <= 1
     for seed in late:
         rows = noisy_nights(seed, plant=planted(first=BAD - 1, latency_ms=1.08))
@@ -438,7 +438,7 @@ def test_yaml_reads_back_whatever_the_text_is():
 def test_the_issue_has_the_sections_of_torchbench(cbs, history, tmp_path, monkeypatch):
     monkeypatch.setenv("GITHUB_ENV", str(tmp_path / "env"))
     path = history(noisy_nights(0, cases=5, plant=lambda c, n: all_three(c, n) if c < 3 else {}))
-    arguments = ("--issue", tmp_path / "issue.md", "--owner", "@somebody")
+    arguments = ("--issue", tmp_path / "issue.md", "--owner", "@owner")
     assert cbs("regressions", "--db", path, *arguments)[0] == 2
     text = (tmp_path / "issue.md").read_text()
     head, affected, gone, new, owner = text.split("\n\n", 3)[0], *text.split("\n\n")[-4:]
@@ -449,7 +449,7 @@ def test_the_issue_has_the_sections_of_torchbench(cbs, history, tmp_path, monkey
     assert "wrong\\_output" in affected
     assert gone.startswith("Tests that were no longer run on affected commit:\n- `case-2")
     assert new == "Tests that were newly added on affected commit:\n- none"
-    assert owner == "cc @somebody\n"
+    assert owner == "cc @owner\n"
     assert (tmp_path / "env").read_text() == "TORCHBENCH_REGRESSION_DETECTED='rev29'\n"
 
 

@@ -59,9 +59,9 @@ def night(number, **changes):
 
 
 def noisy_nights(seed, *, nights=30, cases=4, noise=NOISE, plant=lambda case, number: {}):
-    """Rows of nights whose metrics scatter; `plant` changes fields, None leaves a case out.
+    """Rows of nights whose metrics scatter; `plant` changes fields, None omits a case.
 
-    A number that is planted is a factor of the metric; any other value takes the field's place.
+    A planted number is a factor of the metric; any other value replaces the field.
     """
     random = np.random.default_rng(seed)
     made = []
@@ -130,7 +130,7 @@ WRONG = {
     "a workload that is not text": ({"workload": 1}, r"`\$.workload`"),
     "a zero byte": ({"reason": "a\0b"}, r"`\$.reason`"),
     "half a character": ({"device": "\ud800"}, r"`\$.device`"),
-    "a status of its own": ({"status": "fine"}, r"ok\|unsteady.+`\$.status`"),
+    "an unknown status": ({"status": "fine"}, r"ok\|unsteady.+`\$.status`"),
     "an unhashable status": ({"status": []}, r"`\$.status`"),
     "a time without a zone": ({"time": datetime.datetime(2026, 1, 1)}, r"`\$.time`"),  # noqa: DTZ001
     "no time": ({"time": "2026-01-01"}, r"`\$.time`"),
@@ -143,7 +143,7 @@ WRONG = {
     "a count beyond a column": ({"processes": 2**31}, r"`\$.processes`"),
     "half an interval": ({"latency_low_ms": None}, "an interval must have both ends"),
     "an interval that is upside down": ({"latency_low_ms": 2.0}, "ends before it begins"),
-    "versions that are none": ({"versions": ["jax"]}, r"`\$.versions`"),
+    "versions in a list": ({"versions": ["jax"]}, r"`\$.versions`"),
     "a version that is not text": ({"versions": {"jax": 1}}, r"`\$.versions\[...\]`"),
     "extra that is not JSON": ({"extra": {"a": {1}}}, "extra is not JSON"),
     "extra with NaN": ({"extra": {"a": math.nan}}, "extra is not JSON"),

@@ -81,7 +81,7 @@ def test_residuals_that_are_too_small_are_seen_by_differences():
 
 
 def reported(logs):
-    """Returns (trend, first bad night) of what would be reported of a metric."""
+    """Returns (trend, first bad night) of the reported steps of a metric."""
     nights = [Night(n, n, "", "", 0, "", "ok", "", *([None] * 8)) for n in range(logs.shape[1])]
     trends = MetricTrends(
         metric="latency_ms",

@@ -1,4 +1,4 @@
-"""Operators over shapes, and recipes by their signal: what is drawn where, and what is not."""
+"""Operators over shapes, and recipes by their signal: the drawn points and their places."""
 
 import json
 import math
@@ -248,7 +248,7 @@ def test_profiles_are_linked_where_they_lie_beside_the_page(tmp_path):
         link = f"{start}r.profiles/run/CASE-host%2Bcpu/trace.json"
         assert found[0]["files"] == [["trace.json", link], ["gone.txt", None]]
         assert found[1]["error"] == "it hung"
-        # A results file of someone else's leads nowhere but into a folder of profiles.
+        # Another user's results file can only link into a folder of profiles.
         assert found[2]["files"] == found[3]["files"] == [["r.json", None]]
 
 
@@ -290,7 +290,7 @@ def test_the_history_finds_a_shape_and_a_recipe_that_became_slower(nights, tmp_p
     assert cli.main(["report", files[-1], "--history", database[1], "-o", str(page)]) == 0
     data = data_of(page.read_text())
     assert {len(points) for points in data["trends"].values()} == {12}
-    # Each shape of each competitor, recipes among them; what was never right has no trend.
+    # Each shape of each competitor, including recipes; a result that was never right has no trend.
     status = [data["texts"][place] for place in data["cases"]["status"]]
     ids = {key for key, ended in zip(data["cases"]["id"], status, strict=True) if ended == "ok"}
     assert data["trends"].keys() == ids

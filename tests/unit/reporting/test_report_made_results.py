@@ -1,4 +1,4 @@
-"""Made-up results are what `cbs run` would have written, so that what they show is of use."""
+"""Made-up results have the format of `cbs run`, so pages made from them are realistic."""
 
 import importlib.util
 import json

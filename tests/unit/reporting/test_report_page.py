@@ -25,7 +25,7 @@ MADE = datetime.datetime(2026, 11, 22, 3, 4, tzinfo=datetime.UTC)
 
 
 class Elements(HTMLParser):
-    """Elements with their attributes, and what stands in scripts."""
+    """Elements with their attributes, and the content of scripts."""
 
     def __init__(self, html):
         super().__init__()
@@ -338,7 +338,7 @@ def test_a_history_database_gives_trends(cbs, tmp_path):
         data = data_of(target.read_text(encoding="utf-8"))
         ((_, first, *_, old_set), (_, last, *_, new_set)) = next(iter(data["trends"].values()))
         assert (first, last) == pytest.approx((1.5, 1.0), rel=0.01)
-        # The same packages in the same interpreter, whoever has read them: no change of versions.
+        # The same packages in the same interpreter are not a change of versions.
         assert old_set == new_set
         assert data["versions"][new_set] == {"python": "3.11.7", "jax": "0.10.2"}
     code, _, err = cbs(new, "-o", target, "--history", f"sqlite:///{tmp_path}/none.sqlite")

@@ -1,4 +1,4 @@
-"""Failures that are known: what an entry excuses, and what it does not."""
+"""Known failures: results that an entry excuses, and results that it does not."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""Races that are interrupted at any moment: what has ended is kept, and is not run again."""
+"""Races that are interrupted at any moment: finished processes are kept and not run again."""
 
 import errno
 import json
@@ -343,7 +343,7 @@ def test_more_processes_are_added_to_an_undecided_race(machine):
     [path] = machine.folder.iterdir()
     assert path.name.endswith(".undecided.jsonl")
     count = len(machine.started())
-    # Nobody has asked for more.
+    # The user has not requested more.
     assert tokens(machine.run()) == first
     assert len(machine.started()) == count
     machine.undecided = False
@@ -423,7 +423,7 @@ def test_processes_of_other_settings_are_not_joined(machine, change, said):
     results = machine.run()
     assert not kept & {token for of in tokens(results).values() for token in of}
     assert any(said in line and "are not used" in line for line in machine.said)
-    # They are for the user to throw away.
+    # Only the user may remove them.
     assert machine.kept() == kept
 
 
@@ -560,7 +560,7 @@ def test_what_a_run_has_stored_of_those_it_went_on_from_is_not_gone_on_from_agai
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        # When results were written, and no journal has been emptied.
+        # After the results were written, and before a journal was emptied.
         patch.setattr(journal.Journal, "clear", killed)
         patch.setattr(journal.Interrupted, "forget", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):

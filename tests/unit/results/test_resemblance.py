@@ -1,4 +1,4 @@
-"""Processes that resemble the one before make an interval too narrow, which is said."""
+"""Processes that resemble the previous one make an interval too narrow; this is reported."""
 
 import numpy as np
 import pytest

@@ -42,7 +42,7 @@ def places(value: Any, path: Path_ = ()) -> Iterator[Path_]:
 
 
 def changed(path: Path_, change: Callable[[Any, str | int], None]) -> bytes:
-    """Returns the good file with one change made in what holds a place."""
+    """Returns the good file with one change in the container of a place."""
     document = plain_document(AGE)
     holder = document
     for step in path[:-1]:
@@ -85,7 +85,7 @@ def mutations() -> Iterator[tuple[str, bytes]]:
 
 
 def named() -> Iterator[tuple[str, bytes]]:
-    """Yields what chance might not find."""
+    """Yields mutations that random choice might miss."""
     good = content_of(AGE).decode()
     plain = plain_document(AGE)
     latency = '"latencies_ms": ['
@@ -156,7 +156,7 @@ def prepared() -> list[tuple[str, bytes]]:
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Nothing is measured, drawn or looked for: what reads the file is all that runs."""
+    """Disables measurements, plots and searches, so that only readers of the file run."""
     monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
     monkeypatch.setattr(cli, "hold_standard_streams", lambda: None)
     monkeypatch.setattr("comparative_benchmark.cli.commands.doctor.examine", lambda _: [])

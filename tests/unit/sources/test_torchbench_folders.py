@@ -17,7 +17,7 @@ from openxla.benchmark.workloads import workload_of
 DATA = Path(__file__).parents[2] / "data" / "torchbench"
 CURRENT = """
 from torchbenchmark.util.model import BenchmarkModel
-raise SystemExit("nobody imports this here")
+raise SystemExit("this must not be imported")
 class Model(BenchmarkModel):
     DEFAULT_EVAL_BSIZE = 8
     DEFAULT_TRAIN_BSIZE: int = 4

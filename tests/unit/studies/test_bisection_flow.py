@@ -19,7 +19,7 @@ from comparative_benchmark.studies.bisection.search import (
 
 
 class Slowness:
-    """An oracle that knows how slow each candidate is, and judges as a race without noise would."""
+    """An oracle that knows the latency of each candidate and judges without noise."""
 
     def __init__(self, times, *, broken=(), unclear=None, breaks_down_after=None):
         self.times = times

@@ -1,4 +1,4 @@
-"""Which releases stand between two ends, what an environment of one holds, and what pip answers."""
+"""Releases between two ends, packages of their environments, and answers of pip."""
 
 import subprocess
 import sys
@@ -107,7 +107,7 @@ def test_a_companion_may_have_a_version_of_its_own():
 
 
 def _answering(monkeypatch, *answers):
-    """Makes pip answer (code, stdout, stderr), one after the other; returns what it was asked."""
+    """Replaces pip's answers (code, stdout, stderr) in order; returns the recorded calls."""
     asked, left = [], list(answers)
 
     def run(command, **_):

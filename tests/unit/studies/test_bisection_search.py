@@ -12,7 +12,7 @@ GOOD, BAD, UNCLEAR, SKIPPED = Answer.GOOD, Answer.BAD, Answer.UNCLEAR, Answer.SK
 
 
 class Oracle:
-    """Knows the answers, and counts what it was asked."""
+    """Returns known answers and counts the calls."""
 
     def __init__(self, answers):
         self.answers = answers

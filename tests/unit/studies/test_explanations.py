@@ -1,4 +1,4 @@
-"""`cbs explain` on results whose profiles are kept: what is lost where, and which two are meant."""
+"""`cbs explain` on results with profiles: where time is lost, and the choice of two results."""
 
 import json
 
@@ -43,7 +43,7 @@ FAST = OperatorProfile(
         Operator(name="fusion.2", does="multiply, tanh", us=250.0),
     ),
     fusions=("2 generated fusions",),
-    remarks=("[bold]as it is[/bold]",),
+    remarks=("[bold]verbatim[/bold]",),
 )
 CEILINGS = Ceilings(
     cpu_model="A CPU",
@@ -155,7 +155,7 @@ def test_the_command_prints_a_table_and_what_the_compilers_did(file, capsys):
     assert " graph break: 2 x print" in lines
     assert " fused: 2 generated fusions" in lines
     # A stack's text is not markup.
-    assert " note: [bold]as it is[/bold]" in lines
+    assert " note: [bold]verbatim[/bold]" in lines
     assert any("jax_xla:xla is 3 times as fast as pt_inductor:eager" in line for line in lines)
     assert any("% of the latency" in line for line in lines)
     assert "\x1b" not in told.out

@@ -255,8 +255,8 @@ def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
         "Allocated Memory (MB)",
     ]
     for record in records:
-        # The guide's own, and the one thing in it that the database does not want: it would keep
-        # the uploader from filling it in.
+        # The guide's own, with one key that must not be in the database: it would prevent
+        # the uploader from setting it.
         assert record.pop("runners") == []
         validate(record, "oss-benchmark-v3.schema.json")
 
@@ -427,7 +427,7 @@ def test_a_model_type_without_weights_takes_no_recipe(utils):
     ],
 )
 def test_what_the_guide_would_add_is_told_with_the_file_to_write(config, text, hint, monkeypatch):
-    # A name that the functions do not hold starts no process.
+    # An unknown name of a function starts no process.
     monkeypatch.setattr(guide_functions.bounded, "call", None)
     with pytest.raises(UsageError) as error:
         read(config(text))
@@ -491,7 +491,7 @@ def _edit(checkout, monkeypatch, text):
 
 
 def test_an_absent_gpu_is_told_before_anything_is_announced(config, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(nvml, "why_no_gpu", lambda: "there is none")
+    monkeypatch.setattr(nvml, "why_no_gpu", lambda: "no driver")
     monkeypatch.setattr(runner, "Preparation", _NothingToPrepare)
     path = config(_replaced("device: cpu", "device: cuda"))
     output = tmp_path / "r.json"
@@ -502,7 +502,7 @@ def test_an_absent_gpu_is_told_before_anything_is_announced(config, monkeypatch,
     rows = list(csv.DictReader(io.StringIO((tmp_path / "r.csv").read_text())))
     assert {row["status"] for row in rows} == {"unsupported"}
     of_machine = [row["reason"] for row in rows if "torchao does not" not in row["reason"]]
-    assert any("host-gpu: there is none; check `nvidia-smi`" in reason for reason in of_machine)
+    assert any("host-gpu: no driver; check `nvidia-smi`" in reason for reason in of_machine)
 
 
 class _NothingToPrepare(runner.Preparation):

@@ -1,4 +1,4 @@
-"""Where two implementations drift apart, told from what their layers gave."""
+"""The layer at which two implementations drift apart, from the outputs of their layers."""
 
 import numpy as np
 import pytest

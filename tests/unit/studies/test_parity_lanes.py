@@ -75,7 +75,7 @@ def test_more_lanes_than_cpus_are_not_pinned(machine):
 
 @attrs.define
 class FakeLane:
-    """Says what it was given; fails on 'bad'."""
+    """Prints its argument; fails on 'bad'."""
 
     stopped: bool = False
     closed: bool = False

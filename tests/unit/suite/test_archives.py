@@ -1,4 +1,4 @@
-"""Archives of others: the OpenXLA suite's are read; traps are refused, and leave nothing behind."""
+"""Archives of other projects: the OpenXLA suite's are read; traps are refused without remains."""
 
 import gzip
 import hashlib
@@ -45,7 +45,7 @@ def archive(path, *members, **options):
 
 
 def seed_archive(path, values, stem="input"):
-    """As the OpenXLA suite writes them: a directory, added under an empty name."""
+    """An archive as the OpenXLA suite writes it: a directory, added under an empty name."""
     directory = path.parent / f"{path.name}.d"
     directory.mkdir()
     for index, value in enumerate(values):

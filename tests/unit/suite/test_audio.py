@@ -49,7 +49,7 @@ def test_every_band_has_the_same_area_and_its_own_place():
     assert filters.shape == (80, 201)
     assert (filters >= 0).all()
     assert (filters.sum(axis=1) > 0).all()
-    # Narrow bands hold few of the frequencies, so that only the wide ones show their area of one.
+    # Narrow bands contain few frequencies, so only wide bands show their area of one.
     assert np.allclose(filters[40:].sum(axis=1) * 40, 1, rtol=0.1)
 
 

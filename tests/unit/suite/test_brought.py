@@ -1,4 +1,4 @@
-"""From what people bring to cases: read, never executed; known by its content."""
+"""Cases of users' models: files are read, never executed, and identified by content."""
 
 import json
 import shutil
@@ -62,7 +62,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def bert(tmp_path):
-    """A directory as `save_pretrained` leaves it, of a size that is not in the suite."""
+    """A directory from `save_pretrained`, of a size that is not in the suite."""
     target = tmp_path / "my-bert"
     shutil.copytree(checkpoints.seeded(architectures.get("bert"), "bert-tiny"), target)
     return target
@@ -396,7 +396,7 @@ def test_what_was_brought_can_be_named_again(folder, bert):
 
 
 def named_once_more(case, framework):
-    """Returns the case that what is recorded of one gives."""
+    """Returns the case that a recorded definition gives."""
     (found_again,) = find_cases(*recorded_model(recorded(case, framework))).cases
     return found_again
 

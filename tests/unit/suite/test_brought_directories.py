@@ -79,7 +79,7 @@ def config(**keys):
 
 
 def taken(main, arguments, of, **more):
-    """Returns what a model takes; arguments with a `*` must be given."""
+    """Returns the inputs of a model; arguments with a `*` are required."""
     names = {name.rstrip("*"): name.endswith("*") for name in arguments.split()}
     return Taken(arguments=names, main=main, config=of, kind="Net", **more)
 
@@ -197,7 +197,7 @@ def test_boxes_have_an_area_and_lie_on_the_page():
 
 
 def test_a_picture_gets_places_after_the_first_token():
-    ids = np.array([[5, 6, 9, 7]], np.int32)  # 9 stands for a picture, and is drawn by chance
+    ids = np.array([[5, 6, 9, 7]], np.int32)  # 9 represents a picture, and is drawn by chance
     inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
     got = with_places(inputs, config(image_token_id=9), 3)
     assert got["input_ids"].tolist() == [[5, 9, 9, 9, 6, 0, 7]]

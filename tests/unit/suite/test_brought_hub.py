@@ -1,4 +1,4 @@
-"""`hub:owner/name@revision`, from a server on this machine that imitates the hub, or from none."""
+"""`hub:owner/name@revision`, from a local server that imitates the hub, or without a server."""
 
 import json
 
@@ -51,7 +51,7 @@ def files(root):
 
 @pytest.fixture
 def find(run_python, tmp_path):
-    """Looks for a model in a fresh process; returns what it found."""
+    """Resolves a model in a fresh process; returns the result."""
 
     def run(endpoint, *words):
         done = run_python(
@@ -80,7 +80,7 @@ def test_a_branch_is_fetched_at_its_commit_and_known_by_its_content(find, files,
     assert got["again"].startswith(f"{BY_COMMIT} ")
     assert not [path for path in requests if path.endswith((".bin", ".md"))]
     assert not [path for path in requests if "onnx/" in path]
-    # The commit is here: no server is asked.
+    # The commit is in the cache, so no server is used.
     assert find(closed_port, BY_COMMIT) == got
 
 

@@ -1,4 +1,4 @@
-"""`--image`: a directory gets a picture as its own image processor would prepare it."""
+"""`--image` prepares a picture in the same way as the directory's image processor."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A user's Python file: which model in it is meant, and how a worker loads it."""
+"""A user's Python file: the choice of the model in it, and its import in a worker."""
 
 import importlib
 import subprocess
@@ -40,7 +40,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def loaded(tmp_path, monkeypatch):
-    """Loads a file as a worker does; what that changes in this process is undone."""
+    """Loads a file as a worker does; undoes changes of this process."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     before = dict(sys.modules)
@@ -95,7 +95,7 @@ def test_a_file_finds_the_modules_next_to_it(write, loaded, tmp_path, name, own_
     brought = loaded(file)
     assert brought.make().width == 3
     assert brought._module.__name__ == module
-    # A change of the module next to it is another model.
+    # If the module next to it changes, it is another model.
     wanted = ModelOptions(folder=tmp_path, framework="pt", inputs=("f32[1]",))
     before = workload_of(find_cases(str(file), wanted).cases[0]).digest
     layers.write_text("class Layer:\n    width = 4\n")
@@ -331,7 +331,7 @@ def test_a_training_script_says_what_to_move(write, tmp_path):
         "train.py", ModelOptions(folder=tmp_path, inputs=("f32[1,784]",))
     ).remarks
     assert hint in remark
-    # A factory that fits its model, and training below the guard, are as they should be.
+    # A factory may fit its model, and training below the guard is allowed.
     write("train.py", TRAINING.replace("for x in range(3):", "if __name__ == '__main__':"))
     assert "trains" not in refused(tmp_path, "train.py")
 

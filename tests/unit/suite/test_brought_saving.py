@@ -1,4 +1,4 @@
-"""`--save-as`: definitions that give the same cases again, and replace nothing."""
+"""`--save-as`: definitions that give the same cases, and do not replace files."""
 
 import shutil
 
@@ -31,7 +31,7 @@ def project(tmp_path, monkeypatch):
 
 
 def saved(project, text, target="suite", **wanted):
-    """Saves a model's cases, and returns what was planned, the cases, and those read again."""
+    """Saves a model's cases; returns the plan, the cases, and the cases read from the file."""
     wanted = ModelOptions(folder=project, **wanted)
     cases = find_cases(text, wanted).cases
     planned = definitions(text, wanted, cases, project / target)

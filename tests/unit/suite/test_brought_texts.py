@@ -1,4 +1,4 @@
-"""`--text`: what a directory's own tokenizer makes of a text is what the model is run on."""
+"""`--text`: the model runs on the tokens of the directory's own tokenizer."""
 
 import json
 import shutil

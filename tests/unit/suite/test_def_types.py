@@ -137,7 +137,7 @@ def test_enumerations_have_the_seeds_names_and_values():
         "PYTORCH": "pytorch",
         "JAX": "jax",
         "GGML": "ggml",
-        # Forms of exported programs, which the seed has no models in.
+        # Forms of exported programs, for which the OpenXLA suite has no models.
         "ONNX": "onnx",
         "STABLEHLO": "stablehlo",
     }

@@ -1,4 +1,4 @@
-"""Device records: the facts that the OpenXLA suite's users and results know."""
+"""Device records have the facts in the OpenXLA suite's results."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Exported programs as models: their outline is read without a framework, and held against."""
+"""Exported programs as models: their outline is read and checked without a framework."""
 
 import os
 import struct

@@ -1,4 +1,4 @@
-"""Commands that install further parts name where the suite came from, and no unregistered name."""
+"""Install commands for extras use the origin of the suite, and no unregistered package name."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Fetching: what is right arrives, once; what is there is not fetched again."""
+"""Fetching: right files arrive once, and existing files are not fetched again."""
 
 import itertools
 import os
@@ -180,7 +180,7 @@ def test_collect_frees_what_no_view_names(server, cache, monkeypatch):
     assert cache.usage()["objects"].files == 4
     assert cache.collect().files == 0
     cache.remove_model("MODEL_1")
-    assert cache.collect().files == 0, "too young: somebody may be about to name it"
+    assert cache.collect().files == 0, "too young: another process may be about to name it"
     monkeypatch.setattr("openxla.benchmark.artifacts.cache._YOUNG_S", -1.0)
     freed = cache.collect()
     assert freed.files == 2

@@ -95,7 +95,7 @@ def test_a_link_that_breaks_is_continued_where_it_broke(server, cache, tenth):
 
 
 def test_a_link_that_breaks_at_every_tenth_gets_there(server, cache):
-    # Each cut is a tenth of what is left; more of them than attempts, but each brings something.
+    # Each attempt gets a tenth of the rest. There are more cuts than attempts, but each adds bytes.
     server.inject("MODEL/x.bin", *[Fault(kind="cut", cut_at=0.1)] * 10)
     assert fetched(server, cache) == DATA
     assert len([path for path, _ in server.requests if path == "/MODEL/x.bin"]) == 11
@@ -366,7 +366,7 @@ def test_a_full_disk_is_named_and_left_no_fuller(server, cache, monkeypatch, cod
 
 
 def test_zz_count(capsys):
-    """Comes last in this file: what all of the above amounts to."""
+    """Runs last in this file: counts the faults of all tests above."""
     if not TOTAL:
         pytest.skip("counts what the other tests of this file have injected")
     with capsys.disabled():

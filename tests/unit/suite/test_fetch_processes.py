@@ -104,7 +104,7 @@ def test_killed_at_every_stage_and_run_again(server, cache, capsys):
         assert process.returncode == -signal.SIGKILL, (step, count, output, error)
         killed += 1
         lost += len(wrong_files(cache))
-        # The lock of the dead is free, and what it left is finished.
+        # The lock of the killed process is free, and its partial file is completed.
         (model,) = fetch([Source(url=lock.url)], cache=cache, options=OPTIONS)
         assert {name: path.read_bytes() for name, path in model.files.items()} == FILES
         lost += len(wrong_files(cache))
@@ -139,7 +139,7 @@ def test_rubbish_that_somebody_left_is_thrown_away(server, cache):
 
 
 def test_two_processes_fetch_each_file_once(server, cache):
-    # Long enough for the second to come while the first is at it.
+    # Long enough for the second process to arrive while the first one works.
     server.inject("MODEL/model.mlir", Fault(kind="stall", stall_at=0.5, hang_s=0.7))
     lock = serve_model(server, FILES)
     processes = [start(cache, lock.url) for _ in range(2)]

@@ -188,7 +188,7 @@ def test_what_cannot_be_run_names_the_way_out(tmp_path, name, words):
 
 
 class Net:
-    """Stands for a module that was pickled whole."""
+    """Represents a module that was pickled as a whole."""
 
 
 def test_pickles_are_told_apart_without_being_read(tmp_path):

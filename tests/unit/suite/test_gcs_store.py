@@ -197,9 +197,9 @@ def test_killed_between_two_pieces_of_an_upload(proxy, made):
         "from openxla.benchmark.artifacts import progress\n"
         "from openxla.benchmark.artifacts.publish import PublishOptions, publish\n"
         "progress._INTERVAL_S = 0.0\n"
-        "def tell(at):\n"
+        "def end(at):\n"
         "    if at.done_bytes > 10_000_000: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "publish(Path(sys.argv[1]), sys.argv[2], PublishOptions(on_progress=tell))\n"
+        "publish(Path(sys.argv[1]), sys.argv[2], PublishOptions(on_progress=end))\n"
     )
     command = [sys.executable, "-c", program, str(made), URL]
     assert subprocess.run(command, timeout=50, check=False).returncode == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""Pretrained checkpoints, from a server on this machine that imitates the hub, or from none."""
+"""Pretrained checkpoints, from a local server that imitates the hub, or without a server."""
 
 import contextlib
 import hashlib
@@ -83,7 +83,7 @@ def hub(files, requests):
 
 @contextlib.contextmanager
 def serving(files):
-    """Serves files as the hub would; gives the address and the paths that were asked for."""
+    """Serves files like the hub; yields the address and the requested paths."""
     requests = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), hub(files, requests))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})

@@ -74,7 +74,7 @@ def is_visible(target):
 
 
 def is_whole(target):
-    """Whether all that the manifest names is there and right."""
+    """Whether all files in the manifest exist and are right."""
     return is_visible(target) and all(
         (target / file.path).exists() and digested(target / file.path).sha256 == file.sha256
         for file in manifests.read_manifest(target).files

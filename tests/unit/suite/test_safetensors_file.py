@@ -1,4 +1,4 @@
-"""Our reader and the library's agree, and what is not a checkpoint is refused."""
+"""Our reader and the library's agree, and other files are refused."""
 
 import json
 

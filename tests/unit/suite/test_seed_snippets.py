@@ -38,7 +38,7 @@ EXAMPLE_FP32_PT_BATCH32_CASE = def_types.BenchmarkCase.build(
 
 def test_the_snippets_of_steps_2_and_3_make_a_case():
     names: dict[str, object] = {}
-    exec(SNIPPET_STEP_2, names)  # it is what a reader of the guide types
+    exec(SNIPPET_STEP_2, names)  # as a reader of the guide types it
     exec(SNIPPET_STEP_3, names)
     case = names["EXAMPLE_FP32_PT_BATCH32_CASE"]
     assert str(case) == "models/EXAMPLE_FP32_PT_BATCH32/inputs/INPUT_DATA_MODEL_DEFAULT"

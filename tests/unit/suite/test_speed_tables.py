@@ -88,7 +88,7 @@ def test_blocks_are_long_enough_and_not_too_long(tools, monkeypatch):
 
 
 class _FakeInterleave:
-    """Tells made-up times; the second program is the slower one."""
+    """Returns made-up times; the second program is slower."""
 
     def __init__(self):
         self.asked = []

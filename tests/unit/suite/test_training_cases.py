@@ -1,4 +1,4 @@
-"""Training cases: which there are, what decides their identity, and what a digest can see."""
+"""Training cases: the catalogue, their identity, and changes that a digest detects."""
 
 import re
 from types import SimpleNamespace

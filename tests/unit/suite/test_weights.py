@@ -11,7 +11,7 @@ from openxla.benchmark.models.architectures.base import Architecture, TensorInit
 
 
 def named(name):
-    """The architecture of a module, or None where a module holds what others share."""
+    """The architecture of a module, or None for a module of shared code."""
     try:
         return architectures.get(name)
     except architectures.DefinitionError:
@@ -38,7 +38,7 @@ class Net(Architecture):
     input_specs = output_specs = default_input_files = default_inputs = preprocess = None
 
     def tensors(self, config):
-        """The tensors of the configuration, whatever it is."""
+        """Ignores the configuration and returns the same tensors."""
         shapes = {
             "their_linear.weight": (3, 2),
             "conv.weight": (4, 3, 1, 2),

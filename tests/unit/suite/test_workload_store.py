@@ -1,4 +1,4 @@
-"""The local store of inputs and expected outputs: what is damaged or outdated is never used."""
+"""The local store of inputs and expected outputs never uses damaged or outdated files."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Workloads: what may be compared with what."""
+"""Workloads: which results can be compared."""
 
 import re
 
@@ -13,7 +13,7 @@ from openxla.benchmark.workloads import workload_of
 CASES = {case.model.name: case for case in catalog.all_benchmarks()}
 BASE = CASES["BERT_TINY_FP32_JAX_32XI32_BATCH1"]
 GREEDY = CASES["GPT2_TINY_GREEDY_FP32_JAX_4X16XI32_8XI32"]
-# Names of the OpenXLA suite for what also exists under a name by the scheme.
+# Names of the OpenXLA suite for models that also have a name by the scheme.
 ALIASES = {
     "VIT_CLASSIFICATION_3X224X224XF32": "VIT_BASE_FP32_3X224X224XF32_BATCH1",
     "VIT_CLASSIFICATION_FP32_3X224X224XF32": "VIT_BASE_FP32_3X224X224XF32_BATCH1",

@@ -1,4 +1,4 @@
-"""The last lines of a run: which competitor to take, how sure that is, and what failed."""
+"""The last lines of a run: the recommendation, its confidence, and failures."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tables fit into a terminal: columns are dropped by their rank, and the answer is kept."""
+"""Tables fit into a terminal: columns are dropped by rank, except the most important ones."""
 
 import io
 import re

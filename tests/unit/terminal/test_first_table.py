@@ -1,4 +1,4 @@
-"""The first table that a user sees: what is not installed, narrow terminals, and README's copy."""
+"""The first table of a user: missing packages, narrow terminals, and the copy in README."""
 
 import re
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_what_is_not_installed_has_one_line_and_no_rows(capsys):
     )
     assert out.count("openvino") == 1
     assert "unsupported" not in out
-    # They are not missing from the mean either, which is over what could be run.
+    # The mean is over trials that could run, so these do not count as missing.
     assert "over 1 of 1 cases" in out
 
 
@@ -90,12 +90,12 @@ def test_a_run_of_nothing_that_is_installed_says_what_to_install(capsys, tmp_pat
     path = tmp_path / "r.json"
     options = ["--backend", "test_absent", "-name", name, "-device", "host-cpu", "-o", str(path)]
     assert cli.main(["run", *options]) == 3
-    line = "not installed: test_absent (pip install a-module-that-nobody-has)\n"
+    line = "not installed: test_absent (pip install a-module-that-is-missing)\n"
     assert capsys.readouterr().out == line
     (kept,) = read_document(path).benchmarks
     assert kept.status.value == "unsupported"
     assert kept.absence == Absence(
-        modules=("a_module_that_nobody_has",), install="pip install a-module-that-nobody-has"
+        modules=("a_module_that_is_missing",), install="pip install a-module-that-is-missing"
     )
     assert kept.reason == kept.absence.sentence
 

@@ -1,4 +1,4 @@
-"""Reasons can be reworded: what is decided and printed about them comes from values."""
+"""Reasons can be reworded: decisions and output depend only on values."""
 
 import importlib
 import sys
@@ -46,7 +46,7 @@ def environment(tmp_path):
     [
         (
             ["--backend", "test_absent", "-name", "models/BERT_TINY_FP32_PT_.*"],
-            "test_absent (pip install a-module-that-nobody-has)",
+            "test_absent (pip install a-module-that-is-missing)",
         ),
         (
             ["--backend", "jax_xla:xla+int8wo", "-name", "models/BERT_TINY_FP32_JAX_.*"],
@@ -62,7 +62,7 @@ def environment(tmp_path):
 def test_a_run_without_its_packages(capsys, tmp_path, monkeypatch, environment, options, absent):
     monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
     monkeypatch.setattr(
-        backend_api, "is_installed", lambda name: name not in ("qwix", "a_module_that_nobody_has")
+        backend_api, "is_installed", lambda name: name not in ("qwix", "a_module_that_is_missing")
     )
     path = tmp_path / "r.json"
     options = [option.format(old=environment) for option in options]

@@ -1,4 +1,4 @@
-"""A folder as the guide of 2021 has it: relative imports, data beside the code, an own seed."""
+"""A folder by the guide of 2021: relative imports, data next to the code, its own seed."""
 
 import random
 
