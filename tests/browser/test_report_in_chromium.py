@@ -201,7 +201,7 @@ def test_back_leads_back(browser):
     until(browser, lambda: count(browser) == (199, 199, 20))
 
 
-def test_a_link_to_what_the_report_does_not_hold_says_so(browser, report):
+def test_a_link_to_what_the_report_does_not_hold_reports_it(browser, report):
     browser.get(f"{report.as_uri()}#case=0123456789ab&dtype=int3")
     browser.refresh()
     until(browser, lambda: find(browser, "#detail").get_attribute("open") is not None)

@@ -41,7 +41,7 @@ def test_standings_of_one_process_have_no_side_in_the_file_and_in_a_filter(open_
     assert detail.count("within one process") >= 2
 
 
-def test_scripts_show_their_rates_beside_cases_of_the_suite(shared_browser, tmp_path):
+def test_scripts_show_their_rates_next_to_cases_of_the_suite(shared_browser, tmp_path):
     for name in ("one", "bad"):
         bench_support.write(tmp_path / name)
     one, bad = config.read(bench_support.configured(tmp_path / "c.yaml", one=[], bad=[]))

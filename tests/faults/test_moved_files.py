@@ -129,7 +129,7 @@ def test_what_is_not_a_file_is_refused_in_a_line(cbs, tmp_path, monkeypatch, kin
 
 
 @pytest.mark.parametrize("how", ["removed", "pipe", "folder", "moved", "unreadable"])
-def test_a_worker_that_loses_its_log_goes_on(tmp_path, how):
+def test_a_worker_that_loses_its_log_continues(tmp_path, how):
     log = tmp_path / "logs" / "worker.log"
     with Session(limits=Limits(deadline_s=60), log_file=log, environment={}) as session:
         if how == "moved":

@@ -161,7 +161,7 @@ def test_sixteen_bit_types_are_right_on_every_backend_that_starts_fast(
 
 
 @pytest.mark.nightly
-def test_inductor_with_frozen_weights_says_so(cbs_run):
+def test_inductor_with_frozen_weights_reports_it(cbs_run):
     run = cbs_run(
         *("--backend", "pt_inductor:inductor+freezing"),
         *("-name", "models/EXAMPLE_FP32_PT_BATCH1/.+", "-w", "1", "-iter", "2"),

@@ -269,7 +269,7 @@ def test_what_was_run_is_saved_and_is_the_same_when_it_is_run_again(brought_run)
         ("misfit", "cannot run on f32[4,16]: RuntimeError: mat1 and mat2"),
     ],
 )
-def test_a_module_that_cannot_be_measured_says_why(prepared, tmp_path, name, words):
+def test_a_module_that_cannot_be_measured_gives_the_reason(prepared, tmp_path, name, words):
     (tmp_path / "bad.py").write_text(BAD)
     answer = prepared(f"bad.py:{name}", "f32[4,16]")
     assert answer["type"] == "error"
@@ -300,7 +300,7 @@ def test_a_module_that_takes_gradients_itself_is_measured(prepared, tmp_path):
     assert len(answer["files"]["truth"]) == 2
 
 
-def test_a_truth_that_rounds_is_told(prepared, tmp_path):
+def test_a_truth_that_rounds_is_reported(prepared, tmp_path):
     (tmp_path / "bad.py").write_text(BAD)
     rounding = prepared("bad.py:Rounds", "f32[4,16]")
     assert rounding["remark"] == "parts of it compute in float32, whatever the type of its weights"
@@ -309,7 +309,7 @@ def test_a_truth_that_rounds_is_told(prepared, tmp_path):
     assert prepared("my_net.py")["remark"] is None
 
 
-def test_a_failure_is_a_status_that_says_how_to_run_it_again(brought_run, tmp_path):
+def test_a_failure_is_a_status_that_explains_how_to_run_it_again(brought_run, tmp_path):
     (tmp_path / "bad.py").write_text(BAD)
     run = brought_run("bad.py:raises", "--input", "f32[4,16]")
     assert run.code == 1

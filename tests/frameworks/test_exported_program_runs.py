@@ -160,7 +160,7 @@ def test_an_onnx_file_runs_on_three_runtimes_against_a_float64_run(program_run):
 
 
 @pytest.mark.usefixtures("onnx_files")
-def test_what_has_no_float64_run_is_agreed_and_says_so(program_run):
+def test_what_has_no_float64_run_is_agreed_and_reports_it(program_run):
     need("onnxruntime")
     run = program_run("contrib.onnx", "--batch", "3", backend="onnxruntime")
     assert run.code == 0, run.out + run.err
@@ -200,7 +200,7 @@ def test_an_operator_that_the_importer_of_iree_does_not_know_is_unsupported_by_n
     ],
 )
 @pytest.mark.usefixtures("onnx_files")
-def test_an_onnx_file_that_cannot_be_judged_says_why(prepared, name, words):
+def test_an_onnx_file_that_cannot_be_judged_gives_the_reason(prepared, name, words):
     answer = prepared(f"{name}.onnx", "f32[2,16]", framework="onnx")
     assert answer["type"] == "error"
     assert words in answer["message"]
@@ -298,7 +298,7 @@ def files_of(tmp_path, environment):
     return write
 
 
-def test_jax_programs_are_widened_and_what_is_none_says_why(files_of, prepared):
+def test_jax_programs_are_widened_and_what_is_none_gives_the_reason(files_of, prepared):
     files_of(JAX, "jax")
     for name, inputs in (
         ("net.mlir", ""),
@@ -325,7 +325,7 @@ def test_jax_programs_are_widened_and_what_is_none_says_why(files_of, prepared):
         assert words in answer["message"]
 
 
-def test_torch_programs_are_widened_and_what_is_none_says_why(files_of, prepared):
+def test_torch_programs_are_widened_and_what_is_none_gives_the_reason(files_of, prepared):
     files_of(TORCH, "torch")
     inputs = "i64[3,8]<50; f32[3,8,16]; i64[3,8]<2"
     answer = prepared("net.pt2", inputs, framework="torch")
@@ -477,7 +477,7 @@ np.testing.assert_allclose(truth[0], (y * 2).numpy(), rtol=1e-12)
 """
 
 
-def test_torchscript_is_widened_and_what_is_none_says_why(files_of, prepared, environment):
+def test_torchscript_is_widened_and_what_is_none_gives_the_reason(files_of, prepared, environment):
     folder = files_of(FROM_A_FILE.format(source=TORCHSCRIPT), "torch")
     for name, inputs in (
         ("script.pt", "f32[2,3,8,8]"),
@@ -567,7 +567,7 @@ open(f"{folder}/cut.keras", "wb").write(whole[: len(whole) // 2])
 """
 
 
-def test_keras_files_are_widened_and_what_is_none_says_why(files_of, prepared):
+def test_keras_files_are_widened_and_what_is_none_gives_the_reason(files_of, prepared):
     folder = files_of(KERAS, "tensorflow")
     for name, inputs in (
         ("sequential.keras", ""),

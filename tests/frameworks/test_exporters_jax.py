@@ -28,7 +28,7 @@ def bert(tmp_path_factory, environment):
     return generate(MODEL, tmp_path_factory.mktemp("one") / "out", environment, *XLA)
 
 
-def test_xlas_forms_are_right_with_the_weights_beside_them(bert):
+def test_xlas_forms_are_right_with_the_weights_next_to_them(bert):
     assert bert.code == 0, bert.err
     assert bert.made == {
         *("checkpoint", "xla_weights", "stablehlo_mlir", "stablehlo_bytecode", "xla_hlo_dump")

@@ -49,7 +49,7 @@ def test_programs_name_no_place_of_this_machine(example):
     assert holds_no_path(example.directory, checkout, Path.home(), "site-packages") == []
 
 
-def test_weights_are_beside_the_programs_and_not_in_them(example):
+def test_weights_are_next_to_the_programs_and_not_in_them(example):
     sizes = {file.path: file.size_bytes for file in example.manifest.files}
     for name in ("torch.mlirbc", "linalg.mlirbc", "model_llvm-cpu.vmfb"):
         assert sizes[name] < 0.5 * sizes["parameters.irpa"], (name, sizes)

@@ -105,7 +105,7 @@ def has_gpu():
     return conventions.compute_capability() is not None
 
 
-def test_a_program_that_was_not_run_is_there_and_says_so(made):
+def test_a_program_that_was_not_run_is_there_and_reports_it(made):
     if has_gpu():
         pytest.skip("there is a GPU here")
     assert made.code == 0, made.err

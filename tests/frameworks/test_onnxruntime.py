@@ -157,7 +157,7 @@ def test_a_fingerprint_does_not_know_names_or_the_order_of_independent_nodes(tmp
     assert graph.fingerprint(_model(operands, kinds), tmp_path) != one
 
 
-def test_a_fingerprint_holds_weights_that_are_in_a_file_beside_it(tmp_path):
+def test_a_fingerprint_holds_weights_that_are_in_a_file_next_to_it(tmp_path):
     digests = []
     for scale in (1.0, 2.0):
         kinds = {"x": TensorProto.FLOAT, "y": TensorProto.FLOAT}

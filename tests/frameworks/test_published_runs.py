@@ -197,7 +197,7 @@ def test_a_published_program_of_torch_runs_without_it(place, torch_model, tmp_pa
     start_from_programs(place, PT, {"onnxruntime:default": ("onnx",)}, tmp_path / "r.json")
 
 
-def test_a_program_that_was_not_published_is_told(place, guide, tmp_path):
+def test_a_program_that_was_not_published_is_reported(place, guide, tmp_path):
     there = place.another_machine("root-refused")
     done = there.run(
         "./comparative_benchmark/xla_hlo/run_benchmarks.py -c hlo-text -device host-cpu "

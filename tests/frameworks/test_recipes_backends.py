@@ -80,7 +80,7 @@ def test_a_recipe_changes_all_products_with_weights(results, name):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_it_cannot_do_says_why(results, name):
+def test_what_it_cannot_do_gives_the_reason(results, name):
     assert results[name]["status"] == "unsupported"
     assert REFUSED[name] in results[name]["reason"]
 

@@ -131,7 +131,7 @@ def test_they_take_effect_and_keep_their_signal(recipes_environment):
     _with_bert(APPLIED, WORKING, recipes_environment)
 
 
-def test_what_cannot_be_applied_here_says_why(recipes_environment):
+def test_what_cannot_be_applied_here_gives_the_reason(recipes_environment):
     _with_bert(REFUSING, REFUSED, recipes_environment)
 
 

@@ -125,7 +125,7 @@ def test_irees_own_tools_run_the_same_program(fresh, copy_of):
 
 
 @pytest.mark.parametrize("competitor", BOTH)
-def test_a_wrong_output_is_told_with_its_error(fresh, copy_of, competitor):
+def test_a_wrong_output_is_reported_with_its_error(fresh, copy_of, competitor):
     environment, directory = fresh(competitor), copy_of(competitor)
     truth = directory / "expected" / "truth_0.npy"
     np.save(truth, np.load(truth) * 1.25)

@@ -59,7 +59,7 @@ def _records(run):
 
 
 @pytest.mark.parametrize("mode", ["bound", "allocated"])
-def test_outputs_are_held_as_asked_or_the_reason_is_told(framework, runs, mode):
+def test_outputs_are_held_as_asked_or_the_reason_is_reported(framework, runs, mode):
     found = {name: (record, metrics) for name, record, metrics in _records(runs[mode])}
     assert set(found) == set(RACERS[framework]), runs[mode].err
     for name, (record, metrics) in found.items():

@@ -351,7 +351,7 @@ def test_models_that_nothing_exports_are_unsupported(exported, tmp_path):
         exported(module="numpy_model")
 
 
-def test_an_export_process_that_can_not_start_is_told(exported, monkeypatch):
+def test_an_export_process_that_can_not_start_is_reported(exported, monkeypatch):
     monkeypatch.setattr(child_process, "_MODULE", "comparative_benchmark.no_such_module")
     with pytest.raises(RuntimeError, match="the export process ended with 1"):
         exported()
@@ -401,7 +401,7 @@ def test_text_that_is_no_hlo_is_refused():
         HloModule.from_text("HloModule broken\nENTRY main { nonsense }")
 
 
-def test_executables_are_cached_and_damaged_ones_compiled_anew(client, tmp_path):
+def test_executables_are_cached_and_damaged_ones_compiled_again(client, tmp_path):
     module = HloModule.from_text(TWO_OUTPUTS).stablehlo()
     compiled = []
 

@@ -177,7 +177,7 @@ def test_a_damaged_group_costs_that_group(machine, folder, tmp_path):
         (CORE, "1.26.4", "numpy>=2.0 (1.26.4 is installed)"),
     ],
 )
-def test_an_incomplete_core_says_what_to_do(machine, folder, tmp_path, packages, numpy, words):
+def test_an_incomplete_core_names_a_remedy(machine, folder, tmp_path, packages, numpy, words):
     machine["numpy"] = numpy
     with pytest.raises(SetUpError) as caught:
         bootstrap.set_up(tmp_path, make_folder(folder, {"core": packages}))

@@ -247,7 +247,7 @@ def test_an_interrupted_bisection_goes_on_where_it_was(bisect):
     assert len(ends) == 1
 
 
-def test_a_bad_end_that_is_fine_is_told(bisect):
+def test_a_bad_end_that_is_fine_is_reported(bisect):
     done = bisect(*_package("1.0", "1.1", "output", "fine"))
     assert done.code == 3
     assert done.out.startswith("toy-compiler 1.1 is not wrong: nothing to bisect\n")

@@ -119,7 +119,9 @@ def test_document_follows_the_published_schema(zoo):
 @pytest.mark.parametrize(
     ("model", "status"), [("TOY_RAISES", "failed"), ("TOY_SEGFAULT", "crashed")]
 )
-def test_a_model_that_can_not_even_make_its_truth_is_told_as_such(cbs_run, tmp_path, model, status):
+def test_a_model_that_can_not_even_make_its_truth_is_reported_as_such(
+    cbs_run, tmp_path, model, status
+):
     # Alone on a fresh root, a bad model must make the truth itself.
     run = cbs_run(*TOYS, "-name", f"models/{model}/.+", "--root-dir", str(tmp_path / "root"))
     [record] = run.document["benchmarks"]

@@ -271,7 +271,7 @@ def test_a_full_disk_is_told_before_anything_is_begun(machine, server, lock, tmp
     assert not any(path.endswith(".npy") for path, _ in server.requests)
 
 
-def test_a_lock_of_another_model_is_told(machine, lock, locks):
+def test_a_lock_of_another_model_is_reported(machine, lock, locks):
     manifests.update_lock_file(locks / "toys.json", {"TOY_FLOODS": lock})
     run = machine.run(*TOYS, "-name", "models/TOY_FLOODS/.+")
     refused(run, f"the locked address holds {MODEL}: lock ")

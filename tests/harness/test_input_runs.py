@@ -60,7 +60,7 @@ def test_wrong_inputs_are_a_users_mistake_told_in_a_sentence(cbs_run, given, val
     assert not run.output.exists()
 
 
-def test_what_fails_on_a_users_inputs_says_how_to_run_it_again(cbs_run, given):
+def test_what_fails_on_a_users_inputs_explains_how_to_run_it_again(cbs_run, given):
     run = cbs_run(*(*TEXT, "-name", "models/TEXT_STALE_CACHE/.+"), *COUNTS, "--inputs", str(given))
     assert run.statuses == {"TEXT_STALE_CACHE test_numpy:direct": "wrong_output"}
     again = next(line for line in run.out.splitlines() if "again: cbs run" in line)

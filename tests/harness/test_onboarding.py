@@ -191,7 +191,7 @@ def test_requirements_are_held_against_what_is_installed(tmp_path, text, state, 
     assert (found.fix is None) is (state == "ok")
 
 
-def test_missing_requirements_are_told(tmp_path):
+def test_missing_requirements_are_reported(tmp_path):
     assert "is missing" in implementation_checks.requirements("pt", tmp_path).detail
 
 
@@ -222,7 +222,7 @@ def test_everything_public_needs_a_docstring(tmp_path):
     assert "_own" not in found.detail
 
 
-def test_a_model_without_cases_is_told():
+def test_a_model_without_cases_is_reported():
     found = implementation_checks.definitions("pt", "a.b", [])
     assert found.state == "failed"
     assert "a.b" in found.detail

@@ -216,7 +216,7 @@ def test_a_known_failure_is_expected_and_leaves_the_exit_code(parity, tmp_path):
     assert run.cells["TOY_NAN"]["expected"] == "the toy does it on purpose"
 
 
-def test_a_pass_that_was_not_expected_is_told(parity, tmp_path):
+def test_a_pass_that_was_not_expected_is_reported(parity, tmp_path):
     known = _known(tmp_path, "NONE", "wrong_output")
     run = parity(*TOYS, "-name", NAMES.format("NONE"), *known)
     assert run.code == 1

@@ -106,7 +106,7 @@ def bench(tmp_path, environment):
             process.kill()
 
 
-def test_what_fails_beside_others_alone_decides(bench):
+def test_what_fails_next_to_others_alone_decides(bench):
     """A model has room only when its neighbour, which waits until it has failed, continues."""
     process = bench.start("cramped", "--jobs", "2")
     out, err = process.communicate(timeout=300)

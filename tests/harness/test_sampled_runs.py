@@ -63,7 +63,7 @@ def test_competitors_that_do_not_fit_into_memory_together_are_told_apart(monkeyp
     assert len(said) == 1
 
 
-def test_a_compiler_that_chooses_by_measuring_compiles_anew_in_each_process(cbs_run):
+def test_a_compiler_that_chooses_by_measuring_compiles_again_in_each_process(cbs_run):
     run = cbs_run(
         *(*SUITE, "--backend", "test_numpy,test_numpy:direct+gambles"),
         *("-name", "models/TOY_BUSY/.+", "--processes", "2", *SHORT),

@@ -98,7 +98,7 @@ def test_one_worker_serves_all_workloads_and_replicates_are_still_three(run):
     assert len(served) <= 3 + 3 + 2, sorted(served)
 
 
-def test_what_failed_beside_others_is_run_again_alone(run):
+def test_what_failed_next_to_others_is_run_again_alone(run):
     results, said, _ = run
     (failed,) = [result for result in results if "RAISES" in result.definition.model]
     assert failed.status.value == "failed"
@@ -106,7 +106,7 @@ def test_what_failed_beside_others_is_run_again_alone(run):
     assert [line for line in said if "again alone" in line]
 
 
-def test_what_runs_out_of_memory_in_the_middle_is_kept_and_the_others_go_on(run):
+def test_what_runs_out_of_memory_in_the_middle_is_kept_and_the_others_continue(run):
     results, _, _ = run
     (failed,) = [result for result in results if "NO-MEMORY" in result.definition.model]
     assert failed.status.value == "out_of_memory"

@@ -370,7 +370,7 @@ def test_bisect_finds_what_made_a_script_slower(tmp_path, monkeypatch, capsys):
     assert (found["last_good"], found["first_bad"], found["found"]) == ("1.0", "1.1", True)
 
 
-def test_bisect_of_what_did_not_change_says_so(make, tmp_path, monkeypatch, capsys):
+def test_bisect_of_what_did_not_change_reports_it(make, tmp_path, monkeypatch, capsys):
     make("mine", WRITES)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(request, "PipInstaller", Wheels)

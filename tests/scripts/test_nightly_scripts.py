@@ -224,7 +224,7 @@ def test_no_name_leads_out_of_a_folder(name, tmp_path):
         functions["path_of"](tmp_path, name)
 
 
-def test_a_store_that_is_not_there_is_told_in_a_sentence(tmp_path):
+def test_a_store_that_is_not_there_is_reported_in_a_sentence(tmp_path):
     done = _python("store.py", "put", "ftp://example.org/x", __file__, "x")
     assert done.returncode == 1
     assert done.stderr.startswith("store: ftp://example.org/x: ftp:// is not supported")
@@ -345,7 +345,7 @@ def test_a_pull_request_has_one_comment_which_is_replaced(github, tmp_path):
     assert comment["body"] == "<!-- pr-benchmark -->\nsecond"
 
 
-def test_a_text_that_is_too_long_is_cut_at_a_line_and_says_so(github, tmp_path):
+def test_a_text_that_is_too_long_is_cut_at_a_line_and_reports_it(github, tmp_path):
     text = tmp_path / "table.md"
     text.write_text("a line of the table\n" * 5000)
     _post(github, "comment", "--pull", "7", "--marker", "x", text)
@@ -708,7 +708,7 @@ def test_a_userbenchmark_of_torchbench_is_the_same_on_both_sides(proposal, envir
         ({"PR_BODY": "RUN_BENCHMARK: bench/A"}, 1, "the milabench configuration that bench/NAME"),
     ],
 )
-def test_a_request_that_can_not_be_is_told(proposal, environment, variables, code, message):
+def test_a_request_that_can_not_be_is_reported(proposal, environment, variables, code, message):
     done = _race(proposal, environment, **variables)
     assert done.returncode == code, done.stdout + done.stderr
     assert message in done.stderr

@@ -78,7 +78,7 @@ def trial(logs, count):
         *(("two speeds", False), ("quiet", True), ("independent", True)),
     ],
 )
-def test_races_stop_where_why_enough_says_so(simulation, kind, is_alone):
+def test_races_stop_where_why_enough_decides(simulation, kind, is_alone):
     races = simulation.simulated_races
     sides = noise_of(simulation, kind).sides(np.random.default_rng(3), PAIRS)
     stop = races.alone(RULE) if is_alone else races.why_enough_rule(RULE)

@@ -74,7 +74,7 @@ def test_ceilings_come_back_from_their_file(root, monkeypatch):
     ["", "{", "[]", "{}", json.dumps(attrs.asdict(ROOF) | {"schema": 0}),
      json.dumps(attrs.asdict(ROOF) | {"copies": [{"threads": 1, "gb_per_s": -1}]})],
 )  # fmt: skip
-def test_a_damaged_file_is_none(root, monkeypatch, text):
+def test_a_damaged_file_gives_none(root, monkeypatch, text):
     monkeypatch.setattr(ceilings, "_cpu_model", lambda: ROOF.cpu_model)
     path = ceilings.save_ceilings(ROOF)
     path.write_text(text)
@@ -157,7 +157,7 @@ def test_a_spent_budget_starts_no_process(monkeypatch, device):
         ceilings.measure_ceilings(1, device=device, budget_s=1.0)
 
 
-def test_a_child_that_fails_says_why():
+def test_a_child_that_fails_gives_the_reason():
     assert (
         "numpy cannot compute bf16 products"
         in ask("_cpu_rates", "gemm", "numpy", "bf16", "1").problem

@@ -102,7 +102,7 @@ def test_an_outlier_may_be_off_by_the_rounding_of_its_own_size(judge):
 
 
 @pytest.mark.parametrize("offset", [0.0, 50.0])
-def test_a_constant_is_wrong_however_small_the_spread_beside_the_scale(judge, offset):
+def test_a_constant_is_wrong_however_small_the_spread_next_to_the_scale(judge, offset):
     truth = offset + noise(4000, 0)
     reference = truth.astype(np.float32)
     verdict = judge("f32", truth, reference, np.full(4000, offset))

@@ -170,7 +170,7 @@ def test_wrong_logits_at_a_near_tie_are_no_excuse(workload):
     assert f"sequence {found.sequence}, step {found.step}: relative error" in verdict.reason
 
 
-def test_a_third_token_beside_a_near_tie_is_wrong(workload):
+def test_a_third_token_next_to_a_near_tie_is_wrong(workload):
     """The two best are close; the token taken is neither."""
     work = workload(name="toy-text-twins")
     tokens, logits = work.run()
@@ -267,7 +267,7 @@ def test_outputs_of_another_form_fail(workload, form):
     assert reason in verdict.reason
 
 
-def test_a_truth_or_reference_that_judges_nothing_is_told(workload):
+def test_a_truth_or_reference_that_judges_nothing_is_reported(workload):
     work = workload()
     outputs, truth = work.run(), work.truth
     work.truth = (truth[0], np.zeros_like(truth[1]))

@@ -314,7 +314,7 @@ def test_pytorch_tells_of_its_gpu():
     assert Torch(old, "gpu").cache_bytes() == 0
 
 
-def test_pytorch_without_a_gpu_says_so():
+def test_pytorch_without_a_gpu_reports_it():
     with pytest.raises(NoDeviceError, match=r"torch 2.11.0 finds no CUDA device"):
         Torch(torch_double(available=False), "gpu")
 

@@ -46,7 +46,7 @@ def proc(tmp_path):
         ((None, PARENT), None),
     ],
 )
-def test_a_process_beside_ours(proc, other, found):
+def test_a_process_next_to_ours(proc, other, found):
     others = {50: (PLAIN, 1), 60: (MARK, PARENT), PARENT: (PLAIN, 1)}
     assert foreign((ME, 7), proc({7: other, **others})) == found
 
@@ -64,7 +64,7 @@ def test_one_that_is_foreign_for_certain_is_enough(proc):
     assert foreign((ME, 7, 8), proc({7: (PLAIN, 1)})) == (7,)
 
 
-def test_a_later_process_of_the_same_number_is_looked_at_anew(proc):
+def test_a_later_process_of_the_same_number_is_looked_at_again(proc):
     root = proc({7: (MARK, PARENT), PARENT: (PLAIN, 1)})
     assert foreign((ME, 7), root) == ()
     stat = root / "7" / "stat"

@@ -83,7 +83,7 @@ def test_competitors_that_left_the_race_early_still_share_what_they_had():
     assert log_half_width(apart) < log_half_width(mean) < 1.05 * most
 
 
-def test_a_mean_with_a_single_process_says_so():
+def test_a_mean_with_a_single_process_reports_it():
     lone = unpaired_ratio([[1.0, 1.1, 1.05, 1.02]], [[1.0, 1.01], [1.02, 1.0]])
     many = unpaired_ratio([[1.0, 1.1]] * 3, [[1.0, 1.01], [1.02, 1.0], [1.1, 1.0]])
     mean = mean_ratio([[lone], [many]])

@@ -157,7 +157,7 @@ def test_a_quantised_case_is_judged_by_its_precision(make_trial):
     assert trial.verify_parameters == {"min_sqnr_db": quantized.MIN_SQNR_DB["int8"]}
 
 
-def test_a_quantised_competitor_is_not_ranked_beside_fp32(make_trial, finished):
+def test_a_quantised_competitor_is_not_ranked_next_to_fp32(make_trial, finished):
     verdict = finished().processes[0].verification
     noisy_verdict = attrs.evolve(verdict, sqnr_db=31.4)
     plain = to_result(make_trial(), finished(), run_id="r")

@@ -56,7 +56,7 @@ def test_a_person_may_wait_until_the_machine_is_quiet(answer):
 
 
 @pytest.mark.parametrize("answer", ["n\n", " No "])
-def test_a_person_may_go_on(answer):
+def test_a_person_may_continue(answer):
     machine = Machine(0.47, 0.3)
     assert machine.wait(ask=lambda _: answer) == 1
 

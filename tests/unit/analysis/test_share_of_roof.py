@@ -71,20 +71,20 @@ def reference(monkeypatch):
     return make
 
 
-def test_the_counter_beside_a_reference_is_asked(reference):
+def test_the_counter_next_to_a_reference_is_asked(reference):
     found = preparing.count_cost(
         reference(cost=lambda model, inputs: (model, inputs)), "model", [1]
     )
     assert found == ("model", [1])
 
 
-def test_a_reference_without_a_counter_says_so(reference):
+def test_a_reference_without_a_counter_reports_it(reference):
     found = preparing.count_cost(reference(), "model", [])
     assert (found.flops, found.bytes) == (None, None)
     assert found.flops_source == found.bytes_source == "made_up_reference counts nothing"
 
 
-def test_a_model_that_can_not_be_counted_says_why(reference):
+def test_a_model_that_can_not_be_counted_gives_the_reason(reference):
     def cost(model, inputs):
         raise ValueError("a `while` loop")
 

@@ -85,7 +85,7 @@ def test_95_percent_intervals_hold_the_truth_95_times_in_100(processes, outer):
     assert 0.92 <= held / 500 <= 0.98
 
 
-def test_of_one_process_the_interval_is_its_own_and_says_so():
+def test_of_one_process_the_interval_is_its_own_and_reports_it():
     samples = noisy(3, 1, 400, inner=0.05)
     found = latency_interval(samples)
     assert found.processes == 1

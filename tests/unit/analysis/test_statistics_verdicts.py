@@ -145,7 +145,7 @@ def test_noise_alone_is_mostly_steady(spread, count):
         ([1.0] * 9 + [0.0], "positive"),
     ],
 )
-def test_what_is_not_steady_says_why(samples, reason):
+def test_what_is_not_steady_gives_the_reason(samples, reason):
     found = steadiness(samples)
     assert not found.steady
     assert reason in found.reason

@@ -212,7 +212,7 @@ def test_constant_integers_are_equal_or_wrong(judge):
     assert not judge(exact + 1, exact, exact).passed
 
 
-def test_floats_beside_integers_are_what_was_judged(tmp_path):
+def test_floats_next_to_integers_are_what_was_judged(tmp_path):
     values = [np.arange(4), NUMBERS.astype(np.float32)]
     paths = {}
     for name in ("output", "truth", "reference"):

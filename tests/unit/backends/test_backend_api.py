@@ -49,7 +49,7 @@ def test_versions_are_those_of_what_is_installed():
     assert set(api.installed_versions(["numpy", "no-such-package-anywhere"])) == {"numpy"}
 
 
-def test_each_reproducer_has_its_template_beside_it():
+def test_each_reproducer_has_its_template_next_to_it():
     for info in api.backends().values():
         if info.reproducer:
             module, _, function = info.reproducer.partition(":")

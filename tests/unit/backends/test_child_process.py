@@ -117,7 +117,7 @@ def test_a_promise_ends_with_its_block(call):
         call("survive")
 
 
-def test_a_process_that_just_ends_is_told(call, monkeypatch):
+def test_a_process_that_just_ends_is_reported(call, monkeypatch):
     with pytest.raises(RuntimeError, match="the child ended with 7"):
         call("leave")
     monkeypatch.setattr(child_process, "_MODULE", "comparative_benchmark.no_such_module")

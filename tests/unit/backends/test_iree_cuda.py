@@ -190,7 +190,7 @@ def test_no_gpu_is_unsupported(run, said):
     assert found.phases == ["load"]
 
 
-def test_a_driver_by_another_name_is_told_with_what_to_do(run):
+def test_a_driver_by_another_name_is_reported_with_what_to_do(run):
     _, reason = run(refusal="UNAVAILABLE; CUDA driver library 'libcuda.so' not available").error
     assert "this machine has only libcuda.so.1" in reason
     assert "LD_LIBRARY_PATH" in reason

@@ -149,7 +149,7 @@ def test_a_suite_in_a_package_is_excused_by_what_it_lacks_but_not_by_its_own(tmp
     sys.modules.pop("somebodys_suite")
 
 
-def test_our_own_model_of_that_name_is_told():
+def test_our_own_model_of_that_name_is_reported():
     case = next(iter(catalog.all_benchmarks()))
     ended = SessionEnded(Status.UNSUPPORTED, "load", "needs package x")
     other = _with(case, IN_TREE)

@@ -203,7 +203,7 @@ def test_on_a_gpu_kernels_count_and_not_who_starts_them():
     assert [(each.name, each.us) for each in profile.operators] == [("sgemm", 20)]
 
 
-def test_tensorflow_operations_beside_xla_are_out_of_the_cluster():
+def test_tensorflow_operations_next_to_xla_are_out_of_the_cluster():
     events = [
         span("StatefulPartitionedCall:StatefulPartitionedCall", 0, 40, cat=""),
         span("ynn_fusion.23", 5, 30, cat="", hlo_op="ynn_fusion.23"),

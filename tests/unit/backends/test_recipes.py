@@ -121,7 +121,7 @@ def test_numbers_follow_the_name():
         ("int4wo-33", "group is '33'; choices are 32, 64, 128, 256"),
     ],
 )
-def test_what_is_no_recipe_is_told(text, told, monkeypatch):
+def test_what_is_no_recipe_is_reported(text, told, monkeypatch):
     # The nearest name may otherwise be in an installed package.
     monkeypatch.setattr(recipes.registry, "recipes", lambda: BUILT_IN)
     with pytest.raises(RecipeError) as error:
@@ -167,7 +167,7 @@ def test_a_recipe_is_an_option_of_a_compiler():
         ("tf_xla:xla+int8wo", "has no option 'int8wo'; choices are"),
     ],
 )
-def test_what_a_compiler_does_not_take_is_told(text, told):
+def test_what_a_compiler_does_not_take_is_reported(text, told):
     with pytest.raises(UnknownBackendError) as error:
         parse_competitors(text, "cpu")
     assert told in str(error.value)

@@ -51,7 +51,7 @@ def test_compile_caches_are_the_trials_own(name):
     assert found == {"CUDA_CACHE_PATH": "/cache/cuda", **CACHES[name]}
 
 
-def test_jax_has_the_cpu_beside_a_gpu_and_asks_for_no_other_vendors_plug_in():
+def test_jax_has_the_cpu_next_to_a_gpu_and_asks_for_no_other_vendors_plug_in():
     assert environment(RunSettings(device=HOST_GPU), "jax_xla")["JAX_PLATFORMS"] == "cuda,cpu"
     assert environment(RunSettings(device=HOST_CPU), "jax_xla")["JAX_PLATFORMS"] == "cpu"
 

@@ -244,7 +244,7 @@ def test_a_suite_that_breaks_on_import_is_named_with_its_reason(cbs, tmp_path, m
     assert "no_such_name" in said
 
 
-def test_showing_a_file_that_is_not_there_or_foreign_says_so(cbs, tmp_path):
+def test_showing_a_file_that_is_not_there_or_foreign_reports_it(cbs, tmp_path):
     code, said = cbs("show", "results.json")
     assert (code, "results.json does not exist" in said) == (1, True)
     (tmp_path / "results.json").write_text(json.dumps({"a": 1}))

@@ -97,7 +97,7 @@ def test_backends_are_listed_with_compilers_options_and_state(cbs):
         assert text in output
 
 
-def test_a_backend_that_is_not_installed_says_how_to_install_it(cbs, monkeypatch):
+def test_a_backend_that_is_not_installed_explains_how_to_install_it(cbs, monkeypatch):
     from comparative_benchmark.backends import api as backend_api
 
     monkeypatch.setattr(backend_api, "is_installed", lambda name: name != "flax")

@@ -194,7 +194,7 @@ def planned_by(options, selection=None):
     return trials, {k: repr(v) for k, v in settings.items()}, planned.baseline, root
 
 
-def test_every_option_is_in_the_table_or_says_how_to_measure():
+def test_every_option_is_in_the_table_or_controls_the_measurement():
     actions = [action for action in run_parser()._actions if action.dest != "help"]
     assert {action.dest for action in actions} == {*GIVEN, *LATER, "model", "suite"}
     groups = run_parser()._action_groups

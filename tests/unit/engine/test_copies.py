@@ -73,7 +73,7 @@ def lines(model, ours=OURS):
         ),
     ],
 )
-def test_a_copy_ends_where_our_code_goes_on(model, written):
+def test_a_copy_ends_where_our_code_continues(model, written):
     assert lines(model) == (written, "")
 
 

@@ -193,7 +193,7 @@ def test_times_of_a_wrong_output_are_not_taken(tmp_path):
     assert "wrong output: sequence 0, step 1" in found.reason
 
 
-def test_how_a_worker_ended_is_told_with_its_reason(tmp_path):
+def test_how_a_worker_ended_is_reported_with_its_reason(tmp_path):
     for status, reason in (
         (Status.UNSUPPORTED, "one program"),
         (Status.FAILED, "failed: UnsupportedError: one program"),

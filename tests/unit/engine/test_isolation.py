@@ -97,7 +97,7 @@ def test_where_it_is_forbidden_the_process_goes_on_as_it_was(root):
     assert outcome == f"truth of a {os.getuid()}"
 
 
-def test_a_measured_worker_sees_no_truth_and_says_so(root, tmp_path, monkeypatch):
+def test_a_measured_worker_sees_no_truth_and_reports_it(root, tmp_path, monkeypatch):
     monkeypatch.setenv(ROOT_DIR_VARIABLE, str(tmp_path))
     settings = RunSettings(device=HOST_CPU)
     for of, visible in ((Hidden.of(root / "a"), ["a"]), (Hidden.of(), ["a", "b"])):
@@ -112,7 +112,7 @@ def test_a_measured_worker_sees_no_truth_and_says_so(root, tmp_path, monkeypatch
         assert inside.value == ["inputs"]
 
 
-def test_a_published_program_stays_visible_beside_hidden_truths(tmp_path, monkeypatch):
+def test_a_published_program_stays_visible_next_to_hidden_truths(tmp_path, monkeypatch):
     monkeypatch.setenv(ROOT_DIR_VARIABLE, str(tmp_path))
     path = Cache().directory / "models" / "bert[1]" / "program.hlo"
     path.parent.mkdir(parents=True)

@@ -38,7 +38,7 @@ def test_integers_get_runs_on_slightly_different_inputs(tmp_path):
     assert stacked.shape == (preparing.NEIGHBOUR_COUNT, 4)
 
 
-def test_a_model_that_cannot_be_changed_says_why(tmp_path):
+def test_a_model_that_cannot_be_changed_gives_the_reason(tmp_path):
     reason = save(tmp_path, fails, [np.zeros(4, np.int64)])
     assert reason == "ValueError: a table of another length"
     assert not (tmp_path / "neighbours").exists()

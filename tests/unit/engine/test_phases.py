@@ -49,7 +49,7 @@ def test_peak_memory_is_in_bytes():
     assert peak_memory_bytes() >= peak
 
 
-def test_the_peak_starts_anew_for_each_model():
+def test_the_peak_starts_again_for_each_model():
     ballast = bytearray(b"x") * (96 * 2**20)
     highest = peak_memory_bytes()
     del ballast

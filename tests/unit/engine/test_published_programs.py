@@ -114,6 +114,6 @@ def test_a_program_for_a_gpu_comes_with_its_weights(trial):
         ("iree:cuda", devices.HOST_GPU, "was published without vmfb_cuda with irpa"),
     ],
 )
-def test_a_program_that_there_is_not_is_told(trial, name, device, said):
+def test_a_program_that_there_is_not_is_reported(trial, name, device, said):
     with pytest.raises(SessionEnded, match=said):
         fetching.program_of(trial(name, device), fetched("irpa"), "file:///x")

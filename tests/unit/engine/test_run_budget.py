@@ -106,7 +106,7 @@ def run(tmp_path, monkeypatch, finished):
     return execute
 
 
-def test_a_run_ends_within_its_budget_and_goes_on(run):
+def test_a_run_ends_within_its_budget_and_continues(run):
     trials = _trials()  # 20 trials, of 6 s each at least
     found = run(trials, 60.0)
     assert run.clock.now <= 60.0
@@ -129,7 +129,7 @@ def test_truth_takes_half_of_the_budget_at_most(run):
     assert run.clock.now <= 60.0
 
 
-def test_without_a_budget_all_is_measured_and_the_pace_is_told(run):
+def test_without_a_budget_all_is_measured_and_the_pace_is_reported(run):
     assert len(run(_trials(), None)) == 20
     # 30 s are a trial's budget: 15 processes, but it gets 10.
     assert [line for line in run.said if "the others take" in line] == [

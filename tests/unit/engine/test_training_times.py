@@ -97,7 +97,7 @@ def test_a_process_without_parts_leaves_none_and_the_rates_stand(trial):
     assert found.samples_per_s == pytest.approx(500)
 
 
-def test_a_table_marks_the_share_of_programs_and_says_why_there_is_none(trial):
+def test_a_table_marks_the_share_of_programs_or_gives_the_reason(trial):
     told = []
     for processes in ({"step_times": PROGRAMS}, {"without_step_times": "no such calls"}):
         result = to_result(trial, outcome(processes), run_id="r")

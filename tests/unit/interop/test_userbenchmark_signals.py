@@ -101,7 +101,7 @@ def test_points_are_compared_where_there_are_no_samples():
     assert len(evidence.run(old, new).details) == 2
 
 
-def test_damaged_evidence_is_none(two_nights):
+def test_damaged_evidence_is_ignored(two_nights):
     control, treatment = two_nights(1.0), two_nights(3.0)
     treatment["common_benchmark_suite"] = {"version": 1, "results": [{"case": 7}]}
     # Point with point: 200 % is beyond any threshold.

@@ -145,7 +145,7 @@ def test_what_was_published_can_be_locked_at_once(cbs, tmp_path, locks):
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_nothing_to_publish_says_how_to_make_it(cbs, tmp_path, there):
+def test_nothing_to_publish_explains_how_to_make_it(cbs, tmp_path, there):
     if there:
         (tmp_path / "empty").mkdir()
     code, _, err = cbs("artifacts", "publish", tmp_path / "empty", tmp_path / "store")
@@ -233,7 +233,7 @@ def test_what_is_published_now_needs_no_lock(cbs, server):
     assert (code, out.split()[0]) == (0, "MODEL")
 
 
-def test_nothing_locked_says_how_to_lock(cbs, locks):
+def test_nothing_locked_explains_how_to_lock(cbs, locks):
     code, _, err = cbs("artifacts", "fetch")
     assert code == 3
     assert str(locks) in err
@@ -293,7 +293,7 @@ def test_another_manifest_than_the_locked_one_is_refused(cbs, server, lock_model
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_a_server_that_refuses_is_told_with_the_object(cbs, server, lock_models, status):
+def test_a_server_that_refuses_is_reported_with_the_object(cbs, server, lock_models, status):
     lock_models({"MODEL": serve_model(server, FILES)})
     server.always["/MODEL/model.mlir"] = Fault(kind=str(status), status=status)
     code, _, err = cbs("artifacts", "fetch")

@@ -170,7 +170,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("exporter", "consumer"), FAULTS)
-def test_a_fault_costs_the_artifact_and_says_why(subject, tmp_path, exporter, consumer):
+def test_a_fault_costs_the_artifact_and_gives_the_reason(subject, tmp_path, exporter, consumer):
     outcome = make(kind(exporter=exporter, consumer=consumer), subject, tmp_path)
     ending, reason = FAULTS[exporter, consumer]
     assert outcome.ending is ending, outcome.reason

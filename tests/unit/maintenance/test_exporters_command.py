@@ -89,7 +89,7 @@ def test_a_model_without_truth_is_1_and_has_no_directory(tmp_path, capsys):
         (("-name", "TOY_NONE", "--types", "onxx"), "unknown artifact type 'onxx'"),
     ],
 )
-def test_typos_are_told(tmp_path, arguments, message):
+def test_typos_are_reported(tmp_path, arguments, message):
     with pytest.raises(UsageError, match=message):
         run(*arguments, "-o", str(tmp_path / "out"), *TOY)
 

@@ -169,7 +169,7 @@ def test_what_later_nights_undid_is_no_rise():
     assert rises(pieces(better, [10]), threshold=0.03) == []
 
 
-def test_a_rise_below_the_threshold_is_none():
+def test_a_rise_below_the_threshold_does_not_count():
     values = noisy(2, [1.0] * 20 + [1.08] * 20)
     assert rises(pieces(values, [20]), threshold=0.1) == []
 

@@ -150,7 +150,7 @@ def test_new_and_migrated_histories_have_the_same_tables(location, server):
     assert schema(server.format(name="postgres")) == schema(location)
 
 
-def test_tables_of_other_programs_may_stand_beside_ours(location):
+def test_tables_of_other_programs_may_stand_next_to_ours(location):
     engine = sa.create_engine(module.database_url(location))
     with engine.begin() as connection:
         connection.execute(sa.text("CREATE TABLE alembic_version (version_num TEXT)"))

@@ -37,7 +37,7 @@ def test_correlation_is_that_of_the_series_whatever_its_steps(share):
     assert correlation(values, everywhere(values)) == pytest.approx(share, abs=0.1)
 
 
-def test_correlation_of_what_says_nothing_is_none():
+def test_correlation_without_information_is_zero():
     values = np.zeros((3, NIGHTS))
     assert correlation(values, everywhere(values)) == 0.0
     assert correlation(values, ~everywhere(values)) == 0.0

@@ -227,7 +227,7 @@ def test_a_shape_is_run_again_by_the_command_that_knows_operators():
     assert "micro" not in problems([evil.result], ())[0].plain
 
 
-def test_profiles_are_linked_where_they_lie_beside_the_page(tmp_path):
+def test_profiles_are_linked_where_they_lie_next_to_the_page(tmp_path):
     folder = "r.profiles/run/CASE-host+cpu"
     taken = {"directory": f"/elsewhere/{folder}", "files": ["trace.json", "gone.txt"]}
     records = [

@@ -63,7 +63,7 @@ def test_damaged_files_are_named_and_the_others_are_read(tmp_path):
     assert "`backend` - at `$.benchmarks[1].definition`" in text
 
 
-def test_nothing_to_read_is_an_error_that_says_why(tmp_path):
+def test_nothing_to_read_is_an_error_that_gives_the_reason(tmp_path):
     with pytest.raises(ReportError, match=r"torn\.json is not JSON"):
         inputs.read([write(tmp_path / "torn.json", "{")])
     with pytest.raises(ReportError, match="no results"):

@@ -180,7 +180,7 @@ def test_broken_results_come_worst_first_and_unsupported_is_not_broken():
     assert summary.statuses["unsupported"] == 1
 
 
-def test_levels_and_frozen_weights_are_told():
+def test_levels_and_frozen_weights_are_reported():
     frozen = record("w1", "iree:llvm-cpu", metrics={"program": {"weights": "frozen"}})
     summary = summarize(read(document(*usual()["benchmarks"][:2], frozen)))
     assert any(
@@ -248,7 +248,7 @@ def test_a_fit_machine_is_fit():
         ({}, {"load_average": [3.2, 1, 1]}, "doubtful", "load average before a run: 3.2"),
     ],
 )
-def test_each_condition_is_told(changes, host, level, text):
+def test_each_condition_is_reported(changes, host, level, text):
     made = document(record(metrics=changes), runs=[run(host={**HOST, **host})])
     found, _ = levels(made)
     assert (found.level, text in found.findings[0].text) == (level, True)

@@ -126,7 +126,7 @@ def test_compile_times_of_another_shape_are_refused(odd):
         completed(bad)
 
 
-def test_latencies_and_compile_times_of_one_case_stand_beside_each_other():
+def test_latencies_and_compile_times_of_one_case_stand_next_to_each_other():
     before = document(record(), {**compiling(), "run_id": "c"})
     after = document(
         record(level=metrics(1, scale=2.0)), {**compiling(1, scale=0.5), "run_id": "c"}

@@ -36,7 +36,7 @@ BEFORE = document(compiled())
     ("scale", "percent", "plain"),
     [(1.05, "+5.0 %", Verdict.SLOWER), (0.8, "-20 %", Verdict.FASTER)],
 )
-def test_an_unchanged_program_is_unclear_and_says_why(scale, percent, plain):
+def test_an_unchanged_program_is_unclear_and_gives_the_reason(scale, percent, plain):
     after = document(compiled(1, scale=scale))
     found = one(BEFORE, after)
     assert found.verdict is Verdict.UNCLEAR

@@ -164,7 +164,7 @@ def test_a_malformed_entry_is_named_by_its_number(write):
         load(write(ENTRY + ENTRY.replace("expires = 2026-06-15", "")))
 
 
-def test_a_list_that_is_not_there_is_told(tmp_path):
+def test_a_list_that_is_not_there_is_reported(tmp_path):
     with pytest.raises(ExpectedFailuresError, match=r"none\.toml cannot be read"):
         load(tmp_path / "none.toml")
 

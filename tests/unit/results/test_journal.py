@@ -286,7 +286,7 @@ def test_a_process_with_too_few_rounds_is_not_kept(machine, monkeypatch, fewest)
     assert len(machine.kept()) == (3 if fewest == 3 else 0)
 
 
-def test_a_race_without_a_round_keeps_nothing_and_says_so(machine, monkeypatch):
+def test_a_race_without_a_round_keeps_nothing_and_reports_it(machine, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
@@ -373,7 +373,7 @@ def test_an_undecided_race_is_continued_more_than_once(machine):
     assert len(list(machine.folder.iterdir())) == 1
 
 
-def test_an_undecided_race_of_other_settings_is_run_anew(machine):
+def test_an_undecided_race_of_other_settings_is_run_again(machine):
     machine.undecided = True
     first = tokens(machine.run())
     machine.undecided = False

@@ -67,7 +67,7 @@ def fixed(latencies, competitor="a:b"):
         ([1.0 + 0.01 * number for number in range(100)], "took 1.25 ms, the second half 1.75 ms"),
     ],
 )
-def test_a_fixed_number_of_iterations_that_changes_is_told(latencies, told):
+def test_a_fixed_number_of_iterations_that_changes_is_reported(latencies, told):
     [said] = mixture_remarks(fixed(latencies))
     assert said.startswith("a:b (jax) did not keep its speed: the first half of its iterations")
     assert told in said
@@ -101,7 +101,7 @@ def compiled_by(competitor, misses):
     return record("w", competitor, level=level)
 
 
-def test_whose_compile_time_includes_writing_a_cache_is_named_beside_one_whose_does_not():
+def test_whose_compile_time_includes_writing_a_cache_is_named_next_to_one_whose_does_not():
     assert mixture_remarks(cases(compiled_by("a:b", 1), compiled_by("c:d", 2))) == []
     [said] = mixture_remarks(cases(compiled_by("a:b", 1), compiled_by("c:d", None)))
     assert said == "Compile times that include writing a cache: a:b (jax); the others write none."

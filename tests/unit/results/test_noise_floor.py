@@ -207,7 +207,7 @@ def test_a_saved_floor_comes_back_by_its_machine(root):
         {"pooled": None},
     ],
 )
-def test_a_damaged_floor_is_none(change):
+def test_a_damaged_floor_gives_none(change):
     floor = noise_floor([run(0, exact(1.0)), run(1, exact(1.1))])
     path = save_noise_floor(floor)
     text = change if isinstance(change, str) else json.dumps(attrs.asdict(floor) | change)

@@ -198,7 +198,7 @@ def test_install_py_fills_an_environment_of_its_own(tmp_path, monkeypatch):
         ),
     ],
 )
-def test_install_py_that_fails_says_why(tmp_path, monkeypatch, install, reason):
+def test_install_py_that_fails_gives_the_reason(tmp_path, monkeypatch, install, reason):
     monkeypatch.setenv("CBS_ROOT_DIR", str(tmp_path / "root"))
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)

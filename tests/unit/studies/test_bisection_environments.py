@@ -56,14 +56,14 @@ def test_an_environment_is_made_once(pool, installer, tmp_path):
     assert installer.installed == [("toy==1.0",)]
 
 
-def test_other_requirements_make_it_anew(pool, installer):
+def test_other_requirements_make_it_again(pool, installer):
     pool.get(_recipe("1.0"))
     changed = Recipe(candidate=Candidate(name="1.0"), requirements=("toy==1.0", "numpy==2"))
     pool.get(changed)
     assert len(installer.installed) == 2
 
 
-def test_what_an_interrupted_attempt_left_is_made_anew(pool, installer, tmp_path):
+def test_what_an_interrupted_attempt_left_is_made_again(pool, installer, tmp_path):
     pool.get(_recipe("1.0"))
     (tmp_path / "environments" / "v1_0" / "environment.json").unlink()
     pool.get(_recipe("1.0"))

@@ -71,7 +71,7 @@ def _times(*values):
     return {str(index): value for index, value in enumerate(values)}
 
 
-def test_the_first_slow_one_is_found_and_confirmed_beside_its_neighbour(tmp_path):
+def test_the_first_slow_one_is_found_and_confirmed_next_to_its_neighbour(tmp_path):
     oracle = Slowness(_times(*[1.0] * 11, *[1.08] * 9))
     outcome, _, told = _run(tmp_path, oracle)
     assert outcome.found
@@ -98,7 +98,7 @@ def test_ends_side_by_side_are_raced_once(tmp_path):
     assert oracle.asked == [("0", "1", 0)]
 
 
-def test_a_bad_end_that_is_not_bad_is_told(tmp_path):
+def test_a_bad_end_that_is_not_bad_is_reported(tmp_path):
     oracle = Slowness(_times(1.0, 1.0, 1.0))
     outcome, _, told = _run(tmp_path, oracle)
     assert not outcome.found

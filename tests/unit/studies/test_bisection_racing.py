@@ -27,7 +27,7 @@ def _environment(version="3.11.9", **packages):
     )
 
 
-def test_what_differs_besides_what_is_bisected_is_told():
+def test_what_differs_besides_what_is_bisected_is_reported():
     good = _environment(jax="1", ml_dtypes="0.5", numpy="2.4", old="1")
     candidate = _environment(version="3.12.1", jax="2", ml_dtypes="0.6", numpy="2.4", new="3")
     assert other_packages(good, candidate, frozenset({"jax"})) == [

@@ -96,7 +96,7 @@ def test_several_profiles_have_the_median_and_its_spread():
     assert between.highest_ms - between.lowest_ms == pytest.approx(1.6)
 
 
-def test_the_spread_of_profiles_and_what_disturbed_them_is_told(file, capsys):
+def test_the_spread_of_profiles_and_what_disturbed_them_is_reported(file, capsys):
     repeats = (slowed(SLOW, 1.2), slowed(SLOW, 0.9))
     write(
         attrs.evolve(
@@ -242,7 +242,7 @@ def test_one_workload_at_a_time():
     assert first.label == second.label == "label-v"
 
 
-def test_the_page_has_it_beside_the_case(file):
+def test_the_page_has_it_next_to_the_case(file):
     pytest.importorskip("jinja2", reason="the page needs the extra `report`")
     from comparative_benchmark.reporting.report import inputs, page
     from comparative_benchmark.reporting.report.summary import summarize

@@ -85,7 +85,7 @@ def test_powers_bound_the_shapes():
         (lambda: shapes.of(1, "2", 1), "k of a shape is '2'"),
     ],
 )
-def test_what_is_no_shape_is_told(ask, told):
+def test_what_is_no_shape_is_reported(ask, told):
     with pytest.raises(UsageError) as error:
         ask()
     assert told in str(error.value)
@@ -159,7 +159,7 @@ def test_forward_and_backward_is_another_workload_with_all_gradients(name):
     assert shapes == [init.shape for init in weights if "running" not in init.name]
 
 
-def test_what_has_no_gradients_is_told():
+def test_what_has_no_gradients_is_reported():
     with pytest.raises(DefinitionError, match="quantize has no gradients: its results are integ"):
         cases(["quantize"], _shape(4, 4, 4), ["fp32"], backward=True)
     assert named("QUANTIZE_FWD_BWD_FP32_PT_4X4X4") is None
@@ -183,7 +183,7 @@ def test_a_competitor_that_quantises_for_inference_does_not_train():
     assert "int8dq does not allow training in pt_inductor" in refused[True, str(found[1])]
 
 
-def test_an_unknown_operator_is_told():
+def test_an_unknown_operator_is_reported():
     with pytest.raises(DefinitionError, match="did you mean matmul"):
         cases(["matmull"], _shape(1, 1, 1), ["fp32"])
 
@@ -330,7 +330,7 @@ def test_a_sweep_shares_workers_unless_told_otherwise(selected):
         (("--op", "matmul", "--shapes", "llama", "--max-power", "3"), "has no shape"),
     ],
 )
-def test_what_cannot_be_is_told_in_a_sentence(selected, arguments, told):
+def test_what_cannot_be_is_reported_in_a_sentence(selected, arguments, told):
     code, found, said = selected(*arguments)
     assert (code, found) == (1, None)
     assert told in said
@@ -349,7 +349,7 @@ def test_what_cannot_be_is_told_in_a_sentence(selected, arguments, told):
         (("-o", "r.json", "--backend", "jax_xl"), "no backend 'jax_xl'"),
     ],
 )
-def test_what_cannot_be_is_told_before_anything_is_made(
+def test_what_cannot_be_is_reported_before_anything_is_made(
     arguments, told, capsys, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)

@@ -144,14 +144,14 @@ def test_what_cannot_be_is_told_with_its_place(config, text, told):
     assert "c.yml" in str(error.value)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path):
+def test_a_file_that_is_not_there_is_reported(tmp_path):
     with pytest.raises(UsageError, match=r"nowhere\.yml"):
         read(tmp_path / "nowhere.yml")
     with pytest.raises(UsageError, match="/dev/zero is not a regular file"):
         read(Path("/dev/zero"))
 
 
-def test_a_table_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path, capsys):
+def test_a_table_that_cannot_be_written_is_reported_before_anything_is_measured(tmp_path, capsys):
     (tmp_path / "r.csv").mkdir()
     (tmp_path / "c.yml").write_text(LATER)
     output = str(tmp_path / "r.json")
@@ -377,7 +377,7 @@ def test_a_whole_model_is_named_as_a_case(config):
         ),
     ],
 )
-def test_what_a_whole_model_cannot_be_is_told(config, changed, told):
+def test_what_a_whole_model_cannot_be_is_reported(config, changed, told):
     with pytest.raises(UsageError) as error:
         read(config(WHOLE.replace(*changed)))
     assert told in str(error.value)
@@ -426,7 +426,9 @@ def test_a_model_type_without_weights_takes_no_recipe(utils):
         (_replaced("ln_linear", "my_custom_model"), "or run cbs new-operator"),
     ],
 )
-def test_what_the_guide_would_add_is_told_with_the_file_to_write(config, text, hint, monkeypatch):
+def test_what_the_guide_would_add_is_reported_with_the_file_to_write(
+    config, text, hint, monkeypatch
+):
     # An unknown name of a function starts no process.
     monkeypatch.setattr(guide_functions.bounded, "call", None)
     with pytest.raises(UsageError) as error:
@@ -490,7 +492,9 @@ def _edit(checkout, monkeypatch, text):
     monkeypatch.setattr(guide_functions.installation, "checkout", lambda: checkout)
 
 
-def test_an_absent_gpu_is_told_before_anything_is_announced(config, monkeypatch, tmp_path, capsys):
+def test_an_absent_gpu_is_reported_before_anything_is_announced(
+    config, monkeypatch, tmp_path, capsys
+):
     monkeypatch.setattr(nvml, "why_no_gpu", lambda: "no driver")
     monkeypatch.setattr(runner, "Preparation", _NothingToPrepare)
     path = config(_replaced("device: cpu", "device: cuda"))

@@ -68,7 +68,7 @@ def test_layers_that_only_one_has_are_left_out(trace):
     assert found.compared == len(NAMES) - 1
 
 
-def test_a_fault_that_no_layer_shows_is_told_as_such(trace):
+def test_a_fault_that_no_layer_shows_is_reported_as_such(trace):
     ours = trace(VALUES)
     np.save(ours.outputs[0], VALUES["head"] + 1)
     found = compare("bert", ("pytorch", "jax"), trace(VALUES), ours)

@@ -188,7 +188,7 @@ def test_resuming_takes_over_what_is_settled_on_that_device(tmp_path):
     assert [cell["status"] for cell in json.loads(path.read_text())["cells"]] == ["ok", "ok"]
 
 
-def test_without_resume_a_matrix_is_made_anew(tmp_path):
+def test_without_resume_a_matrix_is_made_again(tmp_path):
     path = tmp_path / "matrix.json"
     with _file(path) as first:
         first.put(result())

@@ -162,7 +162,7 @@ def test_classes_are_read_from_places_that_are_no_padding():
     assert accuracy.judge(task, [hidden]).value == 0
 
 
-def test_a_perplexity_that_is_not_finite_is_none():
+def test_a_perplexity_that_is_not_finite_gives_none():
     task = _task("gpt2-tiny")
     logits = np.full((4, *task.examples["tokens"].shape[1:], 1024), np.nan)
     found = accuracy.judge(task, [logits])

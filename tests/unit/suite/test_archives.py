@@ -180,7 +180,7 @@ def test_an_old_directory_is_not_overwritten(tmp_path):
         unpack(packed, tmp_path / "out")
 
 
-def test_the_seeds_archives_beside_a_url(tmp_path):
+def test_the_seeds_archives_next_to_a_url(tmp_path):
     cache, options = Cache(tmp_path / "cache"), FetchOptions(backoff_s=0.01, deadline_s=20)
     inputs = seed_archive(tmp_path / "inputs_npy.tgz", ARRAYS).read_bytes()
     outputs = seed_archive(tmp_path / "outputs_npy.tgz", ARRAYS[:1], "output").read_bytes()

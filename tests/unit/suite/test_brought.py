@@ -159,7 +159,7 @@ def test_inputs_are_the_same_numbers_everywhere():
         ("f32[0,4]", "has 0 elements"),
     ],
 )
-def test_inputs_that_cannot_be_are_told(text, words):
+def test_inputs_that_cannot_be_are_reported(text, words):
     with pytest.raises(UserModelError) as raised:
         parse_spec(text)
     assert words in str(raised.value)
@@ -190,7 +190,7 @@ def test_inputs_that_cannot_be_are_told(text, words):
         ("", "no model given"),
     ],
 )
-def test_what_cannot_be_brought_is_told_in_a_sentence(folder, write, text, words):
+def test_what_cannot_be_brought_is_reported_in_a_sentence(folder, write, text, words):
     write("def f(:", "broken.py")
     write("import torch\nclass A(torch.nn.Module): ...\nclass B(torch.nn.Module): ...", "many.py")
     write("def f(): ...", "bare.py")
@@ -214,7 +214,7 @@ def test_what_cannot_be_brought_is_told_in_a_sentence(folder, write, text, words
         ({"inputs": ("f32[seq]",)}, "set 'seq' with --seq-len"),
     ],
 )
-def test_options_that_do_not_fit_are_told(folder, wanted, words):
+def test_options_that_do_not_fit_are_reported(folder, wanted, words):
     with pytest.raises(UserModelError) as raised:
         find_cases("net.py", ModelOptions(folder=folder, **wanted))
     assert words in str(raised.value)
@@ -278,7 +278,7 @@ def test_weights_may_lie_in_several_files(bert):
         find_cases(str(bert), ModelOptions())
 
 
-def test_weights_that_are_cut_or_missing_or_pickled_are_told(bert):
+def test_weights_that_are_cut_or_missing_or_pickled_are_reported(bert):
     weights = bert / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
     with pytest.raises(UserModelError, match="it is truncated"):
@@ -294,7 +294,7 @@ def test_weights_that_are_cut_or_missing_or_pickled_are_told(bert):
     assert "its weights are pickled" in trusted.remarks[0]
 
 
-def test_a_model_with_a_head_runs_in_pytorch_alone_and_says_why(bert):
+def test_a_model_with_a_head_runs_in_pytorch_alone_and_gives_the_reason(bert):
     config = json.loads((bert / "config.json").read_text())
     config["architectures"] = ["BertForMaskedLM"]
     (bert / "config.json").write_text(json.dumps(config))
@@ -440,7 +440,7 @@ def test_a_program_can_be_named_again_however_its_inputs_were_given(tmp_path, in
     assert said == f"{path} {words}".strip()
 
 
-def test_the_guides_yaml_names_what_lies_beside_it(folder, bert):
+def test_the_guides_yaml_names_what_lies_next_to_it(folder, bert):
     head = "model_params: {name: mine, device: cpu, model_type: "
     (folder / "c.yml").write_text(f"{head}'net.py:small', high_precision_dtype: bfloat16}}")
     (model,) = read(folder / "c.yml").models

@@ -175,7 +175,7 @@ def test_a_length_that_is_wanted_and_positions_that_are_reserved_count():
     assert short["input_ids"] == "i32[1,38]<100"
 
 
-def test_text_beside_a_picture_ends_once():
+def test_text_next_to_a_picture_ends_once():
     both = config(text_config=config(vocab_size=5, eos_token_id=2), vision_config=config())
     both.vision_config.image_size = 8
     got = arrays(
@@ -302,7 +302,7 @@ def test_a_transformer_may_lie_in_its_own_folder(pipeline):
         ({}, (("Dense", "../2_Dense"),), "which is outside its directory"),
     ],
 )
-def test_a_pipeline_that_cannot_be_followed_says_why(pipeline, pooling, more, words):
+def test_a_pipeline_that_cannot_be_followed_gives_the_reason(pipeline, pooling, more, words):
     directory = pipeline(pooling, *more)
     with pytest.raises(UserModelError) as caught:
         find_cases(str(directory), ModelOptions())

@@ -84,7 +84,7 @@ def test_a_branch_is_fetched_at_its_commit_and_known_by_its_content(find, files,
     assert find(closed_port, BY_COMMIT) == got
 
 
-def test_without_a_hub_one_line_says_what_to_do(find, closed_port):
+def test_without_a_hub_one_line_names_a_remedy(find, closed_port):
     said = find(closed_port, BY_BRANCH)["error"]
     assert said.startswith(f"{BY_BRANCH} cannot be fetched (")
     assert "HF_ENDPOINT" in said
@@ -116,7 +116,7 @@ def test_modules_that_follow_a_transformer_are_fetched_from_their_folders(find, 
     assert find(closed_port, BY_COMMIT) == got
 
 
-def test_what_is_no_model_or_not_there_is_told(find, files):
+def test_what_is_no_model_or_not_there_is_reported(find, files):
     del files["config.json"]
     with serving(files) as (endpoint, _):
         assert "has no config.json" in find(endpoint, BY_BRANCH)["error"]
@@ -124,7 +124,7 @@ def test_what_is_no_model_or_not_there_is_told(find, files):
 
 
 @pytest.mark.parametrize("text", ["hub:", "hub:../x", "hub:a/b/c", "hub:a/b@", "hub:a/../b"])
-def test_a_name_that_cannot_be_on_the_hub_is_told(text):
+def test_a_name_that_cannot_be_on_the_hub_is_reported(text):
     assert is_model(text)
     with pytest.raises(UserModelError, match="expected hub:OWNER/NAME or"):
         find_cases(text, ModelOptions())

@@ -64,7 +64,7 @@ def test_a_picture_is_the_input_of_all_frameworks_in_each_type(vit):
         ({"rescale_offset": True}, "rescale_offset is not implemented"),
     ],
 )
-def test_a_processor_that_does_not_fit_is_told(vit, changes, words):
+def test_a_processor_that_does_not_fit_is_reported(vit, changes, words):
     file = vit / "preprocessor_config.json"
     file.unlink() if changes is None else file.write_text(json.dumps({**PROCESSOR, **changes}))
     with pytest.raises(UserModelError) as raised:
@@ -74,7 +74,7 @@ def test_a_processor_that_does_not_fit_is_told(vit, changes, words):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\x89PNG\r\n\x1a\n cut short"])
-def test_what_is_no_picture_is_told(vit, content):
+def test_what_is_no_picture_is_reported(vit, content):
     (vit.parent / "cat.png").unlink()
     if content is not None:
         (vit.parent / "cat.png").write_bytes(content)
@@ -82,7 +82,7 @@ def test_what_is_no_picture_is_told(vit, content):
         find_cases("my-vit", on_image(vit))
 
 
-def test_who_takes_no_picture_says_so(vit, tmp_path):
+def test_who_takes_no_picture_reports_it(vit, tmp_path):
     bert = tmp_path / "bert"
     shutil.copytree(checkpoints.seeded(architectures.get("bert"), "bert-tiny"), bert)
     with pytest.raises(UserModelError, match="bert does not accept RGB images"):

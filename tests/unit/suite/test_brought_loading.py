@@ -200,7 +200,7 @@ def test_a_file_runs_as_a_script_without_arguments(write, loaded, monkeypatch):
         ),
     ],
 )
-def test_a_file_that_cannot_be_imported_says_what_to_do(
+def test_a_file_that_cannot_be_imported_names_a_remedy(
     write, loaded, tmp_path, capsys, lines, words
 ):
     write("above.py", "")
@@ -212,7 +212,7 @@ def test_a_file_that_cannot_be_imported_says_what_to_do(
     assert "SystemExit" not in str(raised.value)
 
 
-def test_a_factory_that_ends_the_program_is_told(write, loaded):
+def test_a_factory_that_ends_the_program_is_reported(write, loaded):
     text = "import argparse\ndef create_model():\n    argparse.ArgumentParser().error('too few')\n"
     with pytest.raises(UserModelError, match=r"create_model\(\) ended .*\(line 3\): too few; give"):
         loaded(write("net.py", text)).make()
@@ -297,7 +297,7 @@ def test_several_models_are_listed_and_none_is_explained(write, tmp_path, text, 
     assert "apply" not in message
 
 
-def test_a_choice_among_several_models_is_told(write, tmp_path):
+def test_a_choice_among_several_models_is_reported(write, tmp_path):
     write("own.py", TORCH, INPUTS, f"{NET}the = nn.Sequential(nn.Linear(2, 3), Net())\n")
     (remark,) = find_cases("own.py", ModelOptions(folder=tmp_path)).remarks
     assert remark.endswith("Net is measured; to measure another one, pass own.py:the")

@@ -131,7 +131,7 @@ def test_what_is_there_is_not_replaced(project):
         ({"a_definitions.py": "raise ValueError('gone')"}, "a_definitions.py': ValueError: gone"),
     ],
 )
-def test_a_folder_that_is_no_suite_says_why(tmp_path, content, words):
+def test_a_folder_that_is_no_suite_gives_the_reason(tmp_path, content, words):
     folder = tmp_path / "suite"
     for name, text in (content or {}).items():
         folder.mkdir(exist_ok=True)
@@ -142,7 +142,7 @@ def test_a_folder_that_is_no_suite_says_why(tmp_path, content, words):
         catalog.all_benchmarks([str(folder)])
 
 
-def test_a_model_that_is_gone_is_told_with_the_definitions_that_name_it(project):
+def test_a_model_that_is_gone_is_reported_with_the_definitions_that_name_it(project):
     saved(project, "net.py")
     (project / "net.py").unlink()
     with pytest.raises(DefinitionError, match=r"net_definitions.py': UserModelError: no such file"):

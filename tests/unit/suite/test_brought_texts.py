@@ -77,7 +77,7 @@ def test_what_runs_through_transformers_takes_the_tokens_and_their_mask(bert):
         ("../text.txt", b" \n", "the text has no words"),
     ],
 )
-def test_what_is_missing_or_broken_is_told_in_a_line(bert, name, content, words):
+def test_what_is_missing_or_broken_is_reported_in_a_line(bert, name, content, words):
     (bert / name).unlink()
     if content is not None:
         (bert / name).write_bytes(content)
@@ -87,7 +87,7 @@ def test_what_is_missing_or_broken_is_told_in_a_line(bert, name, content, words)
     assert "\n" not in str(raised.value)
 
 
-def test_the_tokenizer_of_another_model_is_told(bert):
+def test_the_tokenizer_of_another_model_is_reported(bert):
     change(bert, vocab_size=3)
     init = TensorInit(name="embeddings.word_embeddings.weight", shape=(3, 128))
     tensors = {t.name: t for t in architectures.get("bert").tensors(config_of(str(bert), "bert"))}
@@ -98,7 +98,7 @@ def test_the_tokenizer_of_another_model_is_told(bert):
         find_cases("my-bert", on_text(bert))
 
 
-def test_who_takes_no_text_says_so(bert, tmp_path):
+def test_who_takes_no_text_reports_it(bert, tmp_path):
     change(bert, architectures=["BertForMaskedLM"], is_encoder_decoder=True)
     with pytest.raises(UserModelError, match="which need separate texts"):
         find_cases("my-bert", on_text(bert))

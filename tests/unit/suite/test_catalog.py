@@ -112,7 +112,7 @@ def test_no_match_names_the_nearest_and_how_to_list(cases):
 
 
 @pytest.mark.parametrize("criteria", [{"tags": ["nope"]}, {"framework": "nope"}])
-def test_no_match_without_a_name_says_how_to_list(cases, criteria):
+def test_no_match_without_a_name_explains_how_to_list(cases, criteria):
     with pytest.raises(catalog.NoMatchError, match="cbs list"):
         catalog.select(cases, **criteria)
 

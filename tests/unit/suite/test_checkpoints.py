@@ -138,7 +138,7 @@ def test_an_existing_checkpoint_is_not_written_again():
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
 
 
-def test_a_directory_without_a_manifest_is_made_anew():
+def test_a_directory_without_a_manifest_is_made_again():
     """Remains of a manual copy or a broken disk must not block the name for ever."""
     directory = checkpoints.seeded(BERT, "bert-tiny")
     (directory / "manifest.json").unlink()

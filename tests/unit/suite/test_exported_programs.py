@@ -151,7 +151,7 @@ def test_masks_hide_nothing_and_other_integers_are_rows_of_any_table():
     assert list(map(str, specs)) == ["i64[1,4]=1", "i64[1,4]<2"]
 
 
-def test_a_file_that_is_cut_anywhere_is_told(net):
+def test_a_file_that_is_cut_anywhere_is_reported(net):
     whole = net.read_bytes()
     for size in range(len(whole)):
         net.write_bytes(whole[:size])

@@ -333,7 +333,7 @@ def test_a_class_that_is_not_in_the_keras_file_is_named(tmp_path, allow_code):
     assert f"returns keras.saving.load_model('{path}')" in message
 
 
-def test_keras_files_that_are_not_whole_are_told(tmp_path):
+def test_keras_files_that_are_not_whole_are_reported(tmp_path):
     path = keras_archive(tmp_path / "net.keras", layer("Dense", "d"))
     whole = path.read_bytes()
     for size in range(4, len(whole), 40):

@@ -253,7 +253,7 @@ def test_two_processes_publish_different_things_and_one_wins(proxy, made, tmp_pa
         store().check(name, local(winner / name))
 
 
-def test_without_the_library_the_message_says_what_to_do(run_python):
+def test_without_the_library_the_message_names_a_remedy(run_python):
     done = run_python(
         "import sys\n"
         "sys.modules['google.cloud.storage'] = sys.modules['google.cloud'] = None\n"

@@ -72,7 +72,7 @@ def test_noise_has_another_seed_and_parts_are_varied_each():
 
 
 @pytest.mark.parametrize("raw", [None, True, 0.5, {"text": ""}, np.zeros((2, 2), np.float32)])
-def test_what_has_no_variant_says_so(raw):
+def test_what_has_no_variant_reports_it(raw):
     with pytest.raises(DefinitionError, match="generate_inputs"):
         testdata.vary(raw, SHORT.name)
 

@@ -124,7 +124,7 @@ def test_our_own_definitions_are_back_afterwards(checkout):
     assert [case.name for case in catalog.all_benchmarks()] == before
 
 
-def test_a_model_beside_the_definitions_is_that_one_and_the_others_are_ours(checkout):
+def test_a_model_next_to_the_definitions_is_that_one_and_the_others_are_ours(checkout):
     by_framework = {
         case.model.model_impl.framework_type: case
         for case in catalog.all_benchmarks([str(checkout)])

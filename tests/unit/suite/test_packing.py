@@ -112,7 +112,7 @@ def test_a_failure_leaves_what_was_there(tmp_path):
 
 
 @pytest.mark.parametrize("change", [b"longer than it was", b"s"])
-def test_a_file_that_changes_its_size_is_told(tmp_path, monkeypatch, change):
+def test_a_file_that_changes_its_size_is_reported(tmp_path, monkeypatch, change):
     path = tmp_path / "file"
     path.write_bytes(b"content")
     real = os.fstat

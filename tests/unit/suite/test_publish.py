@@ -278,7 +278,7 @@ def test_of_two_that_publish_the_same_both_are_fine(made, target):
 
 
 @pytest.mark.slow
-def test_of_two_that_publish_different_things_one_wins_and_the_other_says_so(made, tmp_path):
+def test_of_two_that_publish_different_things_one_wins_and_the_other_reports_it(made, tmp_path):
     other = make_model(tmp_path / "other", {**FILES, "model.mlir": b"other"})
     for attempt in range(3):
         target = tmp_path / "published" / str(attempt)

@@ -112,7 +112,7 @@ def test_another_checkpoint_is_another_workload():
         ),
     ],
 )
-def test_a_malformed_address_says_what_is_wrong(uri, reason):
+def test_a_malformed_address_reports_the_problem(uri, reason):
     architecture = architectures.get("openxla.benchmark.models.tflite.bert.architecture")
     with pytest.raises(DefinitionError, match=reason):
         architecture.complete({"model_uri": uri})

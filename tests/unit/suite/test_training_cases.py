@@ -77,7 +77,7 @@ def test_a_hyper_parameter_is_a_part_of_the_identity(monkeypatch):
         ({**BERT, "train": "sgd", "model_name": "t5-tiny"}, "model 't5-tiny' cannot be trained"),
     ],
 )
-def test_what_cannot_be_trained_is_told(parameters, message):
+def test_what_cannot_be_trained_is_reported(parameters, message):
     with pytest.raises(DefinitionError, match=message):
         ARCHITECTURE.training(parameters)
 

@@ -80,7 +80,7 @@ def test_what_was_published_is_found(root):
     assert [path.name for path in (root / "workloads").iterdir()] == [workload_of(BERT).id]
 
 
-def test_the_second_input_is_found_beside_the_first():
+def test_the_second_input_is_found_next_to_the_first():
     publish(inputs=2)
     found = find()
     assert found.without_second is None

@@ -106,7 +106,7 @@ def test_a_disturbed_race_has_no_winner():
     assert second.startswith("It is not clearly faster than openvino:latency (onnx) (3.0 (2.9")
 
 
-def test_one_process_supports_no_verdict_and_the_way_to_one_is_told():
+def test_one_process_supports_no_verdict_and_the_way_to_one_is_reported():
     lines = said(
         record("onnxruntime:default", metrics=times(1.0)),
         record("openvino:latency", metrics=times(9.0)),
@@ -143,7 +143,7 @@ def test_a_truth_in_doubt_is_told_from_one_without_float64():
     assert "with an output that agrees with a plain run (the truth is in doubt)" in first
 
 
-def test_what_is_agreed_says_so_in_table_and_remarks_beside_the_ranking():
+def test_what_is_agreed_says_so_in_table_and_remarks_next_to_the_ranking():
     agreed = record("tflite:native", metrics=times(1.0, 1.01, 1.02, without_float64="no kernels"))
     cases = cases_of(completed({"benchmarks": [agreed, SLOW]}))
     assert [case.result.word for case in cases] == ["agreed", "ok"]
@@ -180,7 +180,7 @@ def test_fewer_bits_are_not_ranked():
     assert "Not ranked (lower precision): openvino:latency (onnx)." in lines
 
 
-def test_a_framework_beside_exported_programs_is_said():
+def test_a_framework_next_to_exported_programs_is_said():
     eager = record("pt_inductor:eager", "framework_level", metrics=times(2.0, 2.01, 2.02))
     assert any("include framework overhead" in line for line in said(FAST, eager))
 

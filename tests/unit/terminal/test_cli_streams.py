@@ -91,7 +91,9 @@ def test_only_secrets_are_left_out(message, shown):
     assert without_secrets(message) == shown
 
 
-def test_an_interrupt_is_not_lost_where_python_prints_exceptions_and_goes_on(environment, tmp_path):
+def test_an_interrupt_is_not_lost_where_python_prints_exceptions_and_continues(
+    environment, tmp_path
+):
     program = """if True:
         import os, signal, sys, time, weakref
         from comparative_benchmark.cli import command

@@ -39,7 +39,7 @@ def test_the_column_of_the_highest_rank_is_dropped_first():
     assert lines_of(narrow.table, 24) == [" name", f" {'a' * 20}"]
 
 
-def test_all_columns_fit_into_the_width_that_is_told():
+def test_all_columns_fit_into_the_width_that_is_reported():
     columns = [column("name", "a", "b"), *(column(f"c{i}", "12345", "1", rank=i) for i in range(9))]
     needed = fitted(columns, 10, groups=["w1", "w2"], group_heading="workload").needed
     whole = fitted(columns, needed, groups=["w1", "w2"], group_heading="workload")
