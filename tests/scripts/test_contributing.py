@@ -137,7 +137,7 @@ def test_all_tests_of_what_is_registered_stay_green(contribution):
         assert contribution.follow(title).returncode == 0
     unit = sorted(
         path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "tests" / "unit").glob("test_*.py")
+        for path in (ROOT / "tests" / "unit").rglob("test_*.py")
         if REGISTRIES.search(path.read_text(encoding="utf-8"))
     )
     assert len(unit) > 20

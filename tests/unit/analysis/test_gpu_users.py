@@ -11,14 +11,15 @@ import pytest
 from comparative_benchmark.analysis.machine import gpu_state
 from comparative_benchmark.analysis.machine.gpu_state import SESSION_VARIABLE, foreign
 
-ME, PARENT = os.getpid(), os.getppid()
+ME, PARENT = os.getpid(), 90
 MARK = f"PATH=/bin\0{SESSION_VARIABLE}=abc\0"
 PLAIN = "PATH=/bin\0HOME=/root\0"
 
 
 @pytest.fixture
-def proc(tmp_path):
+def proc(tmp_path, monkeypatch):
     """Makes a /proc of processes: number -> (environment, parent)."""
+    monkeypatch.setattr(os, "getppid", lambda: PARENT)
 
     def make(processes):
         for pid, (environment, parent) in processes.items():

@@ -24,7 +24,7 @@ def every():
 @pytest.fixture
 def make_cells(every, monkeypatch):
     """Makes the cells of the cases of a name, with everything installed."""
-    monkeypatch.setattr(backend_api, "is_installed", lambda name: "nobody" not in name)
+    monkeypatch.setattr(backend_api, "is_installed", lambda name: "missing" not in name)
 
     def make(name, competitors, frameworks=(PT, JAX)):
         rows = grid.rows(catalog.select(every, name=name), every)
