@@ -287,7 +287,7 @@ class SharedWorkers:
         return session
 
     def _keep_room(self) -> None:
-        """Ends idle workers until there is memory for one more of the largest, oldest first."""
+        """Ends idle workers, the longest idle first, until one more of the largest size fits."""
         alive = [(p, p.worker) for pools in self._pools.values() for p in pools if p.worker]
         largest = max((worker.resident_bytes() for _, worker in alive), default=0)
         idle = [(worker.idle_since, pool) for pool, worker in alive if worker.idle_since]

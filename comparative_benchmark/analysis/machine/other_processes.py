@@ -136,7 +136,7 @@ def run_supervised(
     grace_s: float = 0.0,
     **keywords: Any,
 ) -> int | None:
-    """Runs a foreign command in a session of its own, and kills every process that it leaves.
+    """Runs a foreign command in a new session, and kills every process that it leaves behind.
 
     Args:
       command: the command line.

@@ -116,26 +116,15 @@ with screen.following():
 
 
 def test_on_a_terminal_the_line_is_drawn_over_and_taken_away():
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "60", "LINES": "20"}
-    environment.pop("NO_COLOR", None)
-    with subprocess.Popen(
-        [sys.executable, "-P", "-c", _PROGRAM], stderr=theirs, stdin=theirs, env=environment
-    ) as process:
-        os.close(theirs)
-        text = b""
-        while piece := _read(ours):
-            text += piece
-    os.close(ours)
-    assert process.returncode == 0, text
-    drawn = text.decode().split("\r\x1b[2K")
+    text = _text_on_a_terminal(_PROGRAM, columns=60)
+    drawn = text.split("\r\x1b[2K")
     assert drawn[0] == "[3/12] BERT  0 s elapsed"
     # The line is cut at the width of the terminal.
     assert drawn[1] == "[3/12] BERT  jax_xla:xla, process 2 of 3  compile 0 s  0 s…"
     assert drawn[2].startswith("[ 3/12] ok\r\n[3/12] BERT  xxx")
     assert len(drawn[2].splitlines()[-1]) == 59
     assert drawn[3:] == [""]
-    assert not re.search(r"\n.*\n", text.decode())
+    assert not re.search(r"\n.*\n", text)
 
 
 _RACE = """
@@ -165,10 +154,10 @@ with screen.following():
 """
 
 
-def _screens(program):
-    """Returns the lines on the terminal before each time that it is erased, and at the end."""
+def _text_on_a_terminal(program, *, columns):
+    """Returns all that a program writes to a terminal without colours."""
     ours, theirs = pty.openpty()
-    size = {"TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "70", "LINES": "20"}
+    size = {"TERM": "xterm", "NO_COLOR": "1", "COLUMNS": f"{columns}", "LINES": "20"}
     command = [sys.executable, "-P", "-c", program]
     with subprocess.Popen(
         command, stderr=theirs, stdin=theirs, env={**os.environ, **size}
@@ -179,8 +168,15 @@ def _screens(program):
             text += piece
     os.close(ours)
     assert process.returncode == 0, text
+    return text.decode()
+
+
+def _screens(program):
+    """Returns the lines on the terminal before each time that it is erased, and at the end."""
     lines, screens = [""], []
-    for part in re.split(r"(\r\n|\r|\x1b\[2K|\x1b\[1A|\x1b\[\d*m)", text.decode()):
+    for part in re.split(
+        r"(\r\n|\r|\x1b\[2K|\x1b\[1A|\x1b\[\d*m)", _text_on_a_terminal(program, columns=70)
+    ):
         if part == "\r\n":
             lines.append("")
         elif part == "\r":

@@ -249,7 +249,7 @@ class NJobs(ListCommand):
 
 
 class PerGPU(ListCommand):
-    """A command once for each GPU; once on the CPU if there is none."""
+    """A command once for each GPU; once on the CPU without a GPU."""
 
     def __init__(self, executor: Command, gpus: "list[Any] | None" = None, **kwargs: Any) -> None:
         found = [

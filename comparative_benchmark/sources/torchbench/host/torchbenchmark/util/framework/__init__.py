@@ -7,9 +7,8 @@ import torch
 
 from comparative_benchmark.backends.host_settings import free_bytes
 
-# How many times its weights a folder's test needs: they are verified by another object, which is
-# made as the first one is and widened to float64; training has gradients and Adam's two moments,
-# too, and the first weights beside them.
+# Memory of a folder's test, in multiples of its weights. A second model, widened to float64,
+# verifies the first. Training also holds gradients, Adam's two moments and the initial weights.
 _TIMES = {"eval": 3, "train": 12}
 _GIB = 2**30
 
