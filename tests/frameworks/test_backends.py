@@ -207,4 +207,8 @@ def test_without_a_gpu_gpu_trials_are_unsupported_with_a_reason(cbs_run):
     )
     assert set(run.statuses.values()) == {"unsupported"}, run.out
     assert run.code == 3
-    assert run.out.count("nvidia-smi") == len(run.statuses)
+    for record in run.document["benchmarks"]:
+        [metrics] = record["metrics"].values()
+        assert "nvidia-smi" in metrics["error"]
+    # One line for each model, because its trials fail for the same reason.
+    assert run.out.count("unsupported  RESNET_TINY") == 3 == run.out.count("nvidia-smi")
