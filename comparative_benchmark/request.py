@@ -3,7 +3,7 @@
 import argparse
 import datetime
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +65,17 @@ def default_of(field: "attrs.Attribute[Any]") -> Any:
     return factory() if factory else field.default
 
 
-def command_line(request: "RunRequest") -> list[str]:
-    """Returns the arguments of `cbs run` that a request stands for, without default values."""
+def command_line(request: "RunRequest", without: Collection[str] = ()) -> list[str]:
+    """Returns the arguments of `cbs run` that a request stands for, without default values.
+
+    Args:
+      request: the request.
+      without: names of fields to leave out.
+    """
     words: list[str] = []
     for name, (field, option) in options().items():
         value = getattr(request, name)
-        if value == default_of(field):
+        if name in without or value == default_of(field):
             continue
         if option.positional:
             words.insert(0, str(value))

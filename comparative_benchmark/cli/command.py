@@ -111,6 +111,12 @@ COMMANDS = (
         "cli.commands.bench:run",
     ),
     Command(
+        "fleet",
+        "run the same matrix on many machines, through Slurm, ssh or on this machine",
+        "cli.options.fleet:add_fleet_arguments",
+        "cli.commands.fleet:run",
+    ),
+    Command(
         "new-model",
         "write the files of a new model",
         "cli.options.maintenance:add_new_model_arguments",
@@ -223,7 +229,7 @@ COMMANDS = (
 
 # Headings of `cbs --help`, each with its commands.
 _GROUPS = {
-    "measure": ("run", "micro", "bench", "doctor"),
+    "measure": ("run", "micro", "bench", "fleet", "doctor"),
     "look at results": ("show", "report", "list", "backends"),
     "compare": ("compare", "explain", "parity", "history", "bisect"),
     "share": ("export", "import", "repro", "artifacts", "ci-template"),

@@ -24,6 +24,7 @@ from comparative_benchmark.analysis.verification.accuracy import Accuracy
 from comparative_benchmark.analysis.verification.verification import Verification
 from comparative_benchmark.backends.api import OutputMode
 from comparative_benchmark.backends.missing_packages import Absence
+from comparative_benchmark.results.fleet import Allocation
 from openxla.benchmark.artifacts.workload_store import TruthCheck, TruthSource, WorkloadCost
 from openxla.benchmark.def_types import Scalar
 
@@ -807,11 +808,16 @@ class Trigger:
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """One invocation of a measuring command."""
+    """One invocation of a measuring command.
+
+    Attributes:
+      allocation: where it ran, if a fleet started it.
+    """
 
     run_id: Text
     trigger: Trigger
     execution_environment: ExecutionEnvironment
+    allocation: Allocation | UnsetType = UNSET
 
 
 @attrs.frozen(kw_only=True)

@@ -1,0 +1,202 @@
+"""`cbs fleet`: plans, submits and collects the jobs of many machines."""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable
+
+from comparative_benchmark.errors import (
+    EXIT_FAILED,
+    EXIT_MISSING,
+    EXIT_OK,
+    EXIT_UNFINISHED,
+    UsageError,
+)
+from comparative_benchmark.fleet import collecting, host_queue, node
+from comparative_benchmark.fleet.campaign import Campaign, Submitting
+from comparative_benchmark.fleet.description import Fleet, read_fleet
+from comparative_benchmark.fleet.engines import EngineError
+from comparative_benchmark.fleet.planning import Job, Plan, batches_of
+from comparative_benchmark.fleet.spool import Spool, plain, read_batch
+from comparative_benchmark.fleet.standing import ACTIVE, WITHOUT_RESULT, Standing, State, counts
+
+_MOST_SHOWN = 20
+_CAMPAIGN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs a subcommand.
+
+    Raises:
+      UsageError: the description is invalid, or the scheduler does not answer.
+    """
+    hosts: dict[str, Callable[[argparse.Namespace], int]] = {
+        "node": _node,
+        "runner": _runner,
+        "agent": _agent,
+    }
+    if options.action in hosts:
+        return hosts[options.action](options)
+    if options.campaign and not _CAMPAIGN.fullmatch(options.campaign):
+        raise UsageError(
+            f"--campaign {options.campaign!r} may contain only letters, digits and . _ -"
+        )
+    fleet = read_fleet(options.fleet)
+    campaign = Campaign.open(fleet, options.campaign, _say)
+    actions: dict[str, Callable[[argparse.Namespace, Fleet, Campaign], int]] = {
+        "plan": _plan,
+        "submit": _submit,
+        "status": _status,
+        "collect": _collect,
+        "resume": _resume,
+        "cancel": _cancel,
+    }
+    return actions[options.action](options, fleet, campaign)
+
+
+def _plan(options: argparse.Namespace, fleet: Fleet, campaign: Campaign) -> int:
+    plan = campaign.make_plan(options.campaign)
+    batches = batches_of(fleet, plan.jobs)
+    if options.json:
+        print(json.dumps({**plain(plan), "batches": [[j.key for j in b] for b in batches]}))
+        return EXIT_OK
+    for item in fleet.classes:
+        jobs = [job for job in plan.jobs if job.machine_class == item.name]
+        number = sum(batch[0].machine_class == item.name for batch in batches)
+        hours = sum(job.expected_s for job in jobs) / 3600
+        trials = sum(job.trials for job in jobs)
+        print(
+            f"{item.name}: {_many(len(jobs), 'job')} ({trials} trials) in "
+            f"{_many(number, 'batch')}, about {hours:.1f} h of machine time"
+        )
+    return EXIT_OK
+
+
+def _submit(options: argparse.Namespace, _: Fleet, campaign: Campaign) -> int:
+    return _print_submitting(campaign.submit(options.campaign))
+
+
+def _resume(options: argparse.Namespace, _: Fleet, campaign: Campaign) -> int:
+    campaign.fetch()
+    return _print_submitting(campaign.resume(options.campaign, longer=options.longer))
+
+
+def _print_submitting(done: Submitting) -> int:
+    print(f"submitted: {_many(done.jobs, 'job')} in {_many(done.batches, 'batch')}")
+    for name, reason in done.unsupported.items():
+        print(f"unsupported: class {name}: {reason}")
+    for name, reason in done.refused.items():
+        print(f"refused: class {name}: {reason}")
+    if done.left:
+        later = (
+            "a job in the queue submits them later"
+            if done.continues
+            else "submit again when there is room"
+        )
+        print(f"the queue is full: {_many(done.left, 'job')} left; {later}")
+    return EXIT_FAILED if done.refused else EXIT_OK
+
+
+def _status(options: argparse.Namespace, _: Fleet, campaign: Campaign) -> int:
+    campaign.fetch()
+    plan, found = campaign.status()
+    if options.json:
+        jobs = {key: {**plain(item), "state": item.state.value} for key, item in found.items()}
+        print(json.dumps(jobs))
+    else:
+        _print_standings(plan, found)
+    return _exit_code(found)
+
+
+def _print_standings(plan: Plan, found: dict[str, Standing]) -> None:
+    for state, number in counts(found.values()).items():
+        print(f"{state.value:<12} {number}")
+    shown = [job for job in plan.jobs if found[job.key].state in _TO_EXPLAIN]
+    for job in shown[:_MOST_SHOWN]:
+        print(_line(job, found[job.key]))
+    if len(shown) > _MOST_SHOWN:
+        print(f"and {len(shown) - _MOST_SHOWN} more; --json prints all")
+
+
+_TO_EXPLAIN = WITHOUT_RESULT | {State.UNSUPPORTED}
+
+
+def _line(job: Job, item: Standing) -> str:
+    place = f" on {item.node}" if item.node else ""
+    reason = f": {item.detail}" if item.detail else ""
+    repeat = f", repeat {job.repeat + 1}" if job.repeat else ""
+    tried = f" after {_many(item.attempts, 'attempt')}" if item.attempts > 1 else ""
+    return f"{item.state.value}{place}{tried}: {job.label} ({job.machine_class}{repeat}){reason}"
+
+
+def _collect(options: argparse.Namespace, fleet: Fleet, campaign: Campaign) -> int:
+    from pathlib import Path
+
+    name = "-".join(filter(None, (fleet.name, options.campaign)))
+    output = options.output or Path("results") / f"{name}.json"
+    campaign.fetch()
+    plan = campaign.stored_plan()
+    done = collecting.collect(plan, campaign.spool, output)
+    known = f", {done.known} known already" if done.known else ""
+    print(f"{_many(done.results, 'new result')}{known}: {output}")
+    if done.restarted:
+        print(f"{_many(len(done.restarted), 'job')} ended only after a restart")
+    if done.shared:
+        print(f"{_many(done.shared, 'result')} of shared nodes: kept, but not ranked")
+    for file, reason in done.damaged.items():
+        print(f"damaged: {file}: {reason}")
+    for file in done.foreign[:_MOST_SHOWN]:
+        print(f"foreign: {file}")
+    try:
+        _, found = campaign.status()
+    except EngineError as error:
+        raise UsageError(str(error)) from error
+    missing = [job for job in plan.jobs if job.key not in done.jobs]
+    for job in missing[:_MOST_SHOWN]:
+        print(f"missing: {_line(job, found[job.key])}")
+    if len(missing) > _MOST_SHOWN:
+        print(f"missing: {len(missing) - _MOST_SHOWN} more; cbs fleet status --json lists all")
+    return _exit_code(found)
+
+
+def _cancel(_: argparse.Namespace, __: Fleet, campaign: Campaign) -> int:
+    print(f"cancelled: {_many(campaign.cancel(), 'job')}")
+    return EXIT_OK
+
+
+def _exit_code(found: dict[str, Standing]) -> int:
+    """Returns 0 if all jobs are done, 4 if some are on the way, 1 or 3 if some have no result."""
+    states = {item.state for item in found.values()}
+    if states & WITHOUT_RESULT:
+        return EXIT_FAILED
+    if states & (ACTIVE | {State.WAITING}):
+        return EXIT_UNFINISHED
+    return EXIT_MISSING if State.UNSUPPORTED in states else EXIT_OK
+
+
+def _node(options: argparse.Namespace) -> int:
+    folder = options.batch.absolute().parents[1]
+    failed = node.run_batch(Spool(folder), read_batch(options.batch))
+    return EXIT_FAILED if failed else EXIT_OK
+
+
+def _runner(options: argparse.Namespace) -> int:
+    host_queue.HostQueue(options.folder).run()
+    return EXIT_OK
+
+
+def _agent(_: argparse.Namespace) -> int:
+    try:
+        print(json.dumps(host_queue.answer(json.load(sys.stdin))))
+    except (KeyError, ValueError) as error:
+        raise UsageError(f"the request is malformed: {error}") from error
+    return EXIT_OK
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
+
+
+def _say(line: str) -> None:
+    print(f"cbs: {line}", file=sys.stderr)

@@ -1,0 +1,479 @@
+"""A campaign: one execution of a fleet. Plans, submits, polls, cancels and resumes."""
+
+import contextlib
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import attrs
+from filelock import FileLock, Timeout
+
+from comparative_benchmark.analysis.machine.host import git_revision
+from comparative_benchmark.errors import UsageError
+from comparative_benchmark.fleet.description import Fleet, MachineClass
+from comparative_benchmark.fleet.engines import (
+    Engine,
+    EngineError,
+    FullError,
+    QueueEntry,
+    RefusedError,
+    Submission,
+    open_engine,
+)
+from comparative_benchmark.fleet.features import Node, eligible
+from comparative_benchmark.fleet.planning import (
+    Job,
+    Plan,
+    batches_of,
+    load_plan,
+    plan_jobs,
+    save_plan,
+    units_of,
+)
+from comparative_benchmark.fleet.spool import Attempt, Batch, End, Spool, View, Work, read_batch
+from comparative_benchmark.fleet.standing import (
+    ACTIVE,
+    WITHOUT_RESULT,
+    Standing,
+    State,
+    bad_nodes,
+    may_retry,
+    standings,
+)
+from openxla.benchmark.files import sha256_of, write_atomically
+
+# Administrators do not want their controllers asked more often.
+_BETWEEN_POLLS_S = 30.0
+_RECORDED = frozenset({State.TIMEOUT, State.LOST, State.CANCELLED})
+
+
+@attrs.frozen(kw_only=True)
+class Submitting:
+    """What a submission did.
+
+    Attributes:
+      jobs, batches: numbers of submitted jobs and batches.
+      refused: reasons of the scheduler, by class.
+      unsupported: reasons, by class, why no node can run its jobs.
+      left: number of jobs that wait for room in the queue.
+      continues: whether the engine submits them later by itself.
+    """
+
+    jobs: int = 0
+    batches: int = 0
+    refused: dict[str, str] = attrs.field(factory=dict)
+    unsupported: dict[str, str] = attrs.field(factory=dict)
+    left: int = 0
+    continues: bool = False
+
+
+@attrs.define
+class Campaign:
+    """A fleet with its spool and engine.
+
+    Attributes:
+      fleet: the fleet.
+      spool: its folder in the spool.
+      engine: the scheduler.
+      say: reports progress and problems, one line each.
+    """
+
+    fleet: Fleet
+    spool: Spool
+    engine: Engine
+    say: Callable[[str], None]
+
+    @classmethod
+    def open(cls, fleet: Fleet, campaign: str, say: Callable[[str], None]) -> "Campaign":
+        """Opens a campaign of a fleet.
+
+        Raises:
+          UsageError: there is no such engine.
+        """
+        folder = fleet.folder / campaign if campaign else fleet.folder
+        hosts = [host for item in fleet.classes for host in item.hosts]
+        engine = open_engine(fleet.engine, fleet.engine_options, folder, hosts)
+        return cls(fleet, Spool(folder), engine, say)
+
+    @property
+    def prefix(self) -> str:
+        """Start of the names of all batches; differs between spools."""
+        place = hashlib.sha256(str(self.spool.folder.absolute()).encode()).hexdigest()[:6]
+        return f"cbs-{self.fleet.name}-{place}-"
+
+    def make_plan(self, campaign: str) -> Plan:
+        """Plans all jobs from FLEET.toml, without writing anything.
+
+        Raises:
+          UsageError: a run selects nothing, or an option is invalid.
+        """
+        return plan_jobs(
+            self.fleet,
+            units_of(self.fleet.runs, self.say),
+            revision=git_revision() or "unknown",
+            campaign=campaign,
+            durations_s=self.spool.durations_s(),
+        )
+
+    def stored_plan(self) -> Plan:
+        """Returns the plan that was submitted.
+
+        Raises:
+          UsageError: there is none, or it is damaged.
+        """
+        plan = load_plan(self.spool.plan_file)
+        if plan is None:
+            raise UsageError(
+                f"{self.spool.folder} has no plan; to submit one: "
+                f"cbs fleet submit {self.fleet.path.name}"
+            )
+        if plan.file_sha256 != sha256_of(self.fleet.path):
+            self.say(f"{self.fleet.path.name} has changed since its jobs were submitted")
+        return plan
+
+    def submit(self, campaign: str) -> Submitting:
+        """Submits all jobs that were never submitted; doing so twice is the same as once.
+
+        Raises:
+          UsageError: the plan is invalid, or the spool cannot be written.
+          EngineError: the scheduler does not answer. Nothing is lost.
+        """
+        plan = self.make_plan(campaign)
+        self.spool.create()
+        old = load_plan(self.spool.plan_file)
+        if old is not None:
+            # Keep jobs of the former file and revision: their results may be on the way.
+            plan = attrs.evolve(plan, jobs=tuple((old.by_key() | plan.by_key()).values()))
+        save_plan(self.spool.plan_file, plan)
+        found = self.standings(plan, self._poll(fresh=True))
+        wanted = [job for job in plan.jobs if found[job.key].state is State.WAITING]
+        return self._submit(plan, wanted, found, campaign)
+
+    def resume(self, campaign: str, *, longer: bool = False) -> Submitting:
+        """Submits again the jobs that have no result and are not in the queue.
+
+        Args:
+          campaign: name of the campaign.
+          longer: whether jobs that exceeded the time limit start once more, with twice the limit.
+
+        Raises:
+          UsageError, EngineError: see `submit`.
+        """
+        plan = self.stored_plan()
+        self._adopt(self.spool.view())
+        found = self.standings(plan, self._poll(fresh=True))
+        self._record_ends(found)
+        now = self.spool.now()
+        attempts = self.fleet.attempts
+        wanted = [
+            job for job in plan.jobs if may_retry(found[job.key], attempts, now, longer=longer)
+        ]
+        waiting = sum(
+            found[job.key].state in WITHOUT_RESULT and found[job.key].attempts < attempts
+            for job in plan.jobs
+        )
+        if waiting and not wanted:
+            self.say(
+                "nothing to start again yet: retries wait some minutes, and time limits need "
+                "--longer"
+            )
+        return self._submit(plan, wanted, found, campaign, longer=longer)
+
+    def standings(self, plan: Plan, queue: dict[str, QueueEntry] | None) -> dict[str, Standing]:
+        """Returns the standing of each job by its key."""
+        return standings(
+            plan,
+            self.spool.view(),
+            queue,
+            self.spool.now(),
+            read_end=self.spool.read_end,
+            claim_age_s=lambda key, number: self.spool.claim_age_s(
+                Attempt(key, number), self.spool.now()
+            ),
+            unsupported=self._unsupported(),
+        )
+
+    def status(self) -> tuple[Plan, dict[str, Standing]]:
+        """Returns the plan and the standing of each job.
+
+        Raises:
+          UsageError: there is no plan.
+        """
+        plan = self.stored_plan()
+        self._adopt(self.spool.view())
+        return plan, self.standings(plan, self._poll(fresh=False))
+
+    def cancel(self) -> int:
+        """Cancels all jobs in the queue; returns their number.
+
+        Raises:
+          UsageError: there is no plan.
+          EngineError: the scheduler does not answer.
+        """
+        plan = self.stored_plan()
+        found = self.standings(plan, self._poll(fresh=True))
+        active = {key: item for key, item in found.items() if item.state in ACTIVE and item.batch}
+        self.engine.cancel(sorted({item.batch for item in active.values() if item.batch}))
+        for key, item in active.items():
+            self._end(key, item, "cancelled", "by cbs fleet cancel")
+        return len(active)
+
+    def fetch(self) -> None:
+        """Fetches finished files from nodes without a shared file system."""
+        for complaint in self.engine.collect(self.spool.folder):
+            self.say(complaint)
+
+    def _submit(
+        self,
+        plan: Plan,
+        jobs: Sequence[Job],
+        found: dict[str, Standing],
+        campaign: str,
+        *,
+        longer: bool = False,
+    ) -> Submitting:
+        if not jobs:
+            return Submitting(unsupported=self._unsupported())
+        nodes = self.engine.nodes()
+        bad = bad_nodes(self._ends())
+        for node, number in bad.items():
+            self.say(f"{node} is left out: {number} attempts failed there, and none succeeded")
+        classes = {item.name: self._nodes_of(item, nodes, bad) for item in self.fleet.classes}
+        unsupported = {
+            name: reason for name, chosen in classes.items() if (reason := _none_of(chosen))
+        }
+        write_atomically(self.spool.folder / "unsupported.json", json.dumps(unsupported))
+        able = [
+            job
+            for job in jobs
+            if job.machine_class in classes and job.machine_class not in unsupported
+        ]
+        queued = {item.batch for item in found.values() if item.state in ACTIVE}
+        room = self.engine.room(len(queued))
+        done = _Progress()
+        for batch in batches_of(self.fleet, able):
+            name = batch[0].machine_class
+            if name in done.refused:
+                continue
+            if room is not None and done.batches >= room:
+                done.full = True
+            if done.full:
+                done.left += len(batch)
+                continue
+            self._submit_batch(
+                batch, classes[name], [node.name for node in nodes], found, done, campaign, longer
+            )
+        continues = bool(done.left) and self.engine.continue_later(
+            self._command("submit", campaign), f"{self.prefix}submit"
+        )
+        return Submitting(
+            jobs=done.jobs,
+            batches=done.batches,
+            refused=done.refused,
+            unsupported=unsupported,
+            left=done.left,
+            continues=continues,
+        )
+
+    def _submit_batch(
+        self,
+        jobs: Sequence[Job],
+        chosen: "_Chosen",
+        nodes: Sequence[str],
+        found: dict[str, Standing],
+        done: "_Progress",
+        campaign: str,
+        longer: bool,
+    ) -> None:
+        claimed = []
+        for job in jobs:
+            standing = found[job.key]
+            # An expired claim is given up first; its attempt was never submitted.
+            if standing.state is State.WAITING and standing.attempts:
+                attempt = Attempt(job.key, standing.attempts - 1)
+                self.spool.release([attempt])
+            else:
+                attempt = Attempt(job.key, standing.attempts)
+            if self.spool.claim(attempt):
+                claimed.append((job, attempt))
+        if not claimed:
+            return
+        machine_class = chosen.machine_class
+        limit_s = machine_class.time_limit_s * (2 if longer else 1)
+        name = f"{self.prefix}{uuid.uuid4().hex[:12]}"
+        batch = Batch(
+            name=name,
+            fleet=self.fleet.name,
+            campaign=campaign,
+            machine_class=machine_class.name,
+            engine=self.fleet.engine,
+            share=machine_class.share,
+            host=machine_class.host,
+            time_limit_s=limit_s,
+            canaries=self.fleet.canaries,
+            jobs=tuple(
+                Work(
+                    key=job.key,
+                    attempt=attempt.number,
+                    label=job.label,
+                    repeat=job.repeat,
+                    arguments=job.arguments,
+                    trials=job.trials,
+                )
+                for job, attempt in claimed
+            ),
+        )
+        allowed = chosen.for_repeat(jobs[0].repeat)
+        submission = Submission(
+            name=name,
+            file=self.spool.write_batch(batch),
+            environment=machine_class.environment,
+            access=machine_class.access,
+            nodes=allowed,
+            others=tuple(node for node in nodes if node not in allowed),
+            time_limit_s=limit_s,
+            share=machine_class.share,
+            log=self.spool.folder / "logs" / f"{name}.log",
+        )
+        attempts = [attempt for _, attempt in claimed]
+        try:
+            engine_id = self.engine.submit(submission)
+        except (RefusedError, FullError) as error:
+            # After an `EngineError` the batch may be in the queue: `_adopt` looks for it there.
+            self.spool.batch_file(name).unlink(missing_ok=True)
+            self.spool.release(attempts)
+            if isinstance(error, FullError):
+                done.full = True
+                done.left += len(claimed)
+            else:
+                done.refused[machine_class.name] = str(error)
+            return
+        self.spool.record_submission(name, engine_id, attempts)
+        done.jobs += len(claimed)
+        done.batches += 1
+
+    def _nodes_of(
+        self, machine_class: MachineClass, nodes: Sequence[Node], bad: Iterable[str]
+    ) -> "_Chosen":
+        known = [
+            node for node in nodes if not machine_class.hosts or node.name in machine_class.hosts
+        ]
+        fitting = eligible(known, machine_class.requires)
+        usable = tuple(node.name for node in fitting if node.up and node.name not in bad)
+        return _Chosen(machine_class, bool(fitting), usable)
+
+    def _adopt(self, view: View) -> None:
+        """Records batches that a submitter submitted before it was killed."""
+        waiting = [
+            path
+            for path in (self.spool.folder / "batches").glob(f"{self.prefix}*.json")
+            if path.stem not in view.submitted_at
+        ]
+        if not waiting:
+            return
+        queue = self._poll(fresh=True) or {}
+        for path in waiting:
+            with contextlib.suppress(UsageError):
+                batch = read_batch(path)
+                attempts = [Attempt(work.key, work.attempt) for work in batch.jobs]
+                if batch.name in queue:
+                    self.spool.record_submission(batch.name, queue[batch.name].id, attempts)
+
+    def _record_ends(self, found: dict[str, Standing]) -> None:
+        """Records the ends that only the queue knows, before it forgets them."""
+        for key, item in found.items():
+            if item.state in _RECORDED and not item.recorded:
+                self._end(key, item, item.state.value, item.detail)
+
+    def _end(self, key: str, item: Standing, ending: str, reason: str) -> None:
+        self.spool.end(
+            Attempt(key, item.attempts - 1),
+            End(ending=ending, reason=reason, node=item.node, at=self.spool.now()),  # type: ignore[arg-type]
+        )
+
+    def _ends(self) -> Iterator[End]:
+        for name in self.spool.view().ended:
+            if (end := self.spool.read_end(name)) is not None:
+                yield end
+
+    def _unsupported(self) -> dict[str, str]:
+        try:
+            reasons: dict[str, str] = json.loads(
+                (self.spool.folder / "unsupported.json").read_text(encoding="utf-8")
+            )
+        except (OSError, ValueError):
+            return {}
+        return reasons
+
+    def _poll(self, *, fresh: bool) -> dict[str, QueueEntry] | None:
+        """Returns the queue; None if the scheduler does not answer.
+
+        Only one process asks the scheduler at a time, and a status uses an answer of the last 30 s.
+        """
+        try:
+            return self._cached_poll(fresh=fresh)
+        except EngineError as error:
+            self.say(str(error))
+            if fresh:
+                raise
+            return None
+
+    def _cached_poll(self, *, fresh: bool) -> dict[str, QueueEntry]:
+        import msgspec
+
+        path = self.spool.folder / "queue.json"
+        kind = dict[str, QueueEntry]
+        if not fresh:
+            with contextlib.suppress(OSError, msgspec.DecodeError):
+                if self.spool.now() - path.stat().st_mtime < _BETWEEN_POLLS_S:
+                    return msgspec.json.decode(path.read_bytes(), type=kind)
+        lock = FileLock(self.spool.folder / ".queue.lock")
+        try:
+            with lock.acquire(timeout=_BETWEEN_POLLS_S):
+                entries = self.engine.poll(self.prefix)
+        except (Timeout, NotImplementedError):
+            entries = self.engine.poll(self.prefix)
+        write_atomically(path, msgspec.json.encode(entries))
+        return entries
+
+    def _command(self, verb: str, campaign: str) -> list[str]:
+        from comparative_benchmark.fleet.host_queue import interpreter
+
+        words = [*interpreter(None), "fleet", verb, str(self.fleet.path)]
+        return [*words, "--campaign", campaign] if campaign else words
+
+
+@attrs.define
+class _Progress:
+    """Counts of a submission in progress."""
+
+    jobs: int = 0
+    batches: int = 0
+    left: int = 0
+    full: bool = False
+    refused: dict[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class _Chosen:
+    """The nodes of a class."""
+
+    machine_class: MachineClass
+    exists: bool
+    usable: tuple[str, ...]
+
+    def for_repeat(self, repeat: int) -> tuple[str, ...]:
+        """Returns the nodes for a repeat, so that repeats run on different nodes if possible."""
+        repeats = min(self.machine_class.repeats, len(self.usable))
+        return self.usable[repeat % repeats :: repeats]
+
+
+def _none_of(chosen: _Chosen) -> str:
+    """Returns why no node can run jobs of a class; empty if one can."""
+    if chosen.usable:
+        return ""
+    wanted = " or ".join(item.text for item in chosen.machine_class.requires) or "any feature"
+    if chosen.exists:
+        return f"all nodes with {wanted} are down or left out"
+    return f"no node offers {wanted}"

@@ -1,0 +1,274 @@
+"""A queue of batches on one host, for machines without a scheduler.
+
+The first batch starts a detached runner, which executes one batch at a time and ends with the
+queue. It holds a lock of the host, so that no other fleet measures at the same time. The process of
+a batch inherits the locks: they are free only when nothing of the batch is left.
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+import msgspec
+
+from comparative_benchmark.fleet.spool import Batch, Spool
+from openxla.benchmark.files import write_atomically
+
+# One lock for all users of the host.
+_HOST_LOCK = "cbs-fleet-host.lock"
+_STOPPING_S = 20.0
+_WAIT_S = 0.2
+# Runners end a batch this long after its limit, so that it can end by itself.
+_LATE_S = 5.0
+
+
+@attrs.frozen(kw_only=True)
+class Queued:
+    """A batch in the queue.
+
+    Attributes:
+      python: interpreter, or virtual environment; None for the runner's.
+      log: file for the output.
+    """
+
+    name: str
+    time_limit_s: float
+    python: str | None
+    log: str
+
+
+@attrs.frozen(kw_only=True)
+class HostState:
+    """State of a batch; `code` is the exit code of one that has ended."""
+
+    state: Literal["pending", "running", "ended", "timeout", "lost", "cancelled"]
+    code: int | None = None
+
+
+class HostQueue:
+    """The queue of a fleet on this host.
+
+    Args:
+      folder: the fleet's folder on this host.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._spool = Spool(folder)
+        self._queue = folder / "queue" / os.uname().nodename
+        self._lock_file = self._queue / "lock"
+
+    def submit(self, batch: Batch, queued: Queued) -> None:
+        """Adds a batch, and starts a runner if there is none."""
+        self._spool.create()
+        for name in ("pending", "running", "ended"):
+            (self._queue / name).mkdir(parents=True, exist_ok=True)
+        if not self._spool.batch_file(batch.name).exists():
+            self._spool.write_batch(batch)
+        # Names sort in the order of submission.
+        position = time.time_ns()
+        write_atomically(
+            self._queue / "pending" / f"{position:020d} {batch.name}", msgspec.json.encode(queued)
+        )
+        self.start_runner()
+
+    def start_runner(self) -> None:
+        """Starts a detached runner unless one is active or the queue is empty."""
+        if not self._pending() or self._is_locked():
+            return
+        with (self._queue / "runner.log").open("ab") as log:
+            subprocess.Popen(
+                [*interpreter(None), "fleet", "runner", str(self._spool.folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def run(self) -> None:
+        """Executes batches until the queue is empty; returns at once if a runner is active."""
+        with _locked(self._lock_file, wait=False) as lock:
+            if lock is None:
+                return
+            with _locked(Path(tempfile.gettempdir(), _HOST_LOCK), wait=True) as host_lock:
+                descriptors = [item for item in (lock, host_lock) if item is not None]
+                while entry := next(iter(self._pending()), None):
+                    self._execute(entry, descriptors)
+
+    def states(self, prefix: str) -> dict[str, HostState]:
+        """Returns the state of all batches whose names have a prefix."""
+        found: dict[str, HostState] = {}
+        active = self._is_locked()
+        for path in self._pending():
+            found[_batch_name(path)] = HostState(state="pending")
+        for path in self._files("running"):
+            found[path.name] = HostState(state="running" if active else "lost")
+        for path in self._files("ended"):
+            with contextlib.suppress(OSError, msgspec.DecodeError):
+                found[path.name] = msgspec.json.decode(path.read_bytes(), type=HostState)
+        if found and not active:
+            self.start_runner()
+        return {name: state for name, state in found.items() if name.startswith(prefix)}
+
+    def cancel(self, names: Sequence[str]) -> None:
+        """Removes batches from the queue, and ends those that run."""
+        for path in self._pending():
+            if (name := _batch_name(path)) in names:
+                self._end(path, name, HostState(state="cancelled"))
+        for path in self._files("running"):
+            if path.name in names:
+                with contextlib.suppress(OSError, ValueError):
+                    group = int(path.with_suffix(".pid").read_text())
+                    os.killpg(group, signal.SIGTERM)
+                self._end(path, path.name, HostState(state="cancelled"))
+
+    def _execute(self, entry: Path, descriptors: Sequence[int]) -> None:
+        name = _batch_name(entry)
+        running = self._queue / "running" / name
+        try:
+            queued = msgspec.json.decode(entry.read_bytes(), type=Queued)
+            entry.rename(running)
+        except FileNotFoundError:  # cancelled
+            return
+        except msgspec.DecodeError:
+            self._end(entry, name, HostState(state="lost"))
+            return
+        Path(queued.log).parent.mkdir(parents=True, exist_ok=True)
+        with Path(queued.log).open("ab") as log:
+            process = subprocess.Popen(
+                [*interpreter(queued.python), "fleet", "node", str(self._spool.batch_file(name))],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=descriptors,
+            )
+        running.with_suffix(".pid").write_text(str(process.pid))
+        state = HostState(state="ended")
+        try:
+            process.wait(queued.time_limit_s + _LATE_S)
+        except subprocess.TimeoutExpired:
+            state = HostState(state="timeout")
+            _end_group(process)
+        finally:
+            running.with_suffix(".pid").unlink(missing_ok=True)
+        self._end(running, name, attrs.evolve(state, code=process.returncode))
+
+    def _end(self, path: Path, name: str, state: HostState) -> None:
+        ended = self._queue / "ended" / name
+        if not ended.exists():
+            write_atomically(ended, msgspec.json.encode(state))
+        path.unlink(missing_ok=True)
+
+    def _pending(self) -> list[Path]:
+        return sorted(self._files("pending"))
+
+    def _files(self, folder: str) -> list[Path]:
+        try:
+            paths = list((self._queue / folder).iterdir())
+        except OSError:
+            return []
+        return [path for path in paths if path.name[0] != "." and path.suffix != ".pid"]
+
+    def _is_locked(self) -> bool:
+        with _locked(self._lock_file, wait=False) as lock:
+            return lock is None
+
+
+def interpreter(environment: str | None) -> list[str]:
+    """Returns the start of a command line of `cbs` in an environment; None for this one."""
+    python = sys.executable
+    if environment is not None:
+        path = Path(environment).expanduser()
+        python = str(path / "bin" / "python" if path.is_dir() else path)
+    return [python, "-P", "-m", "comparative_benchmark"]
+
+
+def _batch_name(pending: Path) -> str:
+    return pending.name.partition(" ")[2]
+
+
+def _end_group(process: "subprocess.Popen[bytes]") -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_STOPPING_S)
+            return
+
+
+@contextlib.contextmanager
+def _locked(path: Path, *, wait: bool) -> Iterator[int | None]:
+    """Yields the descriptor of a locked file; None if it is locked already."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, flags, 0o666)
+    except PermissionError:
+        # Another user's file; a lock needs no permission to write.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        os.close(descriptor)
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def answer(request: Any) -> Any:
+    """Answers one request to the agent on a host, as JSON values; see `engines.hosts.SshEngine`.
+
+    Raises:
+      KeyError, ValueError: the request is malformed.
+    """
+    from comparative_benchmark.fleet.features import this_node
+
+    folder = Path(request["folder"]).expanduser()
+    queue = HostQueue(folder)
+    match request["verb"]:
+        case "node":
+            node = this_node()
+            return {"features": sorted(node.features), "properties": dict(node.properties)}
+        case "submit":
+            batch = msgspec.convert(request["batch"], Batch)
+            log = str(folder / "logs" / f"{batch.name}.log")
+            queued = Queued(
+                name=batch.name,
+                time_limit_s=request["time_limit_s"],
+                python=request["python"],
+                log=log,
+            )
+            queue.submit(batch, queued)
+            return {"id": str(os.getpid())}
+        case "poll":
+            return msgspec.to_builtins(queue.states(request["prefix"]))
+        case "cancel":
+            queue.cancel(request["names"])
+            return {}
+        case "fetch":
+            return _new_files(folder, set(request["have"]))
+        case other:
+            raise ValueError(f"unknown verb {other!r}")
+
+
+def _new_files(folder: Path, have: set[str]) -> dict[str, str]:
+    """Returns the content of finished files that the submitter lacks, by their paths."""
+    found = {}
+    for kind in ("results", "ends"):
+        for path in sorted((folder / kind).glob("*.json")):
+            name = f"{kind}/{path.name}"
+            if name not in have and not path.name.startswith("."):
+                found[name] = path.read_text(encoding="utf-8")
+    return found

@@ -1,0 +1,253 @@
+"""The jobs of a fleet, and batches of jobs that fit the scheduler.
+
+A job measures one workload with all of its competitors, since ratios are valid only within a
+machine. It exists once for each class and repeat.
+"""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import msgspec
+
+from comparative_benchmark.api.measuring import plan_run
+from comparative_benchmark.errors import UsageError
+from comparative_benchmark.fleet.description import Fleet, MachineClass
+from comparative_benchmark.request import RunRequest, command_line
+from openxla.benchmark.files import sha256_of, write_atomically
+
+# Expected seconds of a process, without a history: start, compilation, warm-up and rounds.
+_SECONDS_PER_PROCESS = 10.0
+_PROCESSES = 3
+# Part of a batch's time limit that its jobs may be expected to take.
+_FULL = 0.5
+_KEY_LENGTH = 32
+
+
+@attrs.frozen(kw_only=True)
+class Unit:
+    """A workload of a run: cases that are compared with each other.
+
+    Attributes:
+      run: index of the run in FLEET.toml.
+      digest: digest of the workload; of the whole request if the cases are not in the catalogue.
+      label: the workload as shown in tables.
+      cases: names of the cases; empty for all cases of the run.
+      competitors: names of the competitors, in the order of the run.
+      trials: number of trials.
+    """
+
+    run: int
+    digest: str
+    label: str
+    cases: tuple[str, ...]
+    competitors: tuple[str, ...]
+    trials: int
+
+
+@attrs.frozen(kw_only=True)
+class Job:
+    """One unit on one class, for one repeat.
+
+    Attributes:
+      key: digest of workload, competitors, options, class, repeat, revision and campaign.
+      arguments: arguments of `cbs run`, without the results file.
+      repeat: number of the repeat, from 0.
+      trials: expected number of results.
+      expected_s: expected duration.
+    """
+
+    key: str
+    label: str
+    machine_class: str
+    repeat: int
+    arguments: tuple[str, ...]
+    trials: int
+    expected_s: float
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """All jobs of a campaign.
+
+    Attributes:
+      fleet: name of the fleet.
+      campaign: name that distinguishes one execution of the fleet from the next.
+      revision: revision of the suite.
+      file_sha256: digest of the FLEET.toml.
+    """
+
+    fleet: str
+    campaign: str
+    revision: str
+    file_sha256: str
+    jobs: tuple[Job, ...]
+
+    def by_key(self) -> dict[str, Job]:
+        """Returns the jobs by their keys."""
+        return {job.key: job for job in self.jobs}
+
+
+def units_of(
+    requests: Sequence[RunRequest],
+    report: Callable[[str], None],
+) -> list[Unit]:
+    """Returns the units of all runs.
+
+    Args:
+      requests: the runs.
+      report: called with lines about competitors that will not run.
+
+    Raises:
+      UsageError: a run selects nothing, or an option is invalid.
+    """
+    units = []
+    for number, request in enumerate(requests):
+        planned = plan_run(request, report)
+        workloads: defaultdict[str, list[tuple[str, str, str]]] = defaultdict(list)
+        from_catalogue = request.model is None and not request.torchbench
+        words = "\0".join(command_line(request, without=("output",)))
+        whole = hashlib.sha256(words.encode()).hexdigest()
+        for trial in planned.trials:
+            digest = trial.workload.digest if from_catalogue else whole
+            workloads[digest].append((trial.workload.label, trial.case.name, str(trial.competitor)))
+        units += [
+            Unit(
+                run=number,
+                digest=digest,
+                label=trials[0][0],
+                cases=_unique(case for _, case, _ in trials) if from_catalogue else (),
+                competitors=_unique(competitor for *_, competitor in trials),
+                trials=len(trials),
+            )
+            for digest, trials in workloads.items()
+        ]
+    return units
+
+
+def plan_jobs(
+    fleet: Fleet,
+    units: Iterable[Unit],
+    *,
+    revision: str,
+    campaign: str,
+    durations_s: Mapping[str, float] | None = None,
+) -> Plan:
+    """Returns the jobs of a fleet: each unit on each class, as often as the class repeats it.
+
+    Args:
+      fleet: the fleet.
+      units: units of its runs.
+      revision: revision of the suite.
+      campaign: see `Plan`.
+      durations_s: durations of earlier jobs, by `duration_key`.
+    """
+    jobs: dict[str, Job] = {}
+    for unit in units:
+        request = fleet.runs[unit.run]
+        for machine_class in fleet.classes:
+            arguments = _arguments(request, unit, machine_class)
+            processes = request.processes or _PROCESSES
+            expected_s = (durations_s or {}).get(
+                duration_key(machine_class.name, arguments),
+                _SECONDS_PER_PROCESS * processes * unit.trials,
+            )
+            for repeat in range(machine_class.repeats):
+                identity = [
+                    *(unit.digest, unit.competitors, unit.cases, arguments),
+                    *(machine_class.name, repeat, revision, campaign),
+                ]
+                key = _digest(identity)
+                jobs[key] = Job(
+                    key=key,
+                    label=unit.label,
+                    machine_class=machine_class.name,
+                    repeat=repeat,
+                    arguments=arguments,
+                    trials=unit.trials,
+                    expected_s=expected_s,
+                )
+    return Plan(
+        fleet=fleet.name,
+        campaign=campaign,
+        revision=revision,
+        file_sha256=sha256_of(fleet.path),
+        jobs=tuple(jobs.values()),
+    )
+
+
+def duration_key(machine_class: str, arguments: Sequence[str]) -> str:
+    """Returns the name under which the duration of a job is kept for later plans."""
+    return f"{machine_class} {_digest(arguments)}"
+
+
+def batches_of(fleet: Fleet, jobs: Iterable[Job]) -> list[tuple[Job, ...]]:
+    """Packs jobs into batches of about `batch_minutes`, each of one class and one repeat.
+
+    Long jobs come first. A batch is expected to take at most half of its time limit; a longer job
+    has a batch to itself.
+    """
+    groups: defaultdict[tuple[str, int], list[Job]] = defaultdict(list)
+    for job in jobs:
+        groups[job.machine_class, job.repeat].append(job)
+    batches: list[tuple[Job, ...]] = []
+    for (name, _), members in groups.items():
+        limit_s = _FULL * fleet.machine_class(name).time_limit_s
+        room_s = min(60.0 * fleet.batch_minutes, limit_s)
+        batch: list[Job] = []
+        filled_s = 0.0
+        for job in sorted(members, key=lambda job: (-job.expected_s, job.key)):
+            if batch and filled_s + job.expected_s > room_s:
+                batches.append(tuple(batch))
+                batch, filled_s = [], 0.0
+            batch.append(job)
+            filled_s += job.expected_s
+        batches.append(tuple(batch))
+    return batches
+
+
+def save_plan(path: Path, plan: Plan) -> None:
+    """Writes a plan atomically."""
+    write_atomically(path, msgspec.json.encode(plan))
+
+
+def load_plan(path: Path) -> Plan | None:
+    """Returns a stored plan; None if there is none.
+
+    Raises:
+      UsageError: the file is damaged.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Plan)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+
+
+def _arguments(request: RunRequest, unit: Unit, machine_class: MachineClass) -> tuple[str, ...]:
+    changes: dict[str, Any] = {}
+    if unit.cases:
+        # A list of whole names, so that nothing else of the catalogue matches.
+        changes["name"] = "|".join(map(_literal, unit.cases))
+        changes["backends"] = unit.competitors
+        changes["tag"] = changes["framework"] = None
+    if machine_class.device is not None:
+        changes["device"] = machine_class.device
+    return tuple(command_line(attrs.evolve(request, **changes), without=("output",)))
+
+
+def _literal(name: str) -> str:
+    return "".join(f"\\{letter}" if letter in r".^$*+?{}[]\|()" else letter for letter in name)
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:_KEY_LENGTH]
+
+
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

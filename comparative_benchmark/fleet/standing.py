@@ -1,0 +1,199 @@
+"""Where each job of a plan stands, from the spool and the queue."""
+
+import enum
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+import attrs
+
+from comparative_benchmark.fleet.engines import QueueEntry, QueueState
+from comparative_benchmark.fleet.planning import Plan
+from comparative_benchmark.fleet.spool import CLAIM_EXPIRES_S, End, View
+
+# A batch that the queue does not list after this time is lost: schedulers forget batches that have
+# ended (Slurm's MinJobAge), and files of other machines appear late on a shared file system.
+GRACE_S = 300.0
+# A node with this many failed attempts, and none that succeeded, gets no further ones.
+_FAILURES_OF_A_BAD_NODE = 3
+_FIRST_DELAY_S = 60.0
+
+
+class State(enum.Enum):
+    """State of a job."""
+
+    WAITING = "waiting"
+    CLAIMED = "claimed"
+    PENDING = "pending"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    LOST = "lost"
+    CANCELLED = "cancelled"
+    DAMAGED = "damaged"
+    REFUSED = "refused"
+    UNSUPPORTED = "unsupported"
+
+
+# States of jobs that a queue holds, and of jobs whose last attempt gave no result.
+ACTIVE = frozenset({State.CLAIMED, State.PENDING, State.RUNNING})
+WITHOUT_RESULT = frozenset(
+    {State.FAILED, State.TIMEOUT, State.LOST, State.CANCELLED, State.DAMAGED, State.REFUSED}
+)
+_OF_QUEUE = {
+    QueueState.PENDING: State.PENDING,
+    QueueState.RUNNING: State.RUNNING,
+    QueueState.TIMEOUT: State.TIMEOUT,
+    QueueState.LOST: State.LOST,
+    QueueState.CANCELLED: State.CANCELLED,
+}
+
+
+@attrs.frozen
+class Standing:
+    """State of a job.
+
+    Attributes:
+      state: its state.
+      attempts: number of attempts so far.
+      batch: batch of the last attempt; None if it was not submitted.
+      detail: reason, or node.
+      node: node of the last attempt, if known.
+      recorded: whether the spool records the end of the last attempt.
+      at: end of the last attempt, on the file system's clock; 0 if unknown.
+    """
+
+    state: State
+    attempts: int = 0
+    batch: str | None = None
+    detail: str = ""
+    node: str | None = None
+    recorded: bool = False
+    at: float = 0.0
+
+
+def standings(
+    plan: Plan,
+    view: View,
+    queue: Mapping[str, QueueEntry] | None,
+    now: float,
+    *,
+    read_end: Callable[[str], End | None],
+    claim_age_s: Callable[[str, int], float],
+    unsupported: Mapping[str, str],
+) -> dict[str, Standing]:
+    """Returns the standing of each job by its key.
+
+    Args:
+      plan: the jobs.
+      view: content of the spool.
+      queue: batches in the queue; None if the scheduler does not answer.
+      now: time of the file system.
+      read_end: returns the end of an attempt.
+      claim_age_s: returns the age of the claim of a job's attempt.
+      unsupported: reasons, by class, why no node can run its jobs.
+    """
+    finished = {attempt.partition(".")[0]: attempt for attempt in view.finished}
+    found: dict[str, Standing] = {}
+    for job in plan.jobs:
+        key = job.key
+        latest = view.claimed.get(key)
+        attempts = 0 if latest is None else latest + 1
+        attempt = finished.get(key)
+        if attempt is not None:
+            found[key] = Standing(State.DONE, attempts, view.batches.get(attempt))
+        elif latest is None:
+            reason = unsupported.get(job.machine_class)
+            found[key] = Standing(State.WAITING) if reason is None else _unsupported(reason)
+        else:
+            name = f"{key}.{latest}"
+            batch = view.batches.get(name)
+            if name in view.ended and (end := read_end(name)) is not None:
+                found[key] = _ended(end, attempts, batch)
+            elif batch is None:
+                expired = claim_age_s(key, latest) > CLAIM_EXPIRES_S
+                found[key] = Standing(State.WAITING if expired else State.CLAIMED, attempts)
+            else:
+                age_s = now - view.submitted_at.get(batch, now)
+                found[key] = _queued(attempts, batch, queue, age_s)
+    return found
+
+
+def counts(found: Iterable[Standing]) -> dict[State, int]:
+    """Returns how many jobs are in each state, in the order of a job's life."""
+    counted = Counter(item.state for item in found)
+    return {state: counted[state] for state in State if counted[state]}
+
+
+def bad_nodes(ends: Iterable[End]) -> dict[str, int]:
+    """Returns nodes where attempts only fail, with the number of failures.
+
+    One such node would otherwise take every retry, because it is free again at once.
+    """
+    failures: defaultdict[str, int] = defaultdict(int)
+    sound: set[str] = set()
+    for end in ends:
+        if end.node is None:
+            continue
+        if end.ending == "done":
+            sound.add(end.node)
+        elif end.ending in ("failed", "lost"):
+            failures[end.node] += 1
+    return {
+        node: number
+        for node, number in sorted(failures.items())
+        if number >= _FAILURES_OF_A_BAD_NODE and node not in sound
+    }
+
+
+def may_retry(standing: Standing, attempts: int, now: float, *, longer: bool) -> bool:
+    """Returns whether a job without a result should be started again.
+
+    The delay doubles with each attempt. A job that exceeded its time limit starts again only once,
+    and only with a longer limit.
+
+    Args:
+      standing: standing of the job.
+      attempts: largest number of attempts.
+      now: time of the file system.
+      longer: whether the user asked for more time.
+    """
+    if standing.state is State.WAITING:
+        return True
+    if standing.state not in WITHOUT_RESULT or standing.attempts >= attempts:
+        return False
+    if standing.state is State.TIMEOUT:
+        return longer and standing.attempts == 1
+    if standing.state in (State.CANCELLED, State.REFUSED, State.DAMAGED):
+        return True
+    delay_s = _FIRST_DELAY_S * 2 ** (standing.attempts - 1)
+    return not standing.at or now - standing.at >= delay_s
+
+
+def _unsupported(reason: str) -> Standing:
+    return Standing(State.UNSUPPORTED, detail=reason)
+
+
+def _ended(end: End, attempts: int, batch: str | None) -> Standing:
+    # A result that was found damaged, or removed, has an end that says done.
+    state = State.DAMAGED if end.ending == "done" else State(end.ending)
+    return Standing(state, attempts, batch, end.reason, end.node, True, end.at)
+
+
+def _queued(
+    attempts: int, batch: str, queue: Mapping[str, QueueEntry] | None, age_s: float
+) -> Standing:
+    if queue is None:
+        return Standing(State.PENDING, attempts, batch, "the scheduler does not answer")
+    entry = queue.get(batch)
+    if entry is None:
+        if age_s <= GRACE_S:
+            return Standing(State.PENDING, attempts, batch, "not in the queue yet")
+        return Standing(State.LOST, attempts, batch, "the scheduler has forgotten the batch")
+    if (state := _OF_QUEUE.get(entry.state)) is None:
+        # Its files may appear late.
+        state = State.LOST if age_s > GRACE_S else State.RUNNING
+        return Standing(
+            state, attempts, batch, entry.reason or "ended without a result", entry.node
+        )
+    return Standing(state, attempts, batch, entry.reason, entry.node)

@@ -1,0 +1,48 @@
+"""Where a job of a fleet ran, as results record it."""
+
+from typing import Annotated, Literal
+
+import attrs
+from msgspec import UNSET, Meta, UnsetType
+
+_Text = Annotated[str, Meta(min_length=1)]
+_Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Rate = Annotated[float, Meta(gt=0, le=1e300)]
+_Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+@attrs.frozen(kw_only=True)
+class Allocation:
+    """Where a job of a fleet ran.
+
+    Attributes:
+      fleet, campaign, machine_class: names from FLEET.toml and the command line.
+      job: key of the job.
+      node: name of the node.
+      repeat: number of the repeat, from 0.
+      attempt: number of earlier attempts of the job.
+      restarts: how often the scheduler had started the batch before.
+      engine, engine_id: the scheduler, and its id of the batch.
+      exclusive: whether no other job could run on the node at the same time; None if unknown.
+      not_exclusive: the figures that show why not; unset if exclusive or unknown.
+      host: whether the node is a whole host, shares one, or cannot know.
+      environment_sha256: digest of interpreter and packages.
+      canaries: rates of fixed programs before the job, by name: `compute`, in GFLOP/s, and
+        `bandwidth`, in GB/s. They show slow nodes.
+    """
+
+    fleet: _Text
+    campaign: str
+    machine_class: _Text
+    job: _Text
+    node: _Text
+    repeat: _Count = 0
+    attempt: _Count = 0
+    restarts: _Count = 0
+    engine: _Text
+    engine_id: str = ""
+    exclusive: bool | None = None
+    not_exclusive: str | UnsetType = UNSET
+    host: Literal["whole", "shared", "unknown"] = "unknown"
+    environment_sha256: _Sha256
+    canaries: dict[str, _Rate] = attrs.field(factory=dict)
