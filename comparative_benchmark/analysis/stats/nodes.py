@@ -1,0 +1,399 @@
+"""Statistics over the nodes of a class: class verdicts, differences of one node, slow nodes.
+
+Process, node and class are nested levels. A statement about a class must hold on another node of
+the class, so the node is the unit of replication, as the process is on one machine: more processes
+or more jobs on the same nodes carry no information about the next node. Nodes belong to one class
+if their hardware and software are the same. Ratios of different classes are never averaged: call
+these functions once per class, and print a table.
+
+Ratios and readings are compared as logarithms. `benchmarks/fleet_statistics.py` simulates all
+rules of this module, and prints where they fail.
+"""
+
+import math
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+
+import attrs
+import numpy as np
+
+from comparative_benchmark.analysis.stats.analysis import (
+    CLOSE,
+    NOISE_THRESHOLD,
+    VERDICT_LEVEL,
+    Array,
+    Interval,
+    LogRatio,
+    SampleError,
+    Verdict,
+    mean_ratio,
+    student_tail,
+    verdict,
+)
+
+# Two nodes have one degree of freedom: their interval is 53 standard errors wide on each side.
+MIN_NODES = 3
+# A class can contain two kinds of nodes, and few nodes are all of one kind by chance. If the ratio
+# of equals differs by 4 % between two equally frequent kinds, three nodes give 6 % false verdicts,
+# five 5 %, six 3 % and eight 2 % (`benchmarks/fleet_statistics.py`).
+CLOSE_VERDICT_NODES = 6
+
+# A slow node is compared with at least three others.
+MIN_COMPARED_NODES = 4
+# One night is one disturbance: a neighbour of a single night must not name a node.
+MIN_NIGHTS = 2
+# Only the latest nights count, so that a node is named soon after it becomes slow.
+LATEST_NIGHTS = 3
+SLOW_NODE_THRESHOLD = 0.03
+# Chance to name an equal node in one night, over all canaries. The goal is one in 1,000; the rest
+# is for noise that is not normal.
+SLOW_NODE_ERROR = 0.0008
+
+NodeRatios = Mapping[str, Sequence[LogRatio]]
+# Readings of one canary: node, night (sorts by time), readings of that night.
+NodeReadings = Mapping[str, Mapping[str, Sequence[float]]]
+
+
+@attrs.frozen(kw_only=True)
+class NodesRatio:
+    """Candidate over baseline on a class of nodes.
+
+    Attributes:
+      ratio: ratio on the class, its nodes as replicates (`processes` counts nodes), for `decisive`
+        and `mean_ratio`; None with a single node.
+      by_node: ratio on each node, with the 98 % interval over its processes.
+      node_variance: variance between nodes of the log ratio, without the noise of their processes;
+        None with a single node.
+      verdict: the verdict on this class.
+      reason: why, for people.
+    """
+
+    ratio: LogRatio | None
+    by_node: Mapping[str, Interval]
+    node_variance: float | None
+    verdict: Verdict
+    reason: str
+
+    @property
+    def interval(self) -> Interval | None:
+        """The ratio with its 98 % interval over nodes; None with a single node."""
+        return self.ratio and self.ratio.interval()
+
+
+@attrs.frozen(kw_only=True)
+class OneNode:
+    """A difference that only one node of a class shows.
+
+    Attributes:
+      node: name of the node.
+      interval: ratio on this node, with the 98 % interval over its processes.
+      without: the class without this node.
+      reason: why, for people.
+    """
+
+    node: str
+    interval: Interval
+    without: NodesRatio
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class SlowNode:
+    """A node that is slower than the others of its class.
+
+    Attributes:
+      node: name of the node.
+      canary: the canary that is slow there.
+      slowdown: its time over the mean time of the others, e.g. 1.05.
+      others_sd: standard deviation between the others, of the log time.
+      p_value: chance of such a slow-down if it were a node like the others.
+      others: number of nodes it is compared with.
+      nights: number of nights.
+    """
+
+    node: str
+    canary: str
+    slowdown: float
+    others_sd: float
+    p_value: float
+    others: int
+    nights: int
+
+
+@attrs.frozen(kw_only=True)
+class SlowNodes:
+    """The slow nodes of a class.
+
+    Attributes:
+      named: slow nodes, the least likely to be like the others first; a node that is slow in two
+        canaries is in it twice.
+      not_compared: reasons, for people, by canary and node.
+    """
+
+    named: Sequence[SlowNode]
+    not_compared: Mapping[tuple[str, str], str]
+
+
+def class_ratio(by_node: NodeRatios, *, threshold: float = NOISE_THRESHOLD) -> NodesRatio:
+    """Returns candidate over baseline on a class of nodes, and the verdict on this class.
+
+    Each node counts with the mean over its repeats, however many they are. The interval is
+    Student's t over nodes, with the share of error that `analysis` leaves it. It includes the
+    variance between nodes, whatever their number of processes. It needs no balance: if nodes have
+    different variances (fewer repeats, more noise), t at levels above 92 % covers more than it
+    claims (Bakirov & Szekely, J. Math. Sci. 139, 2006; Ibragimov & Mueller, JBES 28, 2010).
+
+    A verdict needs `MIN_NODES`, and `CLOSE_VERDICT_NODES` for ratios up to `CLOSE`; otherwise see
+    `analysis.verdict`. The variance between nodes is the variance of their means less the mean
+    variance of these over processes (method of moments; Hedges, Psychol. Bull. 93, 1983). With few
+    nodes it is a rough figure. Differences between jobs on one node are part of it.
+
+    Assumes that nodes are a random sample of the class and independent. Fails if a kind of node is
+    rare: nodes that all lack it agree with each other, and the interval excludes the mean of the
+    class. A node's own interval fails if jobs on the node differ more than their processes do.
+
+    Args:
+      by_node: for each node, one ratio per repeat (job).
+      threshold: smaller differences are not relevant.
+
+    Raises:
+      SampleError: no nodes, or a node without ratios.
+    """
+    if not by_node or not all(by_node.values()):
+        raise SampleError("no nodes" if not by_node else "a node has no ratios")
+    means = [_node_mean(repeats) for repeats in by_node.values()]
+    count = len(means)
+    intervals = {node: mean_ratio([[one] for one in rs]) for node, rs in by_node.items()}
+    ratio = node_variance = None
+    if count > 1:
+        centre, scale = statistics.fmean(means), math.sqrt(count * (count - 1))
+        terms = tuple((mean - centre) / scale for mean in means)
+        ratio = LogRatio(estimate=centre, shared=terms, processes=count)
+        noise = statistics.fmean(
+            math.fsum(one.spread[0] for one in repeats) / len(repeats) ** 2
+            for repeats in by_node.values()
+        )
+        node_variance = max(0.0, statistics.variance(means) - noise)
+    found, reason = _class_verdict(ratio and ratio.interval(), count, threshold)
+    return NodesRatio(
+        ratio=ratio,
+        by_node=intervals,
+        node_variance=node_variance,
+        verdict=found,
+        reason=f"{reason} on this class",
+    )
+
+
+def belongs_to_one_node(
+    by_node: NodeRatios, *, threshold: float = NOISE_THRESHOLD
+) -> OneNode | None:
+    """Returns the node whose difference the other nodes of its class do not show, if there is one.
+
+    For ratios of candidate and baseline, or of two nights for a step. A class verdict never rests
+    on one node: a single difference among equals is at most one standard error of the class mean.
+    Instead it hides the verdict of the others, so the class is compared without it.
+
+    The node differs from the mean of the others by more than the threshold and by a t test with the
+    spread of the others, at 2 % for all nodes of the class (Bonferroni). Its ratio lies beyond the
+    threshold, and the verdict on the others is not in that direction: the same, the reverse, or
+    unclear, which `without` contains.
+
+    Fails if two nodes differ: each is in the spread of the others, and hides the other one. With
+    few nodes only large differences are found.
+
+    Args:
+      by_node: for each node, one ratio per repeat; None is returned for less than four nodes.
+      threshold: smaller differences are not relevant.
+
+    Raises:
+      SampleError: a node without ratios.
+    """
+    if len(by_node) < MIN_COMPARED_NODES:
+        return None
+    if not all(by_node.values()):
+        raise SampleError("a node has no ratios")
+    names = list(by_node)
+    means = np.array([_node_mean(by_node[name]) for name in names])
+    differences, errors = apart_from_others(means)
+    p_values = [
+        2 * _tail(abs(difference), error, len(names) - 2)
+        for difference, error in zip(differences, errors, strict=True)
+    ]
+    index = int(np.argmin(p_values))
+    limit = math.log1p(threshold)
+    if p_values[index] > (1 - VERDICT_LEVEL) / len(names):
+        return None
+    if min(abs(differences[index]), abs(means[index])) <= limit:
+        return None
+    without = class_ratio(
+        {name: ratios for name, ratios in by_node.items() if name != names[index]},
+        threshold=threshold,
+    )
+    direction = Verdict.SLOWER if means[index] > 0 else Verdict.FASTER
+    if without.verdict is direction:
+        return None
+    ratio = math.exp(means[index])
+    return OneNode(
+        node=names[index],
+        interval=mean_ratio([[one] for one in by_node[names[index]]]),
+        without=without,
+        reason=(
+            f"only node {names[index]} has a ratio of {ratio:.3g}; the verdict on the other "
+            f"{len(names) - 1} nodes is {without.verdict.value}: {without.reason}"
+        ),
+    )
+
+
+def slow_nodes(
+    readings: Mapping[str, NodeReadings],
+    *,
+    rates: Collection[str] = (),
+    threshold: float = SLOW_NODE_THRESHOLD,
+) -> SlowNodes:
+    """Returns the nodes of a class that are slower than the others.
+
+    Model of a canary's log time: night + node + noise of the job. Nights are common to all nodes;
+    nodes are random effects. A node is compared on those of the `LATEST_NIGHTS` on which it has
+    readings, with the nodes that have readings on all of these. Others count with as many readings
+    a night as the node has, so that none is more precise. A night counts with its median, and a
+    node with the lower median of its nights: with two nights the faster one.
+
+    A node is named if it is slower than the mean of the others by the threshold, and by a one-sided
+    t test. Its variance is that between the others, which contains the honest spread between nodes
+    and the noise; t has as many degrees of freedom as the others (externally studentised residual:
+    Cook & Weisberg, "Residuals and Influence in Regression", 1982, 2.2). Each night has its own
+    error, `SLOW_NODE_ERROR`, shared by the canaries, so the share of node-nights with a false
+    alarm stays the same however many nights are tested. A variance prior would find more, but its
+    false alarms exceed the goal if nodes differ more than the prior expects.
+
+    Fails if two nodes of a small class are slow: each hides the other one. Nodes of a heavy-tailed
+    class, of which a few are honestly slower, are named. A slow-down of several nights by a
+    neighbour cannot be distinguished from a slow node. If the spread of the others exceeds a tenth
+    of the slow-down, it is often not found.
+
+    Args:
+      readings: for each canary, node and night, times in any unit, or rates. Nights sort by time.
+      rates: canaries whose readings are rates, e.g. GB/s.
+      threshold: smaller slow-downs are not relevant.
+
+    Raises:
+      SampleError: a reading is not a positive finite number.
+    """
+    named: list[SlowNode] = []
+    not_compared: dict[tuple[str, str], str] = {}
+    for canary, by_node in readings.items():
+        logs = _logs(by_node, -1 if canary in rates else 1)
+        latest = sorted({night for nights in logs.values() for night in nights})[-LATEST_NIGHTS:]
+        for node in by_node:
+            nights = [night for night in latest if night in logs[node]]
+            compared = [name for name in logs if all(night in logs[name] for night in nights)]
+            if len(nights) < MIN_NIGHTS:
+                reason = f"readings of {_counted(len(nights), 'night')}; at least {MIN_NIGHTS}"
+                not_compared[canary, node] = f"{reason} are needed to name a slow node"
+            elif len(compared) < MIN_COMPARED_NODES:
+                reason = f"readings of {_counted(len(compared), 'node')} on the same nights"
+                reason += f"; at least {MIN_COMPARED_NODES} are needed to name a slow node"
+                not_compared[canary, node] = reason
+            else:
+                found = _compared_node(canary, node, {n: logs[n] for n in compared}, nights)
+                is_slow = found.slowdown >= 1 + threshold
+                if is_slow and found.p_value <= SLOW_NODE_ERROR / len(readings):
+                    named.append(found)
+    return SlowNodes(named=sorted(named, key=lambda one: one.p_value), not_compared=not_compared)
+
+
+def typical_of_nights(logs: Array) -> Array:
+    """Returns the lower median over nights of each node, without the effects of nights.
+
+    Args:
+      logs: float64[..., nodes, nights].
+    """
+    without_nights = logs - np.median(logs, axis=-2, keepdims=True)
+    lower: Array = np.sort(without_nights, axis=-1)[..., (logs.shape[-1] - 1) // 2]
+    return lower
+
+
+def apart_from_others(values: Array) -> tuple[Array, Array]:
+    """Returns each node's difference from the mean of the others, and its standard error.
+
+    The error is that of a new node of the others' population; its ratio to the difference has
+    Student's t distribution with `nodes - 2` degrees of freedom.
+
+    Args:
+      values: float64[..., nodes], one value per node, at least three.
+    """
+    count = values.shape[-1]
+    centred = values - values.mean(axis=-1, keepdims=True)
+    differences: Array = centred * (count / (count - 1))
+    # The sum of squares of all nodes, less the part of the node that is left out.
+    squares = (centred**2).sum(axis=-1, keepdims=True) - centred * differences
+    errors: Array = np.sqrt(np.maximum(squares, 0.0) / (count - 2) * (count / (count - 1)))
+    return differences, errors
+
+
+def _class_verdict(interval: Interval | None, nodes: int, threshold: float) -> tuple[Verdict, str]:
+    """Returns the verdict of `analysis` with the minimum numbers of nodes instead of processes."""
+    counted = _counted(nodes, "node")
+    if interval is None or nodes < MIN_NODES:
+        reason = f"needs more nodes: {counted}; a verdict needs at least {MIN_NODES}"
+        return Verdict.UNCLEAR, reason
+    found, reason = verdict(
+        interval, threshold=threshold, processes=max(nodes, CLOSE_VERDICT_NODES)
+    )
+    distance = max(interval.estimate, 1 / interval.estimate)
+    is_close = found in (Verdict.FASTER, Verdict.SLOWER) and distance <= CLOSE
+    if is_close and nodes < CLOSE_VERDICT_NODES:
+        return Verdict.UNCLEAR, (
+            f"needs more nodes: {counted}, but programs within {CLOSE:g}x of each other need "
+            f"{CLOSE_VERDICT_NODES}"
+        )
+    return found, reason
+
+
+def _node_mean(repeats: Sequence[LogRatio]) -> float:
+    return statistics.fmean(repeat.estimate for repeat in repeats)
+
+
+def _logs(by_node: NodeReadings, sign: int) -> dict[str, dict[str, Array]]:
+    """Returns the log times of each node and night that has readings."""
+    logs: dict[str, dict[str, Array]] = {}
+    for node, nights in by_node.items():
+        arrays = {night: np.asarray(values, np.float64) for night, values in nights.items()}
+        for values in arrays.values():
+            if not (np.isfinite(values) & (values > 0)).all():
+                raise SampleError(f"a reading of node {node} is not a positive finite number")
+        logs[node] = {night: sign * np.log(v) for night, v in arrays.items() if v.size}
+    return logs
+
+
+def _compared_node(
+    canary: str, node: str, logs: Mapping[str, Mapping[str, Array]], nights: Sequence[str]
+) -> SlowNode:
+    """Returns a node compared with the others; all have readings on these nights."""
+    counts = {night: logs[node][night].size for night in nights}
+    medians = np.array(
+        [[np.median(one[night][: counts[night]]) for night in nights] for one in logs.values()]
+    )
+    differences, errors = apart_from_others(typical_of_nights(medians))
+    index, others = list(logs).index(node), len(logs) - 1
+    difference, error = float(differences[index]), float(errors[index])
+    return SlowNode(
+        node=node,
+        canary=canary,
+        slowdown=math.exp(difference),
+        others_sd=error / math.sqrt(1 + 1 / others),
+        p_value=_tail(difference, error, others - 1),
+        others=others,
+        nights=len(nights),
+    )
+
+
+def _tail(difference: float, error: float, degrees: int) -> float:
+    """Returns the one-sided p-value of a difference; 1 if it is not positive."""
+    if difference <= 0:
+        return 1.0
+    return student_tail(difference / error, degrees) if error else 0.0
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' if count != 1 else ''}"
