@@ -30,6 +30,7 @@ SMALL = 60
 MODULES = 15
 _ENTRY_POINTS = ("__init__.py", "__main__.py", "run_benchmarks.py")
 _MANY_FILES = ("models", "operators", "provided", "host", "host_install")
+_FLEET = {"fleet", "fleet.py", "nodes.py"}
 _NO_CODE = frozenset(
     {
         *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
@@ -88,7 +89,7 @@ def main() -> int:
     code, modules, small, physical, fleet = Counter[str](), Counter[str](), 0, 0, 0
     for path, source in found:
         package, lines = str(path.parent), source.count("\n")
-        if {"fleet", "fleet.py"} & set(path.parts):
+        if _FLEET & set(path.parts):
             fleet += code_lines(source)
             continue
         code[package] += code_lines(source)

@@ -49,8 +49,8 @@ class Command(NamedTuple):
     Attributes:
       name: as a user types it.
       help: one line.
-      options: function that adds its options to a parser, as `module:function` of this package.
-      handler: function that takes the parsed options and returns the exit code.
+      options: function that adds its options to a parser, as `module:function` in `cli.options`.
+      handler: function in `cli.commands` that takes the parsed options and returns the exit code.
     """
 
     name: str
@@ -61,168 +61,152 @@ class Command(NamedTuple):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Adds its options to its parser."""
         if self.options is not None:
-            _resolve(self.options)(parser)
+            resolve(self.options, "options")(parser)
         parser.set_defaults(handler=self.handler)
 
 
 _RUN = Command(
-    "run",
-    "run and race benchmark cases, and write results",
-    "cli.options.run:add_run_arguments",
-    "cli.commands.run:run",
+    "run", "run and race benchmark cases, and write results", "run:add_run_arguments", "run:run"
 )
 # In the order of the help text.
 COMMANDS = (
     _RUN,
-    Command(
-        "list",
-        "list benchmark cases",
-        "cli.options.results:add_list_arguments",
-        "cli.commands.catalog:selected_cases",
-    ),
+    Command("list", "list benchmark cases", "results:add_list_arguments", "catalog:selected_cases"),
     Command(
         "backends",
         "list backends, compilers and their options",
-        "cli.options.results:add_backends_arguments",
-        "cli.commands.catalog:installed_backends",
+        "results:add_backends_arguments",
+        "catalog:installed_backends",
     ),
     Command(
         "doctor",
         "check whether this machine is suitable for benchmarking",
-        "cli.options.maintenance:add_doctor_arguments",
-        "cli.commands.doctor:run",
+        "maintenance:add_doctor_arguments",
+        "doctor:run",
     ),
     Command(
         "parity",
         "check every workload on every backend for correctness",
-        "cli.options.studies:add_parity_arguments",
-        "cli.commands.parity:run",
+        "studies:add_parity_arguments",
+        "parity:run",
     ),
-    Command(
-        "micro",
-        "race operators over shapes",
-        "cli.options.studies:add_micro_arguments",
-        "cli.commands.micro:run",
-    ),
+    Command("micro", "race operators over shapes", "studies:add_micro_arguments", "micro:run"),
     Command(
         "bench",
         "install, prepare, run and compare milabench benchmarks",
-        "cli.options.benchmarks:add_bench_arguments",
-        "cli.commands.bench:run",
+        "benchmarks:add_bench_arguments",
+        "bench:run",
     ),
     Command(
         "fleet",
         "run the same matrix on many machines, through Slurm, ssh or on this machine",
-        "cli.options.fleet:add_fleet_arguments",
-        "cli.commands.fleet:run",
+        "fleet:add_fleet_arguments",
+        "fleet:run",
     ),
     Command(
         "new-model",
         "write the files of a new model",
-        "cli.options.maintenance:add_new_model_arguments",
-        "cli.commands.catalog:new_model",
+        "maintenance:add_new_model_arguments",
+        "catalog:new_model",
     ),
     Command(
         "new-backend",
         "write a package with a new backend",
-        "cli.options.maintenance:add_new_backend_arguments",
-        "cli.commands.catalog:new_package",
+        "maintenance:add_new_backend_arguments",
+        "catalog:new_package",
     ),
     Command(
         "new-recipe",
         "write a package with a new recipe",
-        "cli.options.maintenance:add_new_recipe_arguments",
-        "cli.commands.catalog:new_package",
+        "maintenance:add_new_recipe_arguments",
+        "catalog:new_package",
     ),
     Command(
         "new-operator",
         "write a package with a new operator",
-        "cli.options.maintenance:add_new_operator_arguments",
-        "cli.commands.catalog:new_package",
+        "maintenance:add_new_operator_arguments",
+        "catalog:new_package",
     ),
     Command(
         "ci-template",
         "write a GitHub workflow that races a model on every pull request",
-        "cli.options.maintenance:add_ci_template_arguments",
-        "cli.commands.catalog:ci_template",
+        "maintenance:add_ci_template_arguments",
+        "catalog:ci_template",
     ),
     Command(
         "check-model",
         "validate a model against the suite's contract",
-        "cli.options.maintenance:add_check_model_arguments",
-        "cli.commands.catalog:check_model",
+        "maintenance:add_check_model_arguments",
+        "catalog:check_model",
     ),
     Command(
         "export",
         "write results in the format of another tool",
-        "cli.options.results:add_export_arguments",
-        "cli.commands.formats:export",
+        "results:add_export_arguments",
+        "formats:export",
     ),
     Command(
         "import",
         "import results of other tools into the history",
-        "cli.options.results:add_import_arguments",
-        "cli.commands.formats:import_",
+        "results:add_import_arguments",
+        "formats:import_",
     ),
     Command(
         "userbenchmark",
         "list, run, compare and bisect userbenchmarks",
-        "cli.options.benchmarks:add_userbenchmark_arguments",
-        "cli.commands.userbenchmark:run",
+        "benchmarks:add_userbenchmark_arguments",
+        "userbenchmark:run",
     ),
     Command(
         "bisect",
         "find the release or commit that made a workload slower, larger or wrong",
-        "cli.options.studies:add_bisect_arguments",
-        "cli.commands.bisect:run",
+        "studies:add_bisect_arguments",
+        "bisect:run",
     ),
     Command(
         "history",
         "keep results over time, query them, and find regressions",
-        "cli.options.results:add_history_arguments",
-        "cli.commands.history:run",
+        "results:add_history_arguments",
+        "history:run",
     ),
     Command(
         "repro",
         "write a standalone reproducer of one result",
-        "cli.options.studies:add_repro_arguments",
-        "cli.commands.one_result:repro",
+        "studies:add_repro_arguments",
+        "one_result:repro",
     ),
     Command(
         "explain",
         "explain a difference by operators, fusions and fallbacks",
-        "cli.options.studies:add_explain_arguments",
-        "cli.commands.one_result:explain",
+        "studies:add_explain_arguments",
+        "one_result:explain",
     ),
     Command(
         "artifacts",
         "create, publish, lock and fetch artifacts",
-        "cli.options.maintenance:add_artifacts_arguments",
-        "cli.commands.artifacts:run",
+        "maintenance:add_artifacts_arguments",
+        "artifacts:run",
     ),
     Command(
         "compare",
         "compare two results files, case by case",
-        "cli.options.results:add_compare_arguments",
-        "cli.commands.results:compare",
+        "results:add_compare_arguments",
+        "results:compare",
     ),
     Command(
-        "show",
-        "print the table of a results file",
-        "cli.options.results:add_show_arguments",
-        "cli.commands.results:show",
+        "show", "print the table of a results file", "results:add_show_arguments", "results:show"
     ),
     Command(
         "report",
         "write results as a page, Markdown or a chart",
-        "cli.options.results:add_report_arguments",
-        "cli.commands.report:run",
+        "results:add_report_arguments",
+        "report:run",
     ),
     Command(
         "completion",
         "print a script that completes cbs in a shell",
-        "cli.completion:add_arguments",
-        "cli.completion:run",
+        ".completion:add_arguments",
+        ".completion:run",
     ),
 )
 
@@ -271,7 +255,7 @@ def run_backend_main(backend: str, arguments: Sequence[str] | None = None) -> in
     """Runs the `run_benchmarks.py` of one backend; returns the exit code."""
     hold_standard_streams()
     parser = Parser(prog="run_benchmarks.py", description=f"Runs benchmarks with {backend}.")
-    _RUN._replace(options="cli.options.run:add_run_benchmarks_arguments").add_options(parser)
+    _RUN._replace(options="run:add_run_benchmarks_arguments").add_options(parser)
     parser.set_defaults(backend=(backend,))
     return _guarded(parser.parse_args(arguments))
 
@@ -331,7 +315,7 @@ def _guarded(options: argparse.Namespace) -> int:
     try:
         set_root(getattr(options, "root_dir", None))
         with other_processes.adopting():
-            code: int = _resolve(options.handler)(options)
+            code: int = resolve(options.handler, "commands")(options)
         # Report write errors here, not in a traceback at exit.
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -395,10 +379,10 @@ def _mistakes() -> tuple[type[Exception], ...]:
     return UsageError, DefinitionError, NoMatchError
 
 
-def _resolve(reference: str) -> Any:
+def resolve(reference: str, folder: str) -> Any:
+    """Returns the function of a command, from `cli.options` or `cli.commands`."""
     module, _, name = reference.partition(":")
-    package = __package__.rpartition(".")[0]
-    return getattr(importlib.import_module(f"{package}.{module}"), name)
+    return getattr(importlib.import_module(f".{module}", f"{__package__}.{folder}"), name)
 
 
 def _terminate(number: int, _: Any) -> NoReturn:

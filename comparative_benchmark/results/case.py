@@ -12,6 +12,7 @@ import attrs
 from msgspec import UNSET
 
 from comparative_benchmark.analysis.machine.worker_settings import EffectiveSettings
+from comparative_benchmark.results.fleet import Allocation
 from comparative_benchmark.results.record import Document, Host, Metrics, Result, Run, Status
 
 
@@ -100,8 +101,19 @@ class Case:
 
     @property
     def device(self) -> str:
-        """Name of the device."""
-        return self.result.definition.device
+        """Name of the device; of a fleet's machine, with its node and class."""
+        return self.result.definition.device + self.place
+
+    @property
+    def place(self) -> str:
+        """End of a name, with node and class; empty if no fleet ran the case."""
+        where = self.allocation
+        return f" on {where.node} ({where.machine_class})" if where else ""
+
+    @property
+    def allocation(self) -> Allocation | None:
+        """Where a fleet ran the case; None if no fleet did."""
+        return (self.run.allocation or None) if self.run else None
 
     @property
     def status(self) -> Status:

@@ -110,8 +110,10 @@ def _run(run: Run) -> Run:
         name: attrs.evolve(other, python=without_folders(other.python))
         for name, other in around.environments.items()
     }
+    where = run.allocation
     return attrs.evolve(
         run,
+        allocation=where and attrs.evolve(where, node=host_name(where.node)),
         trigger=attrs.evolve(run.trigger, command=_words(run.trigger.command)),
         execution_environment=attrs.evolve(
             around,

@@ -94,10 +94,10 @@ def results_table(
     With a baseline there are speed-ups and verdicts; with the devices' ceilings there are shares of
     the roof.
     """
-    twice = Counter((case.label, case.competitor) for case in cases)
+    twice = Counter((case.label + case.place, case.competitor) for case in cases)
     names = [
         f"{case.competitor} ({case.framework})"
-        if twice[case.label, case.competitor] > 1
+        if twice[case.label + case.place, case.competitor] > 1
         else case.competitor
         for case in cases
     ]
@@ -155,7 +155,7 @@ def results_table(
 
 def by_workload(columns: Sequence[Column], cases: Sequence[Case], width: int) -> FittedTable:
     """Returns a table with a row for each case, grouped by workload."""
-    labels = [case.label for case in cases]
+    labels = [case.label + case.place for case in cases]
     return fitted(columns, width, groups=labels, group_heading="workload")
 
 

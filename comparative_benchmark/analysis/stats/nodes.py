@@ -77,7 +77,7 @@ class NodesRatio:
     @property
     def interval(self) -> Interval | None:
         """The ratio with its 98 % interval over nodes; None with a single node."""
-        return self.ratio and self.ratio.interval()
+        return self.ratio.interval() if self.ratio else None
 
 
 @attrs.frozen(kw_only=True)
@@ -174,7 +174,7 @@ def class_ratio(by_node: NodeRatios, *, threshold: float = NOISE_THRESHOLD) -> N
             for repeats in by_node.values()
         )
         node_variance = max(0.0, statistics.variance(means) - noise)
-    found, reason = _class_verdict(ratio and ratio.interval(), count, threshold)
+    found, reason = _class_verdict(ratio.interval() if ratio else None, count, threshold)
     return NodesRatio(
         ratio=ratio,
         by_node=intervals,

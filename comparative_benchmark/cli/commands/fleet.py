@@ -6,20 +6,24 @@ import re
 import sys
 from collections.abc import Callable
 
+from comparative_benchmark.analysis.stats.analysis import Verdict
 from comparative_benchmark.errors import (
     EXIT_FAILED,
     EXIT_MISSING,
     EXIT_OK,
     EXIT_UNFINISHED,
+    EXIT_WRONG,
     UsageError,
 )
-from comparative_benchmark.fleet import collecting, host_queue, node
+from comparative_benchmark.fleet import collecting, fleet_tables, host_queue, judging, node
 from comparative_benchmark.fleet.campaign import Campaign, Submitting
 from comparative_benchmark.fleet.description import Fleet, read_fleet
 from comparative_benchmark.fleet.engines import EngineError
 from comparative_benchmark.fleet.planning import Job, Plan, batches_of
 from comparative_benchmark.fleet.spool import Spool, plain, read_batch
 from comparative_benchmark.fleet.standing import ACTIVE, WITHOUT_RESULT, Standing, State, counts
+from comparative_benchmark.results.results_file import read_document
+from comparative_benchmark.terminal.screen import Screen
 
 _MOST_SHOWN = 20
 _CAMPAIGN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}")
@@ -35,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
         "node": _node,
         "runner": _runner,
         "agent": _agent,
+        "judge": _judge,
     }
     if options.action in hosts:
         return hosts[options.action](options)
@@ -158,6 +163,36 @@ def _collect(options: argparse.Namespace, fleet: Fleet, campaign: Campaign) -> i
     if len(missing) > _MOST_SHOWN:
         print(f"missing: {len(missing) - _MOST_SHOWN} more; cbs fleet status --json lists all")
     return _exit_code(found)
+
+
+def _judge(options: argparse.Namespace) -> int:
+    """Returns 2 if a class is slower for certain, 3 if no class can be judged."""
+    documents = [read_document(path) for path in options.results]
+    if options.since is not None:
+        before = read_document(options.since)
+        verdicts = [
+            item
+            for document in documents
+            for item in judging.changes(before, document, threshold=options.threshold)
+        ]
+    else:
+        verdicts = [
+            item
+            for document in documents
+            for item in judging.class_verdicts(
+                document, options.baseline, threshold=options.threshold
+            )
+        ]
+    slow = judging.slow_nodes_by_class(documents)
+    if options.json:
+        print(json.dumps(fleet_tables.as_json(verdicts, slow), indent=2, allow_nan=False))
+    else:
+        fleet_tables.print_verdicts(verdicts, Screen())
+        for line in fleet_tables.slow_node_lines(slow):
+            print(line)
+    if options.since and any(item.verdict is Verdict.SLOWER for item in verdicts):
+        return EXIT_WRONG
+    return EXIT_OK if verdicts else EXIT_MISSING
 
 
 def _cancel(_: argparse.Namespace, __: Fleet, campaign: Campaign) -> int:

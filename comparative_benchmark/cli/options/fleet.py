@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from comparative_benchmark.cli.options.parsing import add_options
+
 _ACTIONS = {
     "plan": "print the jobs and batches, without submitting anything",
     "submit": "submit all jobs that were not submitted yet, and return",
@@ -42,9 +44,24 @@ def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
                 action="store_true",
                 help="also start jobs that exceeded the time limit, once, with twice the limit",
             )
+    _add_judge(actions.add_parser("judge", help="print verdicts on classes, and slow nodes"))
     # What nodes and hosts run; not for people, so without a line in the help.
     node = actions.add_parser("node")
     node.add_argument("batch", type=Path)
     runner = actions.add_parser("runner")
     runner.add_argument("folder", type=Path)
     actions.add_parser("agent")
+
+
+def _add_judge(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("results", type=Path, nargs="+", metavar="FILE", help="collected results")
+    parser.add_argument(
+        "--since",
+        type=Path,
+        metavar="FILE",
+        help="judge changes since these results, instead of competitors against the baseline",
+    )
+    parser.add_argument(
+        "--baseline", metavar="COMPETITOR", help="baseline (default: that of `cbs show`)"
+    )
+    add_options(parser, "threshold", "json")

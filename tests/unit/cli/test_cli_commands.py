@@ -1,7 +1,6 @@
 """The registry of commands: all references exist, and only the selected command is loaded."""
 
 import json
-import pkgutil
 
 import pytest
 
@@ -22,7 +21,7 @@ print(json.dumps([name for name in sys.modules if name.startswith("comparative_b
 @pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: command.name)
 def test_options_and_handler_of_a_command_are_there(command):
     command.add_options(Parser())
-    assert callable(pkgutil.resolve_name(f"comparative_benchmark.{command.handler}"))
+    assert callable(cli.resolve(command.handler, "commands"))
 
 
 @pytest.mark.parametrize(
