@@ -249,13 +249,13 @@ def test_weights(tmp_path, refused, name):
 def test_an_index_with_many_absent_shards_is_one_short_line(tmp_path, refused):
     write_directory(tmp_path / "net")
     (tmp_path / "net" / "model.safetensors").unlink()
-    names = {f"t{index}": f"model-{index}.safetensors" for index in range(20_000)}
+    names = {f"t{index}": f"model-{index}.safetensors" for index in range(2_000)}
     (tmp_path / "net" / "model.safetensors.index.json").write_text(
         json.dumps({"metadata": {}, "weight_map": names})
     )
     line = refused("net")
     assert _is_clear(line)
-    assert "and 19997 other files" in line
+    assert "and 1997 other files" in line
 
 
 @pytest.mark.parametrize("name", MODULES)
