@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
+import msgspec
 from filelock import FileLock, Timeout
 
 from comparative_benchmark.analysis.machine.host import git_revision
@@ -31,7 +32,17 @@ from comparative_benchmark.fleet.planning import (
     save_plan,
     units_of,
 )
-from comparative_benchmark.fleet.spool import Attempt, Batch, End, Spool, View, Work, read_batch
+from comparative_benchmark.fleet.spool import (
+    UNREADABLE,
+    Attempt,
+    Batch,
+    End,
+    Spool,
+    View,
+    Work,
+    expired,
+    read_batch,
+)
 from comparative_benchmark.fleet.standing import (
     ACTIVE,
     WITHOUT_RESULT,
@@ -146,6 +157,7 @@ class Campaign:
             # Keep jobs of the former file and revision: their results may be on the way.
             plan = attrs.evolve(plan, jobs=tuple((old.by_key() | plan.by_key()).values()))
         save_plan(self.spool.plan_file, plan)
+        self._adopt(self.spool.view())
         found = self.standings(plan, self._poll(fresh=True))
         wanted = [job for job in plan.jobs if found[job.key].state is State.WAITING]
         return self._submit(plan, wanted, found, campaign)
@@ -188,9 +200,7 @@ class Campaign:
             queue,
             self.spool.now(),
             read_end=self.spool.read_end,
-            claim_age_s=lambda key, number: self.spool.claim_age_s(
-                Attempt(key, number), self.spool.now()
-            ),
+            claimed_at=self.spool.claimed_at,
             unsupported=self._unsupported(),
         )
 
@@ -236,7 +246,10 @@ class Campaign:
         if not jobs:
             return Submitting(unsupported=self._unsupported())
         nodes = self.engine.nodes()
-        bad = bad_nodes(self._ends())
+        view = self.spool.view()
+        bad = bad_nodes(
+            self._ends(view.ended - view.finished), self._ends(view.ended & view.finished)
+        )
         for node, number in bad.items():
             self.say(f"{node} is left out: {number} attempts failed there, and none succeeded")
         classes = {item.name: self._nodes_of(item, nodes, bad) for item in self.fleet.classes}
@@ -289,13 +302,10 @@ class Campaign:
         claimed = []
         for job in jobs:
             standing = found[job.key]
-            # An expired claim is given up first; its attempt was never submitted.
-            if standing.state is State.WAITING and standing.attempts:
-                attempt = Attempt(job.key, standing.attempts - 1)
-                self.spool.release([attempt])
-            else:
-                attempt = Attempt(job.key, standing.attempts)
-            if self.spool.claim(attempt):
+            # The attempt of an expired claim was never submitted.
+            was_claimed = standing.state is State.WAITING and standing.attempts > 0
+            attempt = Attempt(job.key, standing.attempts - was_claimed)
+            if self.spool.take_over(attempt) if was_claimed else self.spool.claim(attempt):
                 claimed.append((job, attempt))
         if not claimed:
             return
@@ -392,19 +402,17 @@ class Campaign:
             End(ending=ending, reason=reason, node=item.node, at=self.spool.now()),  # type: ignore[arg-type]
         )
 
-    def _ends(self) -> Iterator[End]:
-        for name in self.spool.view().ended:
+    def _ends(self, attempts: Iterable[str]) -> Iterator[End]:
+        for name in attempts:
             if (end := self.spool.read_end(name)) is not None:
                 yield end
 
     def _unsupported(self) -> dict[str, str]:
         try:
-            reasons: dict[str, str] = json.loads(
-                (self.spool.folder / "unsupported.json").read_text(encoding="utf-8")
-            )
-        except (OSError, ValueError):
+            content = (self.spool.folder / "unsupported.json").read_bytes()
+            return msgspec.json.decode(content, type=dict[str, str])
+        except UNREADABLE:
             return {}
-        return reasons
 
     def _poll(self, *, fresh: bool) -> dict[str, QueueEntry] | None:
         """Returns the queue; None if the scheduler does not answer.
@@ -420,13 +428,11 @@ class Campaign:
             return None
 
     def _cached_poll(self, *, fresh: bool) -> dict[str, QueueEntry]:
-        import msgspec
-
         path = self.spool.folder / "queue.json"
         kind = dict[str, QueueEntry]
         if not fresh:
-            with contextlib.suppress(OSError, msgspec.DecodeError):
-                if self.spool.now() - path.stat().st_mtime < _BETWEEN_POLLS_S:
+            with contextlib.suppress(*UNREADABLE):
+                if not expired(self.spool.now(), path.stat().st_mtime, _BETWEEN_POLLS_S):
                     return msgspec.json.decode(path.read_bytes(), type=kind)
         lock = FileLock(self.spool.folder / ".queue.lock")
         try:

@@ -1,11 +1,12 @@
 """Collects finished results of a campaign into one results file."""
 
 import contextlib
+import mmap
+import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import attrs
 import msgspec
@@ -15,9 +16,8 @@ from msgspec import UNSET
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.fleet.planning import Job, Plan, duration_key
 from comparative_benchmark.fleet.spool import Spool, View
-from comparative_benchmark.results.record import Document, Run
-from comparative_benchmark.results.results_file import ResultsFileError
-from openxla.benchmark.files import new_file
+from comparative_benchmark.results.record import Document, Run, Status
+from comparative_benchmark.results.results_file import ResultsFileError, identity_of
 from openxla.benchmark.text import one_line
 
 _LOCK_TIMEOUT_S = 60.0
@@ -27,15 +27,22 @@ _CHUNK = 1 << 20
 class _Parts(msgspec.Struct):
     """A results file whose runs and results stay as they are."""
 
-    schema_version: int
-    trigger: msgspec.Raw
-    execution_environment: msgspec.Raw
     runs: list[msgspec.Raw]
     benchmarks: list[msgspec.Raw]
 
 
-class _RunId(msgspec.Struct):
+class _Owner(msgspec.Struct):
+    job: str
+
+
+class _RunHead(msgspec.Struct):
     run_id: str
+    allocation: _Owner | None = None
+
+
+class _ResultHead(msgspec.Struct):
+    run_id: str
+    status: str
 
 
 @attrs.define(kw_only=True)
@@ -46,7 +53,7 @@ class Collected:
       results: number of added results.
       known: number of results that the file held already.
       jobs: jobs with results, those collected earlier included.
-      restarted: keys of jobs that ended only after a restart or a further attempt.
+      restarted: keys of added jobs that ended only after a restart or a further attempt.
       damaged: reasons, by file, of results that are not valid; the files are set aside.
       foreign: names of files that belong to no job; they are left alone.
       shared: number of added results of nodes that other jobs could use; they are not ranked.
@@ -64,9 +71,11 @@ class Collected:
 def collect(plan: Plan, spool: Spool, output: Path) -> Collected:
     """Adds the finished results of a plan's jobs to a results file; twice is the same as once.
 
-    Runs that the file holds are left out, so a job that two attempts measured adds each run once.
-    Files are copied one at a time: memory does not grow with their number, except for the names of
-    runs.
+    A job whose results are all `ok` is added once, even if two attempts measured it. If a trial of
+    a job failed, the runs of its other attempts are added, too.
+
+    Files are copied one at a time, and those of jobs in the results file are not read again: memory
+    and time do not grow with the size of the results.
 
     Args:
       plan: the plan.
@@ -74,105 +83,117 @@ def collect(plan: Plan, spool: Spool, output: Path) -> Collected:
       output: results file to add to; created if it does not exist.
 
     Raises:
-      UsageError: the file cannot be written, or is not a results file.
+      UsageError: the file cannot be written, or is not a results file; it is unchanged.
     """
     jobs = plan.by_key()
     view = spool.view()
     done = Collected(foreign=list(view.foreign))
+    added: set[str] = set()
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(output.parent / f".{output.name}.lock")
         with lock.acquire(timeout=_LOCK_TIMEOUT_S), _Merging(output) as merging:
+            done.known = merging.results
             for attempt in sorted(view.finished):
-                _add(attempt, jobs, spool, merging, done)
+                key = attempt.partition(".")[0]
+                if key not in jobs:
+                    done.foreign.append(f"results/{attempt}.json")
+                elif key in merging.complete:
+                    done.jobs.add(key)
+                elif _add(attempt, jobs[key], spool, merging, done):
+                    added.add(attempt)
             if done.results:
                 merging.write()
     except Timeout as error:
         raise UsageError(f"{output} is locked by another process") from error
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error.strerror or error}") from error
-    _save_durations(spool, view, jobs, done.jobs)
+    _save_durations(spool, view, jobs, added)
     return done
 
 
-def _add(
-    attempt: str,
-    jobs: Mapping[str, Job],
-    spool: Spool,
-    merging: "_Merging",
-    done: Collected,
-) -> None:
-    key = attempt.partition(".")[0]
+def _add(attempt: str, job: Job, spool: Spool, merging: "_Merging", done: Collected) -> bool:
+    """Adds the results of an attempt; returns whether there were new ones."""
     path = spool.result_file(attempt)
-    if key not in jobs:
-        done.foreign.append(f"results/{path.name}")
-        return
+    name = f"results/{path.name}"
     try:
-        content = path.read_bytes()
-        document = msgspec.json.decode(content, type=Document)
-        _check(document, jobs[key])
-        parts = msgspec.json.decode(content, type=_Parts)
+        plain = msgspec.json.decode(path.read_bytes())
+        document = msgspec.convert(plain, Document)
+        _check(document, job)
     except FileNotFoundError:
-        return
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        done.damaged[f"results/{path.name}"] = one_line(str(error), 200)
+        return False
+    except OSError as error:
+        done.damaged[name] = f"it cannot be read: {error.strerror or error}"
+        return False
+    except (ValueError, RecursionError) as error:
+        done.damaged[name] = one_line(str(error), 200)
         spool.set_aside(attempt)
-        return
-    done.jobs.add(key)
+        return False
+    done.jobs.add(job.key)
+    new = {run.run_id for run in document.runs} - merging.known
+    # Encoded again: each on a line of its own, without duplicate keys.
+    for run in plain["runs"]:
+        if run["run_id"] in new:
+            merging.add_run(run)
+    results = [result for result in plain["benchmarks"] if result["run_id"] in new]
+    for result in results:
+        merging.add_result(msgspec.json.encode(result))
+    if all(result.status is Status.OK for result in document.benchmarks):
+        merging.complete.add(job.key)
+    else:
+        merging.known |= new
+    done.results += len(results)
     allocations = [run.allocation for run in document.runs if run.allocation is not UNSET]
-    if any(item.restarts or item.attempt for item in allocations):
-        done.restarted.add(key)
-    new = [run.run_id not in merging.known for run in document.runs]
-    added = {run.run_id for run, is_new in zip(document.runs, new, strict=True) if is_new}
-    for raw, is_new in zip(parts.runs, new, strict=True):
-        if is_new:
-            merging.add_run(raw)
-    for result, raw in zip(document.benchmarks, parts.benchmarks, strict=True):
-        if result.run_id in added:
-            merging.add_result(raw)
-            done.results += 1
-            exclusive = {item.exclusive for item in allocations}
-            done.shared += False in exclusive
-        else:
-            done.known += 1
-    merging.known |= added
+    if results and any(item.restarts or item.attempt for item in allocations):
+        done.restarted.add(job.key)
+    if any(item.exclusive is False for item in allocations):
+        done.shared += len(results)
+    return bool(results)
 
 
 def _check(document: Document, job: Job) -> None:
-    """Raises `ValueError` if a results file is not the job's."""
+    """Raises `ValueError` if a results file is not the job's, or is not valid in itself."""
     ids = {run.run_id for run in document.runs}
+    if len(ids) != len(document.runs):
+        raise ValueError("two runs have the same run_id")
     if not all(result.run_id in ids for result in document.benchmarks):
         raise ValueError("a result belongs to no run")
-    owners = {run.allocation.job for run in document.runs if run.allocation is not UNSET}
-    if owners != {job.key}:
+    if any(run.allocation is UNSET or run.allocation.job != job.key for run in document.runs):
         raise ValueError("its runs belong to another job")
+    if len({identity_of(result) for result in document.benchmarks}) < len(document.benchmarks):
+        raise ValueError("a run has two results of the same trial")
     if len({result.key for result in document.benchmarks}) < job.trials:
         raise ValueError("results of some trials are missing")
 
 
 class _Merging:
-    """A results file that grows: runs and results go to temporary files, then into the new file."""
+    """A results file that grows: runs and results go to temporary files, then into the new file.
+
+    Attributes:
+      results: number of results that the file held before.
+      complete: keys of jobs in the file whose results are all ok; further attempts add nothing.
+      known: names of all other runs in the file.
+    """
 
     def __init__(self, output: Path) -> None:
         self._output = output
-        self._folder = Path(tempfile.mkdtemp(prefix=".collecting.", dir=output.parent))
-        self._runs = (self._folder / "runs").open("wb")
-        self._results = (self._folder / "results").open("wb")
-        self._last_run = b""
+        # One collector has the lock: the folder of a killed one is removed.
+        self._folder = output.parent / f".{output.name}.collecting"
+        self.results = 0
+        self.complete: set[str] = set()
         self.known: set[str] = set()
 
     def __enter__(self) -> Self:
-        if self._output.exists():
-            try:
-                parts = msgspec.json.decode(self._output.read_bytes(), type=_Parts)
-            except msgspec.MsgspecError as error:
-                self.__exit__()
-                raise ResultsFileError(f"{self._output} is not a results file: {error}") from error
-            for raw in parts.runs:
-                self.add_run(raw)
-                self.known.add(msgspec.json.decode(raw, type=_RunId).run_id)
-            for raw in parts.benchmarks:
-                self.add_result(raw)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir()
+        self._runs = (self._folder / "runs").open("wb")
+        self._results = (self._folder / "results").open("wb")
+        try:
+            if self._output.exists():
+                self._copy_old()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -181,47 +202,83 @@ class _Merging:
                 file.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def add_run(self, raw: msgspec.Raw) -> None:
-        """Adds a run as it is written in its file."""
-        self._runs.write((b", " if self._runs.tell() else b"") + bytes(raw))
-        self._last_run = bytes(raw)
+    def add_run(self, run: Mapping[str, Any]) -> None:
+        """Adds a run."""
+        self._add_raw_run(msgspec.json.encode(run))
 
-    def add_result(self, raw: msgspec.Raw) -> None:
-        """Adds a result as it is written in its file."""
-        self._results.write((b",\n" if self._results.tell() else b"\n") + bytes(raw))
+    def _add_raw_run(self, raw: bytes | msgspec.Raw) -> None:
+        self._runs.write(b", " if self._runs.tell() else b"")
+        self._runs.write(raw)
+        self._last_run = raw
+
+    def add_result(self, raw: bytes | msgspec.Raw) -> None:
+        """Adds an encoded result."""
+        self._results.write(b",\n" if self._results.tell() else b"\n")
+        self._results.write(raw)
 
     def write(self) -> None:
         """Replaces the output atomically."""
         latest = msgspec.json.decode(self._last_run, type=dict[str, msgspec.Raw])
-        with new_file(self._output) as temporary, temporary.open("wb") as file:
+        whole = self._folder / "whole"
+        with whole.open("wb") as file:
             file.write(b'{"schema_version": 1, "trigger": ' + bytes(latest["trigger"]))
             file.write(b', "execution_environment": ' + bytes(latest["execution_environment"]))
             file.write(b', "runs": [')
-            self._copy(self._runs, file)
+            _append(self._runs, file)
             file.write(b'], "benchmarks": [')
-            self._copy(self._results, file)
+            _append(self._results, file)
             # The end that `ResultsFile.append` expects.
             file.write(b"\n]}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        whole.replace(self._output)
 
-    @staticmethod
-    def _copy(source: Any, target: Any) -> None:
-        source.flush()
-        with Path(source.name).open("rb") as part:
-            shutil.copyfileobj(part, target, _CHUNK)
+    def _copy_old(self) -> None:
+        """Copies the existing file, and learns the jobs that it holds."""
+        jobs: dict[str, str | None] = {}
+        failed = set()
+        run_head, result_head = map(msgspec.json.Decoder, (_RunHead, _ResultHead))
+        try:
+            with self._output.open("rb") as file:
+                # Mapped, because a large file may exceed the memory.
+                content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            parts = msgspec.json.decode(content, type=_Parts)
+            for raw in parts.runs:
+                run = run_head.decode(raw)
+                jobs[run.run_id] = run.allocation and run.allocation.job
+                self._add_raw_run(raw)
+            for raw in parts.benchmarks:
+                result = result_head.decode(raw)
+                if result.status != Status.OK.value:
+                    failed.add(jobs.get(result.run_id))
+                self.add_result(raw)
+        except (ValueError, RecursionError) as error:
+            raise ResultsFileError(
+                f"{self._output} is not a results file: {one_line(str(error))}"
+            ) from error
+        self.results = len(parts.benchmarks)
+        self.complete = {job for job in jobs.values() if job is not None} - failed
+        self.known = {run_id for run_id, job in jobs.items() if job not in self.complete}
+
+
+def _append(source: IO[bytes], target: IO[bytes]) -> None:
+    source.flush()
+    with Path(source.name).open("rb") as part:
+        shutil.copyfileobj(part, target, _CHUNK)
 
 
 def _save_durations(
-    spool: Spool, view: View, jobs: Mapping[str, Job], collected: Iterable[str]
+    spool: Spool, view: View, jobs: Mapping[str, Job], attempts: Iterable[str]
 ) -> None:
-    """Keeps the durations of finished jobs for later plans."""
+    """Keeps the durations of newly collected attempts for later plans."""
     durations_s = spool.durations_s()
-    wanted = set(collected)
-    for attempt in view.ended:
-        key = attempt.partition(".")[0]
-        if key in wanted and (end := spool.read_end(attempt)) is not None and end.wall_s:
-            job = jobs[key]
+    for attempt in view.ended.intersection(attempts):
+        if (end := spool.read_end(attempt)) is not None and end.wall_s:
+            job = jobs[attempt.partition(".")[0]]
             durations_s[duration_key(job.machine_class, job.arguments)] = end.wall_s
-    spool.save_durations_s(durations_s)
+    # Only estimates: in a spool that others own, they stay as they are.
+    with contextlib.suppress(OSError):
+        spool.save_durations_s(durations_s)
 
 
 def runs_by_node(document: Document, say: Callable[[str], None]) -> dict[str, list[Run]]:

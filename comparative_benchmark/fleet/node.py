@@ -39,9 +39,9 @@ def run_batch(spool: Spool, batch: Batch) -> int:
     difference = _other_environment(spool, batch, where)
     failed = 0
     for work in batch.jobs:
-        if any((spool.folder / "results").glob(f"{work.key}.*.json")):
-            continue
         attempt = Attempt(work.key, work.attempt)
+        if spool.has_result(attempt):
+            continue
         started = time.monotonic()
         reason = difference or _run(spool, work, where)
         end = End(

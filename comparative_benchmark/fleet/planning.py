@@ -17,8 +17,10 @@ import msgspec
 from comparative_benchmark.api.measuring import plan_run
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.fleet.description import Fleet, MachineClass
+from comparative_benchmark.fleet.spool import UNREADABLE
 from comparative_benchmark.request import RunRequest, command_line
 from openxla.benchmark.files import sha256_of, write_atomically
+from openxla.benchmark.text import one_line
 
 # Expected seconds of a process, without a history: start, compilation, warm-up and rounds.
 _SECONDS_PER_PROCESS = 10.0
@@ -225,8 +227,11 @@ def load_plan(path: Path) -> Plan | None:
         return msgspec.json.decode(path.read_bytes(), type=Plan)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+    except UNREADABLE as error:
+        raise UsageError(
+            f"{path} cannot be read: {one_line(str(error))}; remove it and submit again: claims "
+            "and results are kept"
+        ) from error
 
 
 def _arguments(request: RunRequest, unit: Unit, machine_class: MachineClass) -> tuple[str, ...]:

@@ -1,16 +1,17 @@
 """The spool: claims, batches, ends and results of a fleet, in a folder that all submitters share.
 
     plan.json                         the jobs
-    claims/<key>.<attempt>/owner.json who submits this attempt of a job
+    claims/<2>/<key>.<attempt>/       who submits this attempt of a job
     batches/<name>.json               what one allocation executes
     submitted/<owner>.jsonl           batches and their jobs, appended by one submitter
     work/<key>/                       unfinished results file and log of a job
     results/<key>.<attempt>.json      finished results
     ends/<key>.<attempt>.json         how an attempt ended, and where
 
-`mkdir` is atomic on NFS, so two submitters never start the same attempt. All times are those of
-the file system, because clocks of machines differ. The functions here are linear in the number of
-jobs, and read a file only if it is new.
+`mkdir` is atomic on NFS, so two submitters never start the same attempt. Claims are spread over
+folders by the first two digits of their keys, because many file systems allow fewer than 100,000
+subfolders. All times are those of the file system, because clocks of machines differ. The functions
+here are linear in the number of jobs.
 """
 
 import contextlib
@@ -20,9 +21,9 @@ import shutil
 import socket
 import tempfile
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import attrs
 import msgspec
@@ -34,6 +35,10 @@ from openxla.benchmark.files import new_file, write_atomically
 CLAIM_EXPIRES_S = 600.0
 _FINISHED = re.compile(r"([0-9a-f]{32})\.(\d{1,4})\.json")
 _CLAIMED = re.compile(r"([0-9a-f]{32})\.(\d{1,4})")
+# Raised by reading a file that may be missing or damaged.
+UNREADABLE = (OSError, ValueError, RecursionError)
+_DAMAGED = ".damaged"
+_Durations = dict[str, Annotated[float, msgspec.Meta(gt=0, le=1e9)]]
 
 Ending = Literal["done", "failed", "timeout", "lost", "cancelled", "damaged", "refused"]
 
@@ -167,57 +172,75 @@ class Spool:
         """Returns the time of the file system, on which all times of the spool are."""
         descriptor, name = tempfile.mkstemp(prefix=".clock.", dir=self.folder)
         try:
-            os.write(descriptor, b"0")
+            # Servers use their own clock for this. It works on a full disk, too.
+            os.utime(descriptor)
             return os.fstat(descriptor).st_mtime
         finally:
             os.close(descriptor)
             Path(name).unlink()
 
     def view(self) -> View:
-        """Returns what the spool holds now."""
+        """Returns what the spool holds now.
+
+        Raises:
+          UsageError: a folder cannot be read. An empty view would start all jobs again.
+        """
         view = View()
-        for name in self._names("claims"):
-            if match := _CLAIMED.fullmatch(name):
-                key, number = match[1], int(match[2])
-                view.claimed[key] = max(number, view.claimed.get(key, -1))
+        for folder in self._names("claims"):
+            for name in self._names(f"claims/{folder}"):
+                if match := _CLAIMED.fullmatch(name):
+                    key, number = match[1], int(match[2])
+                    view.claimed[key] = max(number, view.claimed.get(key, -1))
+        # One object for each name: a large spool has a million.
+        names: dict[str, str] = {}
         for record in self._submissions():
             view.submitted_at[record.batch] = record.at
             for attempt in record.attempts:
-                view.batches[attempt] = record.batch
+                view.batches[names.setdefault(attempt, attempt)] = record.batch
         for folder, attempts in (("results", view.finished), ("ends", view.ended)):
             for name in self._names(folder):
                 if _FINISHED.fullmatch(name):
-                    attempts.add(name.removesuffix(".json"))
-                elif not name.startswith("."):
+                    attempt = name.removesuffix(".json")
+                    attempts.add(names.setdefault(attempt, attempt))
+                elif not name.startswith(".") and not name.endswith(_DAMAGED):
                     view.foreign.append(f"{folder}/{name}")
         return view
 
     def claim(self, attempt: Attempt) -> bool:
         """Claims an attempt of a job; returns False if another submitter has it."""
-        folder = self.folder / "claims" / attempt.name
+        folder = self._claim_folder(attempt)
+        folder.parent.mkdir(exist_ok=True)
+        return self._take(folder, folder)
+
+    def take_over(self, attempt: Attempt) -> bool:
+        """Claims an attempt whose claim has expired; returns False if another submitter has it."""
+        folder = self._claim_folder(attempt)
         try:
-            folder.mkdir()
-        except FileExistsError:
+            claimed_ns = folder.stat().st_mtime_ns
+        except FileNotFoundError:
+            return self.claim(attempt)
+        if not expired(self.now(), claimed_ns / 1e9):
             return False
-        write_atomically(folder / "owner.json", msgspec.json.encode({"owner": self.owner}))
-        return True
+        # Of two submitters that see the same expired claim, one creates this folder. The claim is
+        # then new, because a folder has the time of its latest entry.
+        return self._take(folder / f"taken.{claimed_ns}", folder)
 
     def release(self, attempts: Iterable[Attempt]) -> None:
         """Gives up claims whose batch was not submitted."""
         for attempt in attempts:
             # A rename is atomic: of two processes, one removes the claim.
-            folder = self.folder / "claims" / attempt.name
+            folder = self._claim_folder(attempt)
             gone = folder.with_name(f".released.{uuid.uuid4().hex}")
             with contextlib.suppress(FileNotFoundError):
                 folder.rename(gone)
                 shutil.rmtree(gone, ignore_errors=True)
 
-    def claim_age_s(self, attempt: Attempt, now: float) -> float:
-        """Returns the age of a claim; infinite if it is gone."""
+    def claimed_at(self, attempt: Attempt) -> float:
+        """Returns the time of a claim; minus infinity if it is gone."""
         try:
-            return now - (self.folder / "claims" / attempt.name).stat().st_mtime
+            return self._claim_folder(attempt).stat().st_mtime
         except OSError:
-            return float("inf")
+            return float("-inf")
 
     def write_batch(self, batch: Batch) -> Path:
         """Writes a batch and returns its file."""
@@ -258,12 +281,17 @@ class Spool:
         try:
             content = (self.folder / "ends" / f"{attempt}.json").read_bytes()
             return msgspec.json.decode(content, type=End)
-        except (OSError, msgspec.DecodeError):
+        except UNREADABLE:
             return None
 
     def result_file(self, attempt: str) -> Path:
         """Returns the file of an attempt's finished results."""
         return self.folder / "results" / f"{attempt}.json"
+
+    def has_result(self, attempt: Attempt) -> bool:
+        """Returns whether an attempt, or an earlier one of its job, has results."""
+        names = (Attempt(attempt.key, number).name for number in range(attempt.number + 1))
+        return any(self.result_file(name).exists() for name in names)
 
     def work_folder(self, key: str) -> Path:
         """Returns the folder of a job's unfinished results."""
@@ -272,15 +300,16 @@ class Spool:
     def set_aside(self, attempt: str) -> None:
         """Renames a result that is not valid, so that the attempt does not count as finished."""
         path = self.result_file(attempt)
-        with contextlib.suppress(FileNotFoundError):
-            path.rename(path.with_suffix(".json.damaged"))
+        # In a spool that others own, the file stays.
+        with contextlib.suppress(OSError):
+            path.rename(f"{path}{_DAMAGED}")
 
     def durations_s(self) -> dict[str, float]:
         """Returns the durations of earlier jobs; see `planning.duration_key`."""
         try:
             content = (self.folder / "durations.json").read_bytes()
-            return msgspec.json.decode(content, type=dict[str, float])
-        except (OSError, msgspec.DecodeError):
+            return msgspec.json.decode(content, type=_Durations)
+        except UNREADABLE:
             return {}
 
     def save_durations_s(self, durations_s: Mapping[str, float]) -> None:
@@ -289,25 +318,51 @@ class Spool:
             self.folder / "durations.json", msgspec.json.encode(dict(sorted(durations_s.items())))
         )
 
-    def _names(self, folder: str) -> list[str]:
+    def _claim_folder(self, attempt: Attempt) -> Path:
+        return self.folder / "claims" / attempt.key[:2] / attempt.name
+
+    def _take(self, folder: Path, claim: Path) -> bool:
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            return False
+        (claim / "owner.json").write_bytes(msgspec.json.encode({"owner": self.owner}))
+        return True
+
+    def _names(self, folder: str) -> Iterator[str]:
         try:
             with os.scandir(self.folder / folder) as entries:
-                return [entry.name for entry in entries]
-        except OSError:
-            return []
+                for entry in entries:
+                    yield entry.name
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise UsageError(
+                f"{self.folder / folder} cannot be read: {error.strerror or error}"
+            ) from error
 
-    def _submissions(self) -> list[Submitted]:
-        records: list[Submitted] = []
+    def _submissions(self) -> Iterator[Submitted]:
         decoder = msgspec.json.Decoder(Submitted)
         for name in self._names("submitted"):
             if not name.endswith(".jsonl"):
                 continue
-            with contextlib.suppress(OSError):
-                for line in (self.folder / "submitted" / name).read_bytes().splitlines():
-                    # The last line of a killed submitter may be cut short.
-                    with contextlib.suppress(msgspec.DecodeError):
-                        records.append(decoder.decode(line))
-        return records
+            path = self.folder / "submitted" / name
+            try:
+                lines = path.read_bytes().splitlines()
+            except OSError as error:
+                raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+            for line in lines:
+                # The last line of a killed submitter may be cut short.
+                with contextlib.suppress(ValueError, RecursionError):
+                    yield decoder.decode(line)
+
+
+def expired(now: float, at: float, limit_s: float = CLAIM_EXPIRES_S) -> bool:
+    """Returns whether a time is more than `limit_s` from now.
+
+    A time in the future counts, too: the clock was set back, and would not catch up for long.
+    """
+    return abs(now - at) > limit_s
 
 
 def read_batch(path: Path) -> Batch:
@@ -318,7 +373,7 @@ def read_batch(path: Path) -> Batch:
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=Batch)
-    except (OSError, msgspec.DecodeError) as error:
+    except UNREADABLE as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
 
 

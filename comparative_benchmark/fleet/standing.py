@@ -1,14 +1,14 @@
 """Where each job of a plan stands, from the spool and the queue."""
 
 import enum
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
 from comparative_benchmark.fleet.engines import QueueEntry, QueueState
 from comparative_benchmark.fleet.planning import Plan
-from comparative_benchmark.fleet.spool import CLAIM_EXPIRES_S, End, View
+from comparative_benchmark.fleet.spool import Attempt, End, View, expired
 
 # A batch that the queue does not list after this time is lost: schedulers forget batches that have
 # ended (Slurm's MinJobAge), and files of other machines appear late on a shared file system.
@@ -79,7 +79,7 @@ def standings(
     now: float,
     *,
     read_end: Callable[[str], End | None],
-    claim_age_s: Callable[[str, int], float],
+    claimed_at: Callable[[Attempt], float],
     unsupported: Mapping[str, str],
 ) -> dict[str, Standing]:
     """Returns the standing of each job by its key.
@@ -90,7 +90,7 @@ def standings(
       queue: batches in the queue; None if the scheduler does not answer.
       now: time of the file system.
       read_end: returns the end of an attempt.
-      claim_age_s: returns the age of the claim of a job's attempt.
+      claimed_at: returns the time of the claim of an attempt.
       unsupported: reasons, by class, why no node can run its jobs.
     """
     finished = {attempt.partition(".")[0]: attempt for attempt in view.finished}
@@ -111,11 +111,11 @@ def standings(
             if name in view.ended and (end := read_end(name)) is not None:
                 found[key] = _ended(end, attempts, batch)
             elif batch is None:
-                expired = claim_age_s(key, latest) > CLAIM_EXPIRES_S
-                found[key] = Standing(State.WAITING if expired else State.CLAIMED, attempts)
+                old = expired(now, claimed_at(Attempt(key, latest)))
+                found[key] = Standing(State.WAITING if old else State.CLAIMED, attempts)
             else:
-                age_s = now - view.submitted_at.get(batch, now)
-                found[key] = _queued(attempts, batch, queue, age_s)
+                late = expired(now, view.submitted_at.get(batch, now), GRACE_S)
+                found[key] = _queued(attempts, batch, queue, late=late)
     return found
 
 
@@ -125,25 +125,23 @@ def counts(found: Iterable[Standing]) -> dict[State, int]:
     return {state: counted[state] for state in State if counted[state]}
 
 
-def bad_nodes(ends: Iterable[End]) -> dict[str, int]:
+def bad_nodes(failed: Iterable[End], done: Iterable[End]) -> dict[str, int]:
     """Returns nodes where attempts only fail, with the number of failures.
 
     One such node would otherwise take every retry, because it is free again at once.
+
+    Args:
+      failed: ends of attempts without results.
+      done: ends of attempts with results; read only as far as needed, because there are many.
     """
-    failures: defaultdict[str, int] = defaultdict(int)
-    sound: set[str] = set()
-    for end in ends:
-        if end.node is None:
-            continue
-        if end.ending == "done":
-            sound.add(end.node)
-        elif end.ending in ("failed", "lost"):
-            failures[end.node] += 1
-    return {
-        node: number
-        for node, number in sorted(failures.items())
-        if number >= _FAILURES_OF_A_BAD_NODE and node not in sound
-    }
+    failures = Counter(
+        end.node for end in failed if end.node is not None and end.ending in ("failed", "lost")
+    )
+    bad = {node: n for node, n in sorted(failures.items()) if n >= _FAILURES_OF_A_BAD_NODE}
+    for end in done if bad else ():
+        if end.node is not None and bad.pop(end.node, None) and not bad:
+            break
+    return bad
 
 
 def may_retry(standing: Standing, attempts: int, now: float, *, longer: bool) -> bool:
@@ -167,7 +165,7 @@ def may_retry(standing: Standing, attempts: int, now: float, *, longer: bool) ->
     if standing.state in (State.CANCELLED, State.REFUSED, State.DAMAGED):
         return True
     delay_s = _FIRST_DELAY_S * 2 ** (standing.attempts - 1)
-    return not standing.at or now - standing.at >= delay_s
+    return not standing.at or expired(now, standing.at, delay_s)
 
 
 def _unsupported(reason: str) -> Standing:
@@ -181,18 +179,18 @@ def _ended(end: End, attempts: int, batch: str | None) -> Standing:
 
 
 def _queued(
-    attempts: int, batch: str, queue: Mapping[str, QueueEntry] | None, age_s: float
+    attempts: int, batch: str, queue: Mapping[str, QueueEntry] | None, *, late: bool
 ) -> Standing:
     if queue is None:
         return Standing(State.PENDING, attempts, batch, "the scheduler does not answer")
     entry = queue.get(batch)
     if entry is None:
-        if age_s <= GRACE_S:
+        if not late:
             return Standing(State.PENDING, attempts, batch, "not in the queue yet")
         return Standing(State.LOST, attempts, batch, "the scheduler has forgotten the batch")
     if (state := _OF_QUEUE.get(entry.state)) is None:
         # Its files may appear late.
-        state = State.LOST if age_s > GRACE_S else State.RUNNING
+        state = State.LOST if late else State.RUNNING
         return Standing(
             state, attempts, batch, entry.reason or "ended without a result", entry.node
         )

@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -87,20 +87,24 @@ def decode_document(content: bytes, where: str) -> Document:
     document = validated(content, Document, where)
     seen: set[Any] = set()
     for position, result in enumerate(document.benchmarks):
-        identity = (
-            result.run_id,
-            result.key,
-            result.definition.workload.digest,
-            result.definition.framework,
-            result.measured.compile_only,
-        )
-        if identity in seen:
+        if (identity := identity_of(result)) in seen:
             raise ResultsFileError(
                 f"{where}: $.benchmarks[{position}]: duplicate result {' '.join(result.key)} in "
                 f"run {result.run_id}"
             )
         seen.add(identity)
     return document
+
+
+def identity_of(result: Result) -> Hashable:
+    """Returns a value that no other result of a valid file has."""
+    return (
+        result.run_id,
+        result.key,
+        result.definition.workload.digest,
+        result.definition.framework,
+        result.measured.compile_only,
+    )
 
 
 def parse(content: bytes, where: str) -> Any:
