@@ -35,7 +35,7 @@ from comparative_benchmark.fleet import collecting
 from comparative_benchmark.fleet.campaign import Campaign
 from comparative_benchmark.fleet.engines import EngineError
 from comparative_benchmark.fleet.planning import Plan, batches_of, load_plan, plan_jobs, save_plan
-from comparative_benchmark.fleet.spool import Attempt, Batch, End, Work, plain, read_batch
+from comparative_benchmark.fleet.spool import Attempt, End, plain, read_batch
 from comparative_benchmark.fleet.standing import State
 from comparative_benchmark.results.results_file import read_document
 
@@ -105,9 +105,8 @@ _PEAK = "peak memory, MiB"
 
 
 def _in_process(size: int) -> dict[str, float]:
-    command = [sys.executable, "-P", __file__, "--size", str(size)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    command = [sys.executable, __file__, "--size", str(size)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, float] = json.loads(done.stdout)
     return found
@@ -189,14 +188,14 @@ def _measured(size: int, folder: Path) -> dict[str, float]:
     if size <= LARGEST_COLLECTED:
         output = folder / "results.json"
         added = timed("collect", lambda: collecting.collect(plan, spool, output))
-        assert added.results == counts[State.DONE] and not added.damaged
+        assert added.results == counts[State.DONE]
+        assert not added.damaged
         again = timed("collect again", lambda: collecting.collect(plan, spool, output))
         assert (again.results, again.known) == (0, added.results)
         done = timed("resume", lambda: campaign.resume(""))
         assert done.jobs == counts[State.FAILED]
     figures[_PEAK] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return figures
-
 
 
 def _finish_all(spool: SimulatedSpool) -> None:

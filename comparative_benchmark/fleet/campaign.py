@@ -38,7 +38,6 @@ from comparative_benchmark.fleet.spool import (
     Batch,
     End,
     Spool,
-    View,
     Work,
     expired,
     read_batch,
@@ -157,7 +156,7 @@ class Campaign:
             # Keep jobs of the former file and revision: their results may be on the way.
             plan = attrs.evolve(plan, jobs=tuple((old.by_key() | plan.by_key()).values()))
         save_plan(self.spool.plan_file, plan)
-        self._adopt(self.spool.view())
+        self._adopt()
         found = self.standings(plan, self._poll(fresh=True))
         wanted = [job for job in plan.jobs if found[job.key].state is State.WAITING]
         return self._submit(plan, wanted, found, campaign)
@@ -173,7 +172,7 @@ class Campaign:
           UsageError, EngineError: see `submit`.
         """
         plan = self.stored_plan()
-        self._adopt(self.spool.view())
+        self._adopt()
         found = self.standings(plan, self._poll(fresh=True))
         self._record_ends(found)
         now = self.spool.now()
@@ -211,7 +210,7 @@ class Campaign:
           UsageError: there is no plan.
         """
         plan = self.stored_plan()
-        self._adopt(self.spool.view())
+        self._adopt()
         return plan, self.standings(plan, self._poll(fresh=False))
 
     def cancel(self) -> int:
@@ -373,12 +372,13 @@ class Campaign:
         usable = tuple(node.name for node in fitting if node.up and node.name not in bad)
         return _Chosen(machine_class, bool(fitting), usable)
 
-    def _adopt(self, view: View) -> None:
+    def _adopt(self) -> None:
         """Records batches that a submitter submitted before it was killed."""
+        recorded = {record.batch for record in self.spool.submissions()}
         waiting = [
             path
             for path in (self.spool.folder / "batches").glob(f"{self.prefix}*.json")
-            if path.stem not in view.submitted_at
+            if path.stem not in recorded
         ]
         if not waiting:
             return

@@ -193,7 +193,7 @@ class Spool:
                     view.claimed[key] = max(number, view.claimed.get(key, -1))
         # One object for each name: a large spool has a million.
         names: dict[str, str] = {}
-        for record in self._submissions():
+        for record in self.submissions():
             view.submitted_at[record.batch] = record.at
             for attempt in record.attempts:
                 view.batches[names.setdefault(attempt, attempt)] = record.batch
@@ -251,6 +251,26 @@ class Spool:
     def batch_file(self, name: str) -> Path:
         """Returns the file of a batch."""
         return self.folder / "batches" / f"{name}.json"
+
+    def submissions(self) -> Iterator[Submitted]:
+        """Yields the batches of all submitters.
+
+        Raises:
+          UsageError: a list cannot be read.
+        """
+        decoder = msgspec.json.Decoder(Submitted)
+        for name in self._names("submitted"):
+            if not name.endswith(".jsonl"):
+                continue
+            path = self.folder / "submitted" / name
+            try:
+                lines = path.read_bytes().splitlines()
+            except OSError as error:
+                raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+            for line in lines:
+                # The last line of a killed submitter may be cut short.
+                with contextlib.suppress(ValueError, RecursionError):
+                    yield decoder.decode(line)
 
     def record_submission(self, batch: str, engine_id: str, attempts: Sequence[Attempt]) -> None:
         """Appends a submission to this submitter's list."""
@@ -329,32 +349,16 @@ class Spool:
         (claim / "owner.json").write_bytes(msgspec.json.encode({"owner": self.owner}))
         return True
 
-    def _names(self, folder: str) -> Iterator[str]:
+    def _names(self, folder: str) -> list[str]:
         try:
-            with os.scandir(self.folder / folder) as entries:
-                for entry in entries:
-                    yield entry.name
+            with os.scandir(f"{self.folder}/{folder}") as entries:
+                return [entry.name for entry in entries]
         except (FileNotFoundError, NotADirectoryError):
-            return
+            return []
         except OSError as error:
             raise UsageError(
                 f"{self.folder / folder} cannot be read: {error.strerror or error}"
             ) from error
-
-    def _submissions(self) -> Iterator[Submitted]:
-        decoder = msgspec.json.Decoder(Submitted)
-        for name in self._names("submitted"):
-            if not name.endswith(".jsonl"):
-                continue
-            path = self.folder / "submitted" / name
-            try:
-                lines = path.read_bytes().splitlines()
-            except OSError as error:
-                raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
-            for line in lines:
-                # The last line of a killed submitter may be cut short.
-                with contextlib.suppress(ValueError, RecursionError):
-                    yield decoder.decode(line)
 
 
 def expired(now: float, at: float, limit_s: float = CLAIM_EXPIRES_S) -> bool:
