@@ -18,10 +18,13 @@ HostKind = Literal["whole", "shared", "unknown"]
 
 # The fleet chooses these options of each run.
 _NOT_FOR_RUNS = frozenset({"output", "resume", "dry_run", "json", "busy", "run_in_process"})
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}")
+_LONGEST_NAME = 40
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{_LONGEST_NAME - 1}}}")
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LARGEST_FILE = 2**20
+# Days may have many digits.
+_LONGEST_DURATION = 20
 
 
 @attrs.frozen(kw_only=True)
@@ -100,11 +103,11 @@ def read_fleet(path: Path) -> Fleet:
             content = file.read(_LARGEST_FILE + 1)
         if len(content) > _LARGEST_FILE:
             raise UsageError(f"{path} is larger than {_LARGEST_FILE} bytes")
-        text = content.decode()
+        text = content.decode("utf-8-sig")
         document = tomllib.loads(text)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not TOML: {one_line(str(error))}") from error
     return _fleet(path, _Table(path, text, document))
 
@@ -139,46 +142,63 @@ class _Table:
         value = self._values.get(key, default)
         if value is None:
             self.fail(key, f"{key} is missing")
-        if not isinstance(value, str) or not value:
-            self.fail(key, f"{key} must be a string, got {value!r}")
+        if not isinstance(value, str) or not value or not value.isprintable():
+            self.fail(key, f"{key} must be a string of printable characters, got {_shown(value)}")
         if choices and value not in choices:
             near = did_you_mean(value, choices) or f"; choices are {', '.join(choices)}"
-            self.fail(key, f"unknown {key} {value!r}{near}")
+            self.fail(key, f"unknown {key} {_shown(value)}{near}")
         return value
+
+    def name(self, default: str | None = None) -> str:
+        """Returns the name of the fleet or of a class; names of files contain it."""
+        name = self.text("name", default)
+        if not _NAME.fullmatch(name):
+            self.fail(
+                "name",
+                f"name {_shown(name)} must have at most {_LONGEST_NAME} letters, digits and . _ -, "
+                "and start with a letter or digit",
+            )
+        return name
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Returns a list of strings; a single string is a list of one."""
         value = self._values.get(key, [])
         items = [value] if isinstance(value, str) else value
-        if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-            self.fail(key, f"{key} must be a list of strings, got {value!r}")
+        if not isinstance(items, list) or not all(
+            isinstance(item, str) and item.isprintable() for item in items
+        ):
+            self.fail(key, f"{key} must be a list of strings, got {_shown(value)}")
+        if not all(items):
+            self.fail(key, f"{key} contains an empty string")
         return tuple(items)
 
     def count(self, key: str, default: int, largest: int = 10**6) -> int:
         """Returns a whole number of at least 1."""
         value = self._values.get(key, default)
         if type(value) is not int or not 1 <= value <= largest:
-            self.fail(key, f"{key} must be a whole number from 1 to {largest}, got {value!r}")
+            self.fail(key, f"{key} must be a whole number from 1 to {largest}, got {_shown(value)}")
         return value
 
     def flag(self, key: str, *, default: bool) -> bool:
         """Returns true or false."""
         value = self._values.get(key, default)
         if not isinstance(value, bool):
-            self.fail(key, f"{key} must be true or false, got {value!r}")
+            self.fail(key, f"{key} must be true or false, got {_shown(value)}")
         return value
 
     def duration_s(self, key: str, default: int) -> int:
         """Returns a duration in seconds: a number of seconds, `45m`, or Slurm's `1-12:00:00`."""
-        value = self._values.get(key, default)
-        if isinstance(value, str):
+        given = value = self._values.get(key, default)
+        if isinstance(value, str) and len(value) <= _LONGEST_DURATION:
             if clock := _CLOCK.fullmatch(value):
                 days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
                 value = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-            elif value[:-1].isdecimal() and len(value) < 9 and value[-1] in _UNITS:
+            elif value[:-1].isdecimal() and value[-1] in _UNITS:
                 value = int(value[:-1]) * _UNITS[value[-1]]
-        if type(value) is not int or not 60 <= value <= 30 * 86400:
-            self.fail(key, f"{key} must be a duration such as 45m or 2h, got {value!r}")
+        if type(value) is not int:
+            self.fail(key, f'{key} must be a duration such as "45m" or "2h", got {_shown(given)}')
+        if not 60 <= value <= 30 * 86400:
+            self.fail(key, f"{key} must be from 1 minute to 30 days, got {_shown(given)}")
         return value
 
     def table(self, key: str) -> Mapping[str, Any]:
@@ -194,11 +214,12 @@ class _Table:
         items = [value] if isinstance(value, Mapping) else value
         if not isinstance(items, list) or not items:
             self.fail(key, f"expected at least one [[{key}]] table")
-        heading = re.compile(rf"\s*\[\[?\s*{key}\s*\]?\]")
-        headings = [n for n, line in enumerate(self._lines) if heading.match(line)]
-        headings += [0] * (len(items) - len(headings))
         if not all(isinstance(item, Mapping) for item in items):
             self.fail(key, f"[[{key}]] must be a table")
+        heading = re.compile(rf"\s*\[\[?\s*[\"']?{key}[\"']?\s*\]?\]")
+        headings = [n for n, line in enumerate(self._lines) if heading.match(line)]
+        # Inline tables have no headings: their mistakes are on the line of the whole list.
+        headings += [self._line(key) - 1] * (len(items) - len(headings))
         return [
             _Table(self._path, self._text, item, line)
             for item, line in zip(items, headings, strict=False)
@@ -212,12 +233,23 @@ class _Table:
     def _line(self, key: str) -> int:
         """Returns the number of the line that sets a key; of its heading if no line does."""
         setting = re.compile(rf"\s*(\[\[?\s*)?[\"']?{re.escape(key)}[\"']?\s*[=\].]")
-        for number in range(self._heading + 1, len(self._lines)):
+        first = self._heading + 1
+        inline = self._heading >= 0 and not self._lines[self._heading].lstrip().startswith("[")
+        for number in range(first, first if inline else len(self._lines)):
             if setting.match(self._lines[number]):
                 return number + 1
             if self._heading >= 0 and self._lines[number].lstrip().startswith("["):
                 break
-        return max(self._heading + 1, 1)
+        return max(first, 1)
+
+
+def _shown(value: object) -> str:
+    """Returns a value for a message, shortened."""
+    try:
+        return one_line(repr(value), 80)
+    except ValueError:
+        # Python refuses to print whole numbers of thousands of digits.
+        return "a very large number"
 
 
 def _fleet(path: Path, table: _Table) -> Fleet:
@@ -225,21 +257,24 @@ def _fleet(path: Path, table: _Table) -> Fleet:
         *("name", "spool", "engine", "attempts", "batch_minutes", "run", "class"),
         *("options", "canaries"),
     )
-    name = table.text("name", path.stem.lower())
-    if not _NAME.fullmatch(name):
-        table.fail("name", f"name {name!r} may contain only letters, digits and . _ -")
-    classes = tuple(map(_machine_class, table.tables("class")))
-    names = [item.name for item in classes]
-    if twice := [name for name in names if names.count(name) > 1]:
-        table.fail("class", f"two classes have the name {twice[0]!r}")
+    classes: dict[str, MachineClass] = {}
+    for item in table.tables("class"):
+        machine_class = _machine_class(item)
+        if machine_class.name in classes:
+            item.fail("name", f"two classes have the name {machine_class.name!r}")
+        classes[machine_class.name] = machine_class
+    try:
+        spool = Path(table.text("spool", "fleet-spool")).expanduser()
+    except RuntimeError as error:
+        table.fail("spool", f"spool: {error}")
     return Fleet(
         path=path.absolute(),
-        name=name,
-        spool=(path.absolute().parent / Path(table.text("spool", "fleet-spool")).expanduser()),
+        name=table.name(path.stem.lower()),
+        spool=path.absolute().parent / spool,
         engine=table.text("engine", "local"),
         engine_options=table.table("options"),
         runs=tuple(map(_run, table.tables("run"))),
-        classes=classes,
+        classes=tuple(classes.values()),
         attempts=table.count("attempts", 3, 100),
         batch_minutes=table.count("batch_minutes", 30, 24 * 60),
         canaries=table.flag("canaries", default=True),
@@ -249,15 +284,13 @@ def _fleet(path: Path, table: _Table) -> Fleet:
 def _machine_class(table: _Table) -> MachineClass:
     known = [field.name for field in attrs.fields(MachineClass)]
     table.allow(*(name.removesuffix("_s") if name == "time_limit_s" else name for name in known))
-    name = table.text("name")
-    if not _NAME.fullmatch(name):
-        table.fail("name", f"name {name!r} may contain only letters, digits and . _ -")
+    texts = table.texts("requires")
     try:
-        requires = tuple(map(parse_requirement, table.texts("requires")))
+        requires = tuple(map(parse_requirement, texts))
     except UsageError as error:
         table.fail("requires", f"requires: {error}")
     return MachineClass(
-        name=name,
+        name=table.name(),
         requires=requires,
         access=table.texts("access"),
         hosts=table.texts("hosts"),
@@ -271,8 +304,15 @@ def _machine_class(table: _Table) -> MachineClass:
 
 
 def _run(table: _Table) -> RunRequest:
-    table.allow(*(name for name in options() if name not in _NOT_FOR_RUNS))
+    known = {name: item for name, item in options().items() if name not in _NOT_FOR_RUNS}
+    table.allow(*known)
     for key, value in table.values.items():
+        field, option = known[key]
+        several = isinstance(value, list) and (option.repeated or option.joined)
+        if not several and not isinstance(value, str | int | float):
+            table.fail(key, f"{key} must be a single value, got {_shown(value)}")
+        if option.parse is str and not isinstance(value, list | str | type(field.default)):
+            table.fail(key, f"{key} must be a string, got {_shown(value)}")
         try:
             RunRequest(**{key: value})
         except UsageError as error:

@@ -9,7 +9,8 @@ import attrs
 
 from comparative_benchmark.errors import UsageError
 
-_TERM = re.compile(r"(?P<sign>[+-])(?P<feature>[\w.:/-]+)|%(?P<name>[\w.:/-]+)=(?P<value>\S+)")
+_NAME = r"\w[\w.:/-]*"
+_TERM = re.compile(rf"(?P<sign>[+-])(?P<feature>{_NAME})|%(?P<name>{_NAME})=(?P<value>\S+)")
 # Features that processors report under other names.
 _CPU_FLAGS = {
     "avx2": "avx2",
@@ -70,22 +71,24 @@ def parse_requirement(text: str) -> Requirement:
     Conditions are separated by spaces, and all of them must hold (ReFrame's `valid_systems`).
 
     Raises:
-      UsageError: a condition has another form, or a feature is both required and excluded.
+      UsageError: a condition has another form, or two conditions contradict each other.
     """
     present: set[str] = set()
     absent: set[str] = set()
-    properties = []
+    properties: dict[str, str] = {}
     for word in text.split():
         term = _TERM.fullmatch(word)
         if term is None:
             raise UsageError(f"{word!r} is not +FEATURE, -FEATURE or %NAME=VALUE")
         if term["name"]:
-            properties.append((term["name"], term["value"]))
+            name, value = term["name"], term["value"]
+            if properties.setdefault(name, value) != value:
+                raise UsageError(f"{name} must have two values, {properties[name]} and {value}")
         else:
             (present if term["sign"] == "+" else absent).add(term["feature"])
     if both := present & absent:
         raise UsageError(f"{min(both)} is both required and excluded")
-    return Requirement(text, frozenset(present), frozenset(absent), tuple(properties))
+    return Requirement(text, frozenset(present), frozenset(absent), tuple(properties.items()))
 
 
 def eligible(nodes: Sequence[Node], requirements: Sequence[Requirement]) -> list[Node]:
@@ -99,7 +102,7 @@ def this_node(root: Path = Path("/")) -> Node:
     """Returns this machine with its processor's features.
 
     Args:
-      root: directory that contains `proc` and `dev`.
+      root: directory that contains `proc`, `sys` and `dev`.
     """
     features = {"cpu"}
     flags = _cpu_flags(root)
