@@ -111,7 +111,10 @@ def _allocation(batch: Batch) -> Allocation:
         campaign=batch.campaign,
         machine_class=batch.machine_class,
         job="batch",
-        node=os.environ.get("SLURMD_NODENAME") or platform.node(),
+        # A pod of Kubernetes has a host name of its own.
+        node=(
+            os.environ.get("CBS_FLEET_NODE") or os.environ.get("SLURMD_NODENAME") or platform.node()
+        ),
         restarts=int(os.environ.get("SLURM_RESTART_COUNT") or 0),
         engine=batch.engine,
         engine_id=os.environ.get("SLURM_JOB_ID", ""),

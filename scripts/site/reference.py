@@ -53,7 +53,7 @@ VARIABLES = {
 }
 # The suite sets these for its own processes; users do not need them.
 _INTERNAL = {
-    *("CBS_CPUS", "CBS_HIDDEN", "CBS_SESSION", "CBS_ROOT"),
+    *("CBS_CPUS", "CBS_FLEET_NODE", "CBS_HIDDEN", "CBS_SESSION", "CBS_ROOT"),
     *("CBS_OPENVINO_CACHE_DIR", "CBS_XLA_HLO_CACHE_DIR"),
     *("CBS_TORCHBENCH_REPO", "CBS_TORCHBENCH_TEST"),
 }

@@ -4,7 +4,8 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from comparative_benchmark.analysis.stats.analysis import Verdict
 from comparative_benchmark.errors import (
@@ -19,7 +20,7 @@ from comparative_benchmark.fleet import collecting, fleet_tables, host_queue, ju
 from comparative_benchmark.fleet.campaign import Campaign, Submitting
 from comparative_benchmark.fleet.description import Fleet, read_fleet
 from comparative_benchmark.fleet.engines import EngineError
-from comparative_benchmark.fleet.planning import Job, Plan, batches_of
+from comparative_benchmark.fleet.planning import Job, Plan, batches_of, load_plan
 from comparative_benchmark.fleet.spool import Spool, plain, read_batch
 from comparative_benchmark.fleet.standing import ACTIVE, WITHOUT_RESULT, Standing, State, counts
 from comparative_benchmark.results.results_file import read_document
@@ -48,6 +49,8 @@ def run(options: argparse.Namespace) -> int:
             f"--campaign {options.campaign!r} may contain only letters, digits and . _ -"
         )
     fleet = read_fleet(options.fleet)
+    if options.action == "collect" and options.exported:
+        return _collect_exported(options, fleet)
     campaign = Campaign.open(fleet, options.campaign, _say)
     actions: dict[str, Callable[[argparse.Namespace, Fleet, Campaign], int]] = {
         "plan": _plan,
@@ -56,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
         "collect": _collect,
         "resume": _resume,
         "cancel": _cancel,
+        "export": _export,
     }
     return actions[options.action](options, fleet, campaign)
 
@@ -136,13 +140,46 @@ def _line(job: Job, item: Standing) -> str:
 
 
 def _collect(options: argparse.Namespace, fleet: Fleet, campaign: Campaign) -> int:
-    from pathlib import Path
-
-    name = "-".join(filter(None, (fleet.name, options.campaign)))
-    output = options.output or Path("results") / f"{name}.json"
     campaign.fetch()
     plan = campaign.stored_plan()
-    done = collecting.collect(plan, campaign.spool, output)
+    done = _merge(options, fleet, plan, campaign.spool)
+    try:
+        _, found = campaign.status()
+    except EngineError as error:
+        raise UsageError(str(error)) from error
+    _print_missing(plan, done, found)
+    return _exit_code(found)
+
+
+def _collect_exported(options: argparse.Namespace, fleet: Fleet) -> int:
+    spool = Spool(options.exported)
+    plan = load_plan(spool.plan_file)
+    if plan is None:
+        raise UsageError(f"{options.exported} has no plan; `cbs fleet export` writes one")
+    done = _merge(options, fleet, plan, spool)
+    found = {
+        job.key: Standing(State.DONE) if job.key in done.jobs else _without_queue(job, spool)
+        for job in plan.jobs
+    }
+    _print_missing(plan, done, found)
+    return _exit_code(found)
+
+
+def _without_queue(job: Job, spool: Spool) -> Standing:
+    """Returns the standing of an exported job without a result: its only attempt may have ended."""
+    end = spool.read_end(f"{job.key}.0")
+    if end is None:
+        return Standing(State.WAITING)
+    state = State.DAMAGED if end.ending == "done" else State(end.ending)
+    return Standing(state, 1, detail=end.reason, node=end.node)
+
+
+def _merge(
+    options: argparse.Namespace, fleet: Fleet, plan: Plan, spool: Spool
+) -> collecting.Collected:
+    name = "-".join(filter(None, (fleet.name, options.campaign)))
+    output = options.output or Path("results") / f"{name}.json"
+    done = collecting.collect(plan, spool, output)
     known = f", {done.known} known already" if done.known else ""
     print(f"{_many(done.results, 'new result')}{known}: {output}")
     if done.restarted:
@@ -153,16 +190,15 @@ def _collect(options: argparse.Namespace, fleet: Fleet, campaign: Campaign) -> i
         print(f"damaged: {file}: {reason}")
     for file in done.foreign[:_MOST_SHOWN]:
         print(f"foreign: {file}")
-    try:
-        _, found = campaign.status()
-    except EngineError as error:
-        raise UsageError(str(error)) from error
+    return done
+
+
+def _print_missing(plan: Plan, done: collecting.Collected, found: Mapping[str, Standing]) -> None:
     missing = [job for job in plan.jobs if job.key not in done.jobs]
     for job in missing[:_MOST_SHOWN]:
         print(f"missing: {_line(job, found[job.key])}")
     if len(missing) > _MOST_SHOWN:
         print(f"missing: {len(missing) - _MOST_SHOWN} more; cbs fleet status --json lists all")
-    return _exit_code(found)
 
 
 def _judge(options: argparse.Namespace) -> int:
@@ -200,7 +236,23 @@ def _cancel(_: argparse.Namespace, __: Fleet, campaign: Campaign) -> int:
     return EXIT_OK
 
 
-def _exit_code(found: dict[str, Standing]) -> int:
+def _export(options: argparse.Namespace, fleet: Fleet, campaign: Campaign) -> int:
+    from comparative_benchmark.fleet.exports import export_fleet
+
+    plan = campaign.make_plan(options.campaign)
+    file = export_fleet(
+        fleet,
+        plan,
+        options.target,
+        options.output,
+        install=options.install,
+        image=options.image,
+    )
+    print(f"{file}: {_many(len(plan.jobs), 'job')} for {options.target}")
+    return EXIT_OK
+
+
+def _exit_code(found: Mapping[str, Standing]) -> int:
     """Returns 0 if all jobs are done, 4 if some are on the way, 1 or 3 if some have no result."""
     states = {item.state for item in found.values()}
     if states & WITHOUT_RESULT:

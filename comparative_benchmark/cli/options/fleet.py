@@ -12,7 +12,17 @@ _ACTIONS = {
     "collect": "merge finished results into one results file",
     "resume": "submit again the jobs that ended without a result",
     "cancel": "cancel all jobs in the queue",
+    "export": "write the jobs for ReFrame, GitHub Actions or Kubernetes, without submitting them",
 }
+# Nodes and hosts run these; people do not.
+_FOR_PROGRAMS = ("node", "runner", "agent")
+
+
+class _Listed(dict[str, argparse.ArgumentParser]):
+    """Subcommands that help, completion and suggestions list; all others are accepted, too."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in _FOR_PROGRAMS
 
 
 def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +48,14 @@ def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
                 metavar="FILE",
                 help="results file to add to (default: results/FLEET.json)",
             )
+            action.add_argument(
+                "--exported",
+                type=Path,
+                metavar="DIR",
+                help="collect from a folder that `cbs fleet export` wrote, not from the spool",
+            )
+        if name == "export":
+            _add_export_arguments(action)
         if name == "resume":
             action.add_argument(
                 "--longer",
@@ -45,12 +63,38 @@ def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
                 help="also start jobs that exceeded the time limit, once, with twice the limit",
             )
     _add_judge(actions.add_parser("judge", help="print verdicts on classes, and slow nodes"))
-    # What nodes and hosts run; not for people, so without a line in the help.
+    listed = _Listed(actions.choices or {})
     node = actions.add_parser("node")
     node.add_argument("batch", type=Path)
     runner = actions.add_parser("runner")
     runner.add_argument("folder", type=Path)
     actions.add_parser("agent")
+    actions.choices = listed
+
+
+def _add_export_arguments(action: argparse.ArgumentParser) -> None:
+    action.add_argument(
+        *("--to", "--target"),
+        dest="target",
+        required=True,
+        choices=("reframe", "github", "kubernetes"),
+        help="the tool that starts the jobs",
+    )
+    action.add_argument(
+        *("-o", "--output"),
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="new folder for the batches and the file of the tool",
+    )
+    action.add_argument(
+        "--install",
+        metavar="REQUIREMENT",
+        help="requirement of pip for the suite on GitHub's runners (default: this revision)",
+    )
+    action.add_argument(
+        "--image", metavar="NAME", help="container image with the suite, for Kubernetes"
+    )
 
 
 def _add_judge(parser: argparse.ArgumentParser) -> None:

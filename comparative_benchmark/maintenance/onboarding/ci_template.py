@@ -31,7 +31,7 @@ def write_workflow(model: str, *, backends: str, install: str | None) -> int:
     root = next((at for at in (here, *here.parents) if (at / ".git").exists()), here)
     model, is_suite = _model(model, root)
     path = root / ".github" / "workflows" / f"benchmark-{_stem(model)}.yml"
-    suite = install or _requirement()
+    suite = install or requirement("pt-inductor,onnxruntime")
     content = workflow(model, is_suite=is_suite, backends=backends, suite=suite)
     _write(path, content)
     print(printable(str(path)))
@@ -51,20 +51,12 @@ def workflow(model: str, *, is_suite: bool, backends: str, suite: str) -> str:
     Raises:
       UsageError: GitHub would evaluate one of these strings, or one is unprintable.
     """
-    for text in (model, backends, suite):
-        # GitHub evaluates expressions even in quotes.
-        if "${{" in text or not text.isprintable():
-            raise UsageError(
-                f"{text!r} cannot be used in a workflow: it contains '${{{{' or "
-                "an unprintable character"
-            )
-    # YAML reads JSON strings unchanged; a shell receives them as values of variables.
     fields = {
         "WHAT": "the cases of a folder" if is_suite else "a model",
-        "NAME": json.dumps(f"Benchmark of {model}"),
-        "MODEL": json.dumps(f"./{model}" if model.startswith("-") else model),
-        "BACKENDS": json.dumps(backends),
-        "SUITE": json.dumps(suite),
+        "NAME": for_workflow(f"Benchmark of {model}"),
+        "MODEL": for_workflow(f"./{model}" if model.startswith("-") else model),
+        "BACKENDS": for_workflow(backends),
+        "SUITE": for_workflow(suite),
         "ASKED": "--suite-dir " if is_suite else "",
     }
     text = _TEMPLATE.read_text(encoding="utf-8")
@@ -72,17 +64,32 @@ def workflow(model: str, *, is_suite: bool, backends: str, suite: str) -> str:
     return re.sub(r"@([A-Z]+)@", lambda found: fields[found[1]], text)
 
 
-def _requirement() -> str:
+def for_workflow(text: str) -> str:
+    """Returns a string as YAML of a workflow, where only a variable may receive it.
+
+    Raises:
+      UsageError: GitHub would evaluate it, even in quotes, or it is unprintable.
+    """
+    if "${{" in text or not text.isprintable():
+        raise UsageError(
+            f"{text!r} cannot be used in a workflow: it contains '${{{{' or "
+            "an unprintable character"
+        )
+    # YAML reads JSON strings unchanged.
+    return json.dumps(text)
+
+
+def requirement(extras: str) -> str:
     """Returns a requirement for this revision of the suite that GitHub's runners can install.
 
     Raises:
       UsageError: this revision is only available on this machine.
     """
-    found = installation.requirement("pt-inductor,onnxruntime")
+    found = installation.requirement(extras)
     if found is None or "@ git+" not in found:
         raise UsageError(
             "the suite is not on a package index yet, and this copy has no public Git origin; name "
-            f"a revision with --install '{installation.PACKAGE}[pt-inductor,onnxruntime] @ "
+            f"a revision with --install '{installation.PACKAGE}[{extras}] @ "
             "git+https://HOST/OWNER/REPOSITORY@COMMIT'"
         )
     return found
