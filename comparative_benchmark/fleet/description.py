@@ -309,9 +309,11 @@ def _run(table: _Table) -> RunRequest:
     for key, value in table.values.items():
         field, option = known[key]
         several = isinstance(value, list) and (option.repeated or option.joined)
-        if not several and not isinstance(value, str | int | float):
+        if isinstance(field.default, bool):
+            table.flag(key, default=False)
+        elif not several and not isinstance(value, str | int | float):
             table.fail(key, f"{key} must be a single value, got {_shown(value)}")
-        if option.parse is str and not isinstance(value, list | str | type(field.default)):
+        elif option.parse is str and not isinstance(value, list | str):
             table.fail(key, f"{key} must be a string, got {_shown(value)}")
         try:
             RunRequest(**{key: value})
