@@ -104,7 +104,9 @@ def _print_submitting(done: Submitting) -> int:
             else "submit again when there is room"
         )
         print(f"the queue is full: {_many(done.left, 'job')} left; {later}")
-    return EXIT_FAILED if done.refused else EXIT_OK
+    if done.refused:
+        return EXIT_FAILED
+    return EXIT_MISSING if done.unsupported else EXIT_OK
 
 
 def _status(options: argparse.Namespace, _: Fleet, campaign: Campaign) -> int:
@@ -276,7 +278,7 @@ def _runner(options: argparse.Namespace) -> int:
 def _agent(_: argparse.Namespace) -> int:
     try:
         print(json.dumps(host_queue.answer(json.load(sys.stdin))))
-    except (KeyError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"the request is malformed: {error}") from error
     return EXIT_OK
 

@@ -74,7 +74,7 @@ def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_export_arguments(action: argparse.ArgumentParser) -> None:
     action.add_argument(
-        *("--to", "--target"),
+        "--to",
         dest="target",
         required=True,
         choices=("reframe", "github", "kubernetes"),
