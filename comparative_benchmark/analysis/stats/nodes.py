@@ -44,10 +44,12 @@ MIN_COMPARED_NODES = 4
 MIN_NIGHTS = 2
 # Only the latest nights count, so that a node is named soon after it becomes slow.
 LATEST_NIGHTS = 3
+# Nights before the latest that are needed to know the usual speed of a node.
+MIN_EARLIER_NIGHTS = 2 * LATEST_NIGHTS
 SLOW_NODE_THRESHOLD = 0.03
-# Chance to name an equal node in one night, over all canaries. The goal is one in 1,000; the rest
-# is for noise that is not normal.
-SLOW_NODE_ERROR = 0.0008
+# Chance to name an equal node in one night, over all tests. The goal is one in 1,000; the rest is
+# for neighbours and drift.
+SLOW_NODE_ERROR = 0.0005
 
 NodeRatios = Mapping[str, Sequence[LogRatio]]
 # Readings of one canary: node, night (sorts by time), readings of that night.
@@ -104,8 +106,10 @@ class SlowNode:
     Attributes:
       node: name of the node.
       canary: the canary that is slow there.
-      slowdown: its time over the mean time of the others, e.g. 1.05.
-      others_sd: standard deviation between the others, of the log time.
+      is_change: whether it became slower than in earlier nights, compared with the change of the
+        others; if False, its time is compared with the times of the others.
+      slowdown: its time, or change, over the mean of the others, e.g. 1.05.
+      standard_error: of its logarithm, between nodes like the others.
       p_value: chance of such a slow-down if it were a node like the others.
       others: number of nodes it is compared with.
       nights: number of nights.
@@ -113,8 +117,9 @@ class SlowNode:
 
     node: str
     canary: str
+    is_change: bool
     slowdown: float
-    others_sd: float
+    standard_error: float
     p_value: float
     others: int
     nights: int
@@ -125,8 +130,7 @@ class SlowNodes:
     """The slow nodes of a class.
 
     Attributes:
-      named: slow nodes, the least likely to be like the others first; a node that is slow in two
-        canaries is in it twice.
+      named: slow nodes, the smallest p-value first; a node can be in it once per canary and test.
       not_compared: reasons, for people, by canary and node.
     """
 
@@ -261,15 +265,18 @@ def slow_nodes(
     A node is named if it is slower than the mean of the others by the threshold, and by a one-sided
     t test. Its variance is that between the others, which contains the honest spread between nodes
     and the noise; t has as many degrees of freedom as the others (externally studentised residual:
-    Cook & Weisberg, "Residuals and Influence in Regression", 1982, 2.2). Each night has its own
-    error, `SLOW_NODE_ERROR`, shared by the canaries, so the share of node-nights with a false
-    alarm stays the same however many nights are tested. A variance prior would find more, but its
-    false alarms exceed the goal if nodes differ more than the prior expects.
+    Cook & Weisberg, "Residuals and Influence in Regression", 1982, 2.2). If all these nodes have
+    readings on `MIN_EARLIER_NIGHTS` before the latest, the change since then is tested, too. The
+    honest spread cancels. The variance is that of the others between blocks of three nights.
 
-    Fails if two nodes of a small class are slow: each hides the other one. Nodes of a heavy-tailed
-    class, of which a few are honestly slower, are named. A slow-down of several nights by a
-    neighbour cannot be distinguished from a slow node. If the spread of the others exceeds a tenth
-    of the slow-down, it is often not found.
+    `SLOW_NODE_ERROR` is the error of one night, shared by canaries and tests, so the share of
+    node-nights with a false alarm is the same however many nights are tested. A variance prior
+    would find more, but its false alarms exceed the goal if nodes differ more than it expects.
+
+    Fails if two nodes of a small class are slow: each hides the other one. In a heavy-tailed class,
+    nodes that are honestly slower are named. A neighbour of two or more of the latest nights cannot
+    be distinguished from a slow node. A slow-down is often missed if it is less than ten times the
+    standard deviation between the others.
 
     Args:
       readings: for each canary, node and night, times in any unit, or rates. Nights sort by time.
@@ -283,33 +290,69 @@ def slow_nodes(
     not_compared: dict[tuple[str, str], str] = {}
     for canary, by_node in readings.items():
         logs = _logs(by_node, -1 if canary in rates else 1)
-        latest = sorted({night for nights in logs.values() for night in nights})[-LATEST_NIGHTS:]
-        for node in by_node:
-            nights = [night for night in latest if night in logs[node]]
+        dates = sorted({night for nights in logs.values() for night in nights})
+        for node, own in logs.items():
+            nights = [night for night in dates[-LATEST_NIGHTS:] if night in own]
             compared = [name for name in logs if all(night in logs[name] for night in nights)]
             if len(nights) < MIN_NIGHTS:
                 reason = f"readings of {_counted(len(nights), 'night')}; at least {MIN_NIGHTS}"
                 not_compared[canary, node] = f"{reason} are needed to name a slow node"
-            elif len(compared) < MIN_COMPARED_NODES:
+                continue
+            if len(compared) < MIN_COMPARED_NODES:
                 reason = f"readings of {_counted(len(compared), 'node')} on the same nights"
                 reason += f"; at least {MIN_COMPARED_NODES} are needed to name a slow node"
                 not_compared[canary, node] = reason
-            else:
-                found = _compared_node(canary, node, {n: logs[n] for n in compared}, nights)
-                is_slow = found.slowdown >= 1 + threshold
-                if is_slow and found.p_value <= SLOW_NODE_ERROR / len(readings):
-                    named.append(found)
+                continue
+            index, others = compared.index(node), len(compared) - 1
+            blocks = _blocks(logs, compared, index, nights)
+            tests = {False: (*apart_from_others(blocks[:, 0]), others - 1)}
+            earlier = [
+                night
+                for night in dates[:-LATEST_NIGHTS]
+                if all(night in logs[name] for name in compared)
+            ]
+            if len(earlier) >= MIN_EARLIER_NIGHTS and len(nights) == LATEST_NIGHTS:
+                before = _blocks(logs, compared, index, earlier)
+                blocks = np.concatenate([before, blocks], axis=1)
+                tests[True] = (*changes_apart_from_others(blocks), (others - 1) * before.shape[1])
+            for is_change, (differences, errors, degrees) in tests.items():
+                difference, error = float(differences[index]), float(errors[index])
+                p_value = _tail(difference, error, degrees)
+                is_slow = difference >= math.log1p(threshold)
+                if is_slow and p_value <= SLOW_NODE_ERROR / len(readings) / len(tests):
+                    named.append(
+                        SlowNode(
+                            node=node,
+                            canary=canary,
+                            is_change=is_change,
+                            slowdown=math.exp(difference),
+                            standard_error=error,
+                            p_value=p_value,
+                            others=others,
+                            nights=len(nights),
+                        )
+                    )
     return SlowNodes(named=sorted(named, key=lambda one: one.p_value), not_compared=not_compared)
 
 
-def typical_of_nights(logs: Array) -> Array:
-    """Returns the lower median over nights of each node, without the effects of nights.
+def typical_of_blocks(logs: Array) -> Array:
+    """Returns the lower median of each node in each block of nights, without effects of nights.
+
+    The mean over nodes is subtracted from each night. The median would tie the nodes together, so
+    that their spread is too small, and double the false alarms.
 
     Args:
-      logs: float64[..., nodes, nights].
+      logs: float64[..., nodes, nights]; the oldest nights are left out if the blocks are not full,
+        unless there is no full block.
+
+    Returns:
+      float64[..., nodes, blocks], the latest last.
     """
-    without_nights = logs - np.median(logs, axis=-2, keepdims=True)
-    lower: Array = np.sort(without_nights, axis=-1)[..., (logs.shape[-1] - 1) // 2]
+    size = min(LATEST_NIGHTS, logs.shape[-1])
+    logs = logs[..., logs.shape[-1] % size :]
+    without_nights = logs - logs.mean(axis=-2, keepdims=True)
+    blocks = without_nights.reshape(*logs.shape[:-1], -1, size)
+    lower: Array = np.sort(blocks, axis=-1)[..., (size - 1) // 2]
     return lower
 
 
@@ -329,6 +372,24 @@ def apart_from_others(values: Array) -> tuple[Array, Array]:
     squares = (centred**2).sum(axis=-1, keepdims=True) - centred * differences
     errors: Array = np.sqrt(np.maximum(squares, 0.0) / (count - 2) * (count / (count - 1)))
     return differences, errors
+
+
+def changes_apart_from_others(blocks: Array) -> tuple[Array, Array]:
+    """Returns each node's change in the last block, apart from the others, and its standard error.
+
+    The variance is that of the others in an additive model of nodes and blocks. The ratio of change
+    and error has Student's t distribution with `nodes - 2` degrees of freedom for each block before
+    the last, if blocks of a node are independent. A slow drift of nodes makes it too small.
+
+    Args:
+      blocks: float64[..., nodes, blocks], at least two blocks.
+    """
+    before = blocks.shape[-1] - 1
+    without_nodes = np.swapaxes(blocks - blocks.mean(axis=-1, keepdims=True), -1, -2)
+    differences, errors = apart_from_others(without_nodes)
+    share = (before + 1) / before
+    changes: Array = differences[..., -1, :] * share
+    return changes, np.sqrt((errors**2).sum(axis=-2) / before * share)
 
 
 def _class_verdict(interval: Interval | None, nodes: int, threshold: float) -> tuple[Verdict, str]:
@@ -366,26 +427,19 @@ def _logs(by_node: NodeReadings, sign: int) -> dict[str, dict[str, Array]]:
     return logs
 
 
-def _compared_node(
-    canary: str, node: str, logs: Mapping[str, Mapping[str, Array]], nights: Sequence[str]
-) -> SlowNode:
-    """Returns a node compared with the others; all have readings on these nights."""
-    counts = {night: logs[node][night].size for night in nights}
-    medians = np.array(
-        [[np.median(one[night][: counts[night]]) for night in nights] for one in logs.values()]
-    )
-    differences, errors = apart_from_others(typical_of_nights(medians))
-    index, others = list(logs).index(node), len(logs) - 1
-    difference, error = float(differences[index]), float(errors[index])
-    return SlowNode(
-        node=node,
-        canary=canary,
-        slowdown=math.exp(difference),
-        others_sd=error / math.sqrt(1 + 1 / others),
-        p_value=_tail(difference, error, others - 1),
-        others=others,
-        nights=len(nights),
-    )
+def _blocks(
+    logs: Mapping[str, Mapping[str, Array]], names: Sequence[str], index: int, nights: Sequence[str]
+) -> Array:
+    """Returns `typical_of_blocks` of nodes that all have readings on these nights.
+
+    Nodes count with at most as many readings a night as the node with this index.
+    """
+    counts = [logs[names[index]][night].size for night in nights]
+    medians = [
+        [np.median(logs[name][night][:count]) for night, count in zip(nights, counts, strict=True)]
+        for name in names
+    ]
+    return typical_of_blocks(np.array(medians))
 
 
 def _tail(difference: float, error: float, degrees: int) -> float:
