@@ -33,10 +33,9 @@ from comparative_benchmark.analysis.stats.analysis import (
     student_quantile,
 )
 from comparative_benchmark.analysis.stats.nodes import (
+    BLOCK_NIGHTS,
     CLOSE_VERDICT_NODES,
-    LATEST_NIGHTS,
     MIN_EARLIER_NIGHTS,
-    MIN_NIGHTS,
     MIN_NODES,
     SLOW_NODE_ERROR,
     SLOW_NODE_THRESHOLD,
@@ -237,16 +236,16 @@ class CanaryNoise:
 def name_nodes(logs: Array, *, prior: bool = False) -> Array:
     """Returns which nodes are named after the last night, bool[classes, nodes]."""
     nodes, nights = logs.shape[2:]
-    if nights < MIN_NIGHTS:
+    if nights < BLOCK_NIGHTS:
         return np.zeros((logs.shape[0], nodes), bool)
-    latest = typical_of_blocks(logs[..., -LATEST_NIGHTS:])
+    latest = typical_of_blocks(logs[..., -BLOCK_NIGHTS:])
     tests = [(*apart_from_others(latest[..., 0]), nodes - 2.0)]
     if prior:
         differences, errors, degrees = tests[0]
         scale = PRIOR_SD**2 * nodes / (nodes - 1)
         errors = np.sqrt((PRIOR_NODES * scale + degrees * errors**2) / (PRIOR_NODES + degrees))
         tests = [(differences, errors, degrees + PRIOR_NODES)]
-    elif nights >= LATEST_NIGHTS + MIN_EARLIER_NIGHTS:
+    elif nights >= BLOCK_NIGHTS + MIN_EARLIER_NIGHTS:
         blocks = typical_of_blocks(logs)
         degrees = (nodes - 2.0) * (blocks.shape[-1] - 1)
         tests.append((*changes_apart_from_others(blocks), degrees))
@@ -337,9 +336,9 @@ def found_by_night(
       nodes: number of nodes in a class.
       earlier: number of nights before, on which the node is not slower.
     """
-    logs = noise.nights(random, classes, earlier + LATEST_NIGHTS, nodes)
+    logs = noise.nights(random, classes, earlier + BLOCK_NIGHTS, nodes)
     logs[:, :slow_canaries, 0, earlier:] += SLOW
-    nights = range(earlier + 1, earlier + LATEST_NIGHTS + 1)
+    nights = range(earlier + 1, earlier + BLOCK_NIGHTS + 1)
     looks = [name_nodes(logs[..., :night])[:, 0] for night in nights]
     return [float(share) for share in np.logical_or.accumulate(looks).mean(axis=1)]
 

@@ -40,12 +40,10 @@ CLOSE_VERDICT_NODES = 6
 
 # A slow node is compared with at least three others.
 MIN_COMPARED_NODES = 4
-# One night is one disturbance: a neighbour of a single night must not name a node.
-MIN_NIGHTS = 2
-# Only the latest nights count, so that a node is named soon after it becomes slow.
-LATEST_NIGHTS = 3
-# Nights before the latest that are needed to know the usual speed of a node.
-MIN_EARLIER_NIGHTS = 2 * LATEST_NIGHTS
+# The median of three nights: a neighbour of a single night must not name a node.
+BLOCK_NIGHTS = 3
+# Nights before these that are needed to know the usual speed of a node.
+MIN_EARLIER_NIGHTS = 2 * BLOCK_NIGHTS
 SLOW_NODE_THRESHOLD = 0.03
 # Chance to name an equal node in one night, over all tests. The goal is one in 1,000; the rest is
 # for neighbours and drift.
@@ -112,7 +110,6 @@ class SlowNode:
       standard_error: of its logarithm, between nodes like the others.
       p_value: chance of such a slow-down if it were a node like the others.
       others: number of nodes it is compared with.
-      nights: number of nights.
     """
 
     node: str
@@ -122,7 +119,6 @@ class SlowNode:
     standard_error: float
     p_value: float
     others: int
-    nights: int
 
 
 @attrs.frozen(kw_only=True)
@@ -257,17 +253,16 @@ def slow_nodes(
     """Returns the nodes of a class that are slower than the others.
 
     Model of a canary's log time: night + node + noise of the job. Nights are common to all nodes;
-    nodes are random effects. A node is compared on those of the `LATEST_NIGHTS` on which it has
-    readings, with the nodes that have readings on all of these. Others count with as many readings
-    a night as the node has, so that none is more precise. A night counts with its median, and a
-    node with the lower median of its nights: with two nights the faster one.
+    nodes are random effects. A node is compared on its latest three nights, with the nodes that
+    have readings on all of these. Others count with as many readings a night as the node has, so
+    that none is more precise. Nights and nodes count with medians.
 
     A node is named if it is slower than the mean of the others by the threshold, and by a one-sided
     t test. Its variance is that between the others, which contains the honest spread between nodes
     and the noise; t has as many degrees of freedom as the others (externally studentised residual:
     Cook & Weisberg, "Residuals and Influence in Regression", 1982, 2.2). If all these nodes have
     readings on `MIN_EARLIER_NIGHTS` before the latest, the change since then is tested, too. The
-    honest spread cancels. The variance is that of the others between blocks of three nights.
+    honest spread cancels, and the variance is that of the others between blocks of three nights.
 
     `SLOW_NODE_ERROR` is the error of one night, shared by canaries and tests, so the share of
     node-nights with a false alarm is the same however many nights are tested. A variance prior
@@ -276,10 +271,12 @@ def slow_nodes(
     Fails if two nodes of a small class are slow: each hides the other one. In a heavy-tailed class,
     nodes that are honestly slower are named. A neighbour of two or more of the latest nights cannot
     be distinguished from a slow node. A slow-down is often missed if it is less than ten times the
-    standard deviation between the others.
+    standard deviation between the others. With fewer than four nodes, or three nights, no node can
+    be named, and `not_compared` has the reason.
 
     Args:
-      readings: for each canary, node and night, times in any unit, or rates. Nights sort by time.
+      readings: for each canary, node and night, times in any unit, or rates. Nights sort by
+        time; nights that are too old to matter are the caller's to leave out.
       rates: canaries whose readings are rates, e.g. GB/s.
       threshold: smaller slow-downs are not relevant.
 
@@ -290,28 +287,24 @@ def slow_nodes(
     not_compared: dict[tuple[str, str], str] = {}
     for canary, by_node in readings.items():
         logs = _logs(by_node, -1 if canary in rates else 1)
-        dates = sorted({night for nights in logs.values() for night in nights})
         for node, own in logs.items():
-            nights = [night for night in dates[-LATEST_NIGHTS:] if night in own]
+            nights = sorted(own)[-BLOCK_NIGHTS:]
             compared = [name for name in logs if all(night in logs[name] for night in nights)]
-            if len(nights) < MIN_NIGHTS:
-                reason = f"readings of {_counted(len(nights), 'night')}; at least {MIN_NIGHTS}"
+            reason = ""
+            if len(nights) < BLOCK_NIGHTS:
+                reason = f"{_counted(len(nights), 'night')} of readings; at least {BLOCK_NIGHTS}"
+            elif len(compared) < MIN_COMPARED_NODES:
+                reason = f"{_counted(len(compared), 'node')} with readings on the same nights; at "
+                reason += f"least {MIN_COMPARED_NODES}"
+            if reason:
                 not_compared[canary, node] = f"{reason} are needed to name a slow node"
-                continue
-            if len(compared) < MIN_COMPARED_NODES:
-                reason = f"readings of {_counted(len(compared), 'node')} on the same nights"
-                reason += f"; at least {MIN_COMPARED_NODES} are needed to name a slow node"
-                not_compared[canary, node] = reason
                 continue
             index, others = compared.index(node), len(compared) - 1
             blocks = _blocks(logs, compared, index, nights)
             tests = {False: (*apart_from_others(blocks[:, 0]), others - 1)}
-            earlier = [
-                night
-                for night in dates[:-LATEST_NIGHTS]
-                if all(night in logs[name] for name in compared)
-            ]
-            if len(earlier) >= MIN_EARLIER_NIGHTS and len(nights) == LATEST_NIGHTS:
+            common = set.intersection(*(set(logs[name]) for name in compared))
+            earlier = sorted(night for night in common if night < nights[0])
+            if len(earlier) >= MIN_EARLIER_NIGHTS:
                 before = _blocks(logs, compared, index, earlier)
                 blocks = np.concatenate([before, blocks], axis=1)
                 tests[True] = (*changes_apart_from_others(blocks), (others - 1) * before.shape[1])
@@ -329,31 +322,29 @@ def slow_nodes(
                             standard_error=error,
                             p_value=p_value,
                             others=others,
-                            nights=len(nights),
                         )
                     )
     return SlowNodes(named=sorted(named, key=lambda one: one.p_value), not_compared=not_compared)
 
 
 def typical_of_blocks(logs: Array) -> Array:
-    """Returns the lower median of each node in each block of nights, without effects of nights.
+    """Returns the median of each node in each block of three nights, without effects of nights.
 
     The mean over nodes is subtracted from each night. The median would tie the nodes together, so
     that their spread is too small, and double the false alarms.
 
     Args:
-      logs: float64[..., nodes, nights]; the oldest nights are left out if the blocks are not full,
-        unless there is no full block.
+      logs: float64[..., nodes, nights], at least three nights; the oldest that fill no block are
+        left out.
 
     Returns:
       float64[..., nodes, blocks], the latest last.
     """
-    size = min(LATEST_NIGHTS, logs.shape[-1])
-    logs = logs[..., logs.shape[-1] % size :]
+    logs = logs[..., logs.shape[-1] % BLOCK_NIGHTS :]
     without_nights = logs - logs.mean(axis=-2, keepdims=True)
-    blocks = without_nights.reshape(*logs.shape[:-1], -1, size)
-    lower: Array = np.sort(blocks, axis=-1)[..., (size - 1) // 2]
-    return lower
+    blocks = without_nights.reshape(*logs.shape[:-1], -1, BLOCK_NIGHTS)
+    typical: Array = np.median(blocks, axis=-1)
+    return typical
 
 
 def apart_from_others(values: Array) -> tuple[Array, Array]:
