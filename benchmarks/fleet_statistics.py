@@ -84,7 +84,7 @@ def two_kinds(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def rare_kind(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Returns nodes of which one in eight is of another kind, with a variance of 1."""
+    """Returns nodes with one in eight of another kind, with a variance of 1."""
     values: Array = ((random.random(shape) < 1 / 8) - 1 / 8) / math.sqrt(7 / 64)
     return values
 

@@ -210,8 +210,7 @@ def belongs_to_one_node(
     """
     if len(by_node) < MIN_COMPARED_NODES:
         return None
-    if not all(by_node.values()):
-        raise SampleError("a node has no ratios")
+    whole = class_ratio(by_node)
     names = list(by_node)
     means = np.array([_node_mean(by_node[name]) for name in names])
     differences, errors = apart_from_others(means)
@@ -220,28 +219,20 @@ def belongs_to_one_node(
         for difference, error in zip(differences, errors, strict=True)
     ]
     index = int(np.argmin(p_values))
-    limit = math.log1p(threshold)
     if p_values[index] > (1 - VERDICT_LEVEL) / len(names):
         return None
-    if min(abs(differences[index]), abs(means[index])) <= limit:
+    if min(abs(differences[index]), abs(means[index])) <= math.log1p(threshold):
         return None
-    without = class_ratio(
-        {name: ratios for name, ratios in by_node.items() if name != names[index]},
-        threshold=threshold,
-    )
-    direction = Verdict.SLOWER if means[index] > 0 else Verdict.FASTER
-    if without.verdict is direction:
+    node = names[index]
+    others = {name: ratios for name, ratios in by_node.items() if name != node}
+    without = class_ratio(others, threshold=threshold)
+    if without.verdict is (Verdict.SLOWER if means[index] > 0 else Verdict.FASTER):
         return None
-    ratio = math.exp(means[index])
-    return OneNode(
-        node=names[index],
-        interval=mean_ratio([[one] for one in by_node[names[index]]]),
-        without=without,
-        reason=(
-            f"only node {names[index]} has a ratio of {ratio:.3g}; the verdict on the other "
-            f"{len(names) - 1} nodes is {without.verdict.value}: {without.reason}"
-        ),
+    reason = (
+        f"only node {node} has a ratio of {math.exp(means[index]):.3g}; the verdict on the other "
+        f"{len(others)} nodes is {without.verdict.value}: {without.reason}"
     )
+    return OneNode(node=node, interval=whole.by_node[node], without=without, reason=reason)
 
 
 def slow_nodes(
@@ -262,7 +253,7 @@ def slow_nodes(
     and the noise; t has as many degrees of freedom as the others (externally studentised residual:
     Cook & Weisberg, "Residuals and Influence in Regression", 1982, 2.2). If all these nodes have
     readings on `MIN_EARLIER_NIGHTS` before the latest, the change since then is tested, too. The
-    honest spread cancels, and the variance is that of the others between blocks of three nights.
+    honest spread cancels, and the variance is the others' between blocks of three nights.
 
     `SLOW_NODE_ERROR` is the error of one night, shared by canaries and tests, so the share of
     node-nights with a false alarm is the same however many nights are tested. A variance prior
@@ -276,55 +267,34 @@ def slow_nodes(
 
     Args:
       readings: for each canary, node and night, times in any unit, or rates. Nights sort by
-        time; nights that are too old to matter are the caller's to leave out.
+        time. Leave out nights that are too old to matter.
       rates: canaries whose readings are rates, e.g. GB/s.
       threshold: smaller slow-downs are not relevant.
 
     Raises:
       SampleError: a reading is not a positive finite number.
     """
-    named: list[SlowNode] = []
+    found: list[SlowNode] = []
     not_compared: dict[tuple[str, str], str] = {}
     for canary, by_node in readings.items():
         logs = _logs(by_node, -1 if canary in rates else 1)
         for node, own in logs.items():
             nights = sorted(own)[-BLOCK_NIGHTS:]
             compared = [name for name in logs if all(night in logs[name] for night in nights)]
-            reason = ""
             if len(nights) < BLOCK_NIGHTS:
                 reason = f"{_counted(len(nights), 'night')} of readings; at least {BLOCK_NIGHTS}"
             elif len(compared) < MIN_COMPARED_NODES:
                 reason = f"{_counted(len(compared), 'node')} with readings on the same nights; at "
                 reason += f"least {MIN_COMPARED_NODES}"
-            if reason:
-                not_compared[canary, node] = f"{reason} are needed to name a slow node"
+            else:
+                tests = _tests(canary, node, {name: logs[name] for name in compared}, nights)
+                limit = SLOW_NODE_ERROR / len(readings) / len(tests)
+                found += [
+                    one for one in tests if one.p_value <= limit and one.slowdown >= 1 + threshold
+                ]
                 continue
-            index, others = compared.index(node), len(compared) - 1
-            blocks = _blocks(logs, compared, index, nights)
-            tests = {False: (*apart_from_others(blocks[:, 0]), others - 1)}
-            common = set.intersection(*(set(logs[name]) for name in compared))
-            earlier = sorted(night for night in common if night < nights[0])
-            if len(earlier) >= MIN_EARLIER_NIGHTS:
-                before = _blocks(logs, compared, index, earlier)
-                blocks = np.concatenate([before, blocks], axis=1)
-                tests[True] = (*changes_apart_from_others(blocks), (others - 1) * before.shape[1])
-            for is_change, (differences, errors, degrees) in tests.items():
-                difference, error = float(differences[index]), float(errors[index])
-                p_value = _tail(difference, error, degrees)
-                is_slow = difference >= math.log1p(threshold)
-                if is_slow and p_value <= SLOW_NODE_ERROR / len(readings) / len(tests):
-                    named.append(
-                        SlowNode(
-                            node=node,
-                            canary=canary,
-                            is_change=is_change,
-                            slowdown=math.exp(difference),
-                            standard_error=error,
-                            p_value=p_value,
-                            others=others,
-                        )
-                    )
-    return SlowNodes(named=sorted(named, key=lambda one: one.p_value), not_compared=not_compared)
+            not_compared[canary, node] = f"{reason} are needed to name a slow node"
+    return SlowNodes(named=sorted(found, key=lambda one: one.p_value), not_compared=not_compared)
 
 
 def typical_of_blocks(logs: Array) -> Array:
@@ -350,7 +320,7 @@ def typical_of_blocks(logs: Array) -> Array:
 def apart_from_others(values: Array) -> tuple[Array, Array]:
     """Returns each node's difference from the mean of the others, and its standard error.
 
-    The error is that of a new node of the others' population; its ratio to the difference has
+    The error applies to a new node of the population of the others. Difference over error has
     Student's t distribution with `nodes - 2` degrees of freedom.
 
     Args:
@@ -368,8 +338,8 @@ def apart_from_others(values: Array) -> tuple[Array, Array]:
 def changes_apart_from_others(blocks: Array) -> tuple[Array, Array]:
     """Returns each node's change in the last block, apart from the others, and its standard error.
 
-    The variance is that of the others in an additive model of nodes and blocks. The ratio of change
-    and error has Student's t distribution with `nodes - 2` degrees of freedom for each block before
+    The variance is the others', in an additive model of nodes and blocks. Change over error has
+    Student's t distribution with `nodes - 2` degrees of freedom for each block before
     the last, if blocks of a node are independent. A slow drift of nodes makes it too small.
 
     Args:
@@ -418,19 +388,48 @@ def _logs(by_node: NodeReadings, sign: int) -> dict[str, dict[str, Array]]:
     return logs
 
 
-def _blocks(
-    logs: Mapping[str, Mapping[str, Array]], names: Sequence[str], index: int, nights: Sequence[str]
-) -> Array:
-    """Returns `typical_of_blocks` of nodes that all have readings on these nights.
+def _tests(
+    canary: str, node: str, logs: Mapping[str, Mapping[str, Array]], nights: Sequence[str]
+) -> list[SlowNode]:
+    """Returns a node compared with the others, and its change if earlier nights are known.
 
-    Nodes count with at most as many readings a night as the node with this index.
+    Args:
+      canary: name of the canary.
+      node: name of the node.
+      logs: log times by node and night; all nodes have readings on the latest nights.
+      nights: the latest nights.
     """
-    counts = [logs[names[index]][night].size for night in nights]
-    medians = [
-        [np.median(logs[name][night][:count]) for night, count in zip(nights, counts, strict=True)]
-        for name in names
+
+    def blocks_of(dates: Sequence[str]) -> Array:
+        # No node counts with more readings a night than this one.
+        counts = [logs[node][date].size for date in dates]
+        medians = [
+            [np.median(one[date][:count]) for date, count in zip(dates, counts, strict=True)]
+            for one in logs.values()
+        ]
+        return typical_of_blocks(np.array(medians))
+
+    blocks, others = blocks_of(nights), len(logs) - 1
+    results = [(False, *apart_from_others(blocks[:, 0]), others - 1)]
+    common = set.intersection(*(set(one) for one in logs.values()))
+    earlier = sorted(date for date in common if date < nights[0])
+    if len(earlier) >= MIN_EARLIER_NIGHTS:
+        blocks = np.concatenate([blocks_of(earlier), blocks], axis=1)
+        degrees = (others - 1) * (blocks.shape[1] - 1)
+        results.append((True, *changes_apart_from_others(blocks), degrees))
+    index = list(logs).index(node)
+    return [
+        SlowNode(
+            node=node,
+            canary=canary,
+            is_change=is_change,
+            slowdown=math.exp(differences[index]),
+            standard_error=float(errors[index]),
+            p_value=_tail(float(differences[index]), float(errors[index]), degrees),
+            others=others,
+        )
+        for is_change, differences, errors, degrees in results
     ]
-    return typical_of_blocks(np.array(medians))
 
 
 def _tail(difference: float, error: float, degrees: int) -> float:

@@ -68,7 +68,7 @@ def test_class_interval_is_students_t_over_node_means():
     means = [math.log(1.02 * 1.04) / 2, math.log(1.05), math.log(1.01)]
     found = class_ratio(by_node)
     error = statistics.stdev(means) / math.sqrt(3)
-    # 98 % leave 2 %, of which t has a share of 0.6: 0.6 % on each side.
+    # 98 % leave 2 %; t has a share of 0.6: 0.6 % on each side.
     width = stats.t.isf(0.006, 2) * error
     assert math.log(found.interval.estimate) == pytest.approx(statistics.fmean(means))
     assert math.log(found.interval.low) == pytest.approx(statistics.fmean(means) - width)
