@@ -29,6 +29,8 @@ from numpy.typing import NDArray
 from comparative_benchmark.analysis.stats.analysis import (
     CLOSE,
     NOISE_THRESHOLD,
+    SHARE_OF_ERROR,
+    VERDICT_LEVEL,
     Array,
     ratio_quantile,
     student_quantile,
@@ -119,7 +121,7 @@ def race_classes(
 def judge_units(units: Array) -> tuple[Array, Array]:
     """Returns estimates of log ratios over the last axis, and half-widths of 98 % intervals."""
     count = units.shape[-1]
-    widths: Array = ratio_quantile(0.98, count - 1.0) * units.std(axis=-1, ddof=1)
+    widths: Array = ratio_quantile(VERDICT_LEVEL, count - 1.0) * units.std(axis=-1, ddof=1)
     return units.mean(axis=-1), widths / math.sqrt(count)
 
 
@@ -194,6 +196,34 @@ def class_power(classes: int, seed: int) -> None:
             row.append(f"{(decided & (estimates > 0)).mean():.0%}")
         rows.append(row)
     print_table(["found", *(f"{nodes} nodes" for nodes in NODES)], rows)
+
+
+def one_node(classes: int, seed: int) -> float:
+    """Prints how often a difference is attributed to one node of a class.
+
+    The verdict without the node is not simulated, so that shares are upper limits.
+
+    Returns:
+      the largest share of classes with equal nodes.
+    """
+    rows, worst, threshold = [], 0.0, math.log1p(NOISE_THRESHOLD)
+    random = np.random.default_rng(seed)
+    for sd, nodes in itertools.product(RATIO_SDS, NODES[2:]):
+        effects = sd * random.standard_normal((classes, nodes))
+        means = race_classes(random, classes, (nodes, 1, 5), effects).mean(axis=(2, 3))
+        error = SHARE_OF_ERROR * (1 - VERDICT_LEVEL) / nodes
+        quantile = student_quantile(1 - error / 2, nodes - 2.0)
+        shares = []
+        for slower in (0.0, 0.05, 0.1, 0.2):
+            moved = means + math.log1p(slower) * (np.arange(nodes) == 0)
+            differences, errors = apart_from_others(moved)
+            is_one = np.abs(differences) > np.maximum(quantile * errors, threshold)
+            is_one &= np.abs(moved) > threshold
+            shares.append(float((is_one[:, 0] if slower else is_one.any(axis=1)).mean()))
+        worst = max(worst, shares[0])
+        rows.append([f"sd {sd:.0%}, {nodes} nodes", *(f"{share:.1%}" for share in shares)])
+    print_table(["attributed to one node", "equal", "5 % slower", "10 %", "20 %"], rows)
+    return worst
 
 
 @attrs.frozen(kw_only=True)
@@ -394,6 +424,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     class_kinds(classes, chosen.seed)
     print("\nSlower programs found, with the minimum of nodes\n")
     class_power(classes, chosen.seed)
+    print("\nDifferences attributed to one node, without the verdict on the others\n")
+    attributed = one_node(classes, chosen.seed)
     # Thirty nights of two canaries take longer than one race.
     fewer = classes // 10
     print(f"\nFalse alarms per 1,000 node-nights of {fewer} classes, by readings x their sd\n")
@@ -412,6 +444,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"98 % class intervals hold the truth in >= {COVERAGE_GOAL:.1%}",
             f"{covered:.2%}",
             covered >= COVERAGE_GOAL,
+        ),
+        (
+            f"differences of equal nodes attributed to one <= {FALSE_GOAL:.0%}",
+            f"{attributed:.2%}",
+            attributed <= FALSE_GOAL,
         ),
         (
             f"false alarms <= {1000 * ALARM_GOAL:.0f} per 1,000 node-nights",

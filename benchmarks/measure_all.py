@@ -31,6 +31,7 @@ SCRIPTS = (
         "harness_overhead",
         "bench_overhead",
         "aa_simulation",
+        "fleet_statistics",
         "history",
         "history_alarms",
         "report",

@@ -20,6 +20,7 @@ import numpy as np
 from comparative_benchmark.analysis.stats.analysis import (
     CLOSE,
     NOISE_THRESHOLD,
+    SHARE_OF_ERROR,
     VERDICT_LEVEL,
     Array,
     Interval,
@@ -34,12 +35,13 @@ from comparative_benchmark.analysis.stats.analysis import (
 # Two nodes have one degree of freedom: their interval is 53 standard errors wide on each side.
 MIN_NODES = 3
 # A class can contain two kinds of nodes, and few nodes are all of one kind by chance. If the ratio
-# of equals differs by 4 % between two equally frequent kinds, three nodes give 6 % false verdicts,
-# five 5 %, six 3 % and eight 2 % (`benchmarks/fleet_statistics.py`).
+# of equals differs by 4 % between two equally frequent kinds, three nodes give 4 % false verdicts,
+# four 6 %, five 5 %, six 3 % and eight 2 % (`benchmarks/fleet_statistics.py`).
 CLOSE_VERDICT_NODES = 6
 
 # A single node is compared with at least three others.
 MIN_COMPARED_NODES = 4
+
 NodeRatios = Mapping[str, Sequence[LogRatio]]
 
 
@@ -146,7 +148,7 @@ def belongs_to_one_node(
     Instead it hides the verdict of the others, so the class is compared without it.
 
     The node differs from the mean of the others by more than the threshold and by a t test with the
-    spread of the others, at 2 % for all nodes of the class (Bonferroni). Its ratio lies beyond the
+    spread of the others, at the level of verdicts for all nodes together (Bonferroni). Its ratio lies beyond the
     threshold, and the verdict on the others is not in that direction: the same, the reverse, or
     unclear, which `without` contains.
 
@@ -171,7 +173,7 @@ def belongs_to_one_node(
         for difference, error in zip(differences, errors, strict=True)
     ]
     index = int(np.argmin(p_values))
-    if p_values[index] > (1 - VERDICT_LEVEL) / len(names):
+    if p_values[index] > SHARE_OF_ERROR * (1 - VERDICT_LEVEL) / len(names):
         return None
     if min(abs(differences[index]), abs(means[index])) <= math.log1p(threshold):
         return None
