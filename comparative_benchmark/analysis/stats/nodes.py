@@ -148,9 +148,9 @@ def belongs_to_one_node(
     Instead it hides the verdict of the others, so the class is compared without it.
 
     The node differs from the mean of the others by more than the threshold and by a t test with the
-    spread of the others, at the level of verdicts for all nodes together (Bonferroni). Its ratio lies beyond the
-    threshold, and the verdict on the others is not in that direction: the same, the reverse, or
-    unclear, which `without` contains.
+    spread of the others, at the level of verdicts for all nodes together (Bonferroni). Its ratio
+    lies beyond the threshold, and the verdict on the others is not in that direction: the same, the
+    reverse, or unclear, which `without` contains.
 
     Fails if two nodes differ: each is in the spread of the others, and hides the other one. With
     few nodes only large differences are found.

@@ -30,8 +30,8 @@ def simulation():
 @pytest.mark.parametrize("nodes", [2, 4, 5, 6, 8])
 def test_simulated_classes_are_judged_as_by_class_ratio(simulation, nodes):
     random = np.random.default_rng(nodes)
-    effects = random.choice([0.03, 0.3], (60, 1)) + 0.01 * random.standard_normal((60, nodes))
-    logs = simulation.race_classes(random, 60, (nodes, 2, 3), effects)
+    effects = random.choice([0.03, 0.3], (30, 1)) + 0.01 * random.standard_normal((30, nodes))
+    logs = simulation.race_classes(random, 30, (nodes, 2, 3), effects)
     estimates, widths, decided = simulation.judge_classes(logs)
     for number, races in enumerate(logs):
         found = class_ratio(
@@ -50,8 +50,8 @@ def test_simulated_classes_are_judged_as_by_class_ratio(simulation, nodes):
 def test_simulated_nodes_are_named_as_by_slow_nodes(simulation, nights):
     random = np.random.default_rng(nights)
     noise = simulation.CanaryNoise(node_sd=0.01, noise_sd=0.01)
-    logs = noise.nights(random, 40, nights)
-    logs[:, 0, :2, -3:] += random.choice([0.0, 0.05, 0.08], (40, 2, 1))
+    logs = noise.nights(random, 15, nights)
+    logs[:, 0, :2, -3:] += random.choice([0.0, 0.05, 0.08], (15, 2, 1))
     named = simulation.name_nodes(logs)
     for number, canaries in enumerate(logs):
         found = slow_nodes(

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -203,6 +203,7 @@ def test_readings_are_positive_finite_numbers(reading):
         slow_nodes({"a": readings})
 
 
+@settings(max_examples=20)
 @given(st.permutations(range(8)), st.floats(1e-3, 1e3))
 def test_order_of_nodes_and_units_are_irrelevant(order, unit):
     readings = canary([unit * time for time in SLOW])
