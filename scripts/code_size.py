@@ -30,7 +30,7 @@ SMALL = 60
 MODULES = 15
 _ENTRY_POINTS = ("__init__.py", "__main__.py", "run_benchmarks.py")
 _MANY_FILES = ("models", "operators", "provided", "host", "host_install")
-_FLEET = {"fleet", "fleet.py", "nodes.py"}
+_FLEET = {"fleet", "fleet.py", "nodes.py", "slow_nodes.py"}
 _NO_CODE = frozenset(
     {
         *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),

@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from comparative_benchmark.analysis.stats.analysis import Verdict
-from comparative_benchmark.analysis.stats.nodes import SlowNodes
+from comparative_benchmark.analysis.stats.slow_nodes import SlowNodes
 from comparative_benchmark.fleet.judging import ClassVerdict
 from comparative_benchmark.terminal.compare_views import speedup_text
 from comparative_benchmark.terminal.screen import Column, Screen, fitted
@@ -65,9 +65,10 @@ def slow_node_lines(by_class: Mapping[str, SlowNodes]) -> Iterator[str]:
     for machine_class, nodes in by_class.items():
         for slow in nodes.named:
             percent = 100 * (slow.slowdown - 1)
+            change = "became" if slow.is_change else "is"
             yield (
-                f"slow node: {slow.node} ({machine_class}) is {percent:.1f} % slower in "
-                f"{slow.canary} than the other {slow.others} nodes, over {slow.nights} nights"
+                f"slow node: {slow.node} ({machine_class}) {change} {percent:.1f} % slower in "
+                f"{slow.canary} than the other {slow.others} nodes"
             )
         reasons = list(dict.fromkeys(nodes.not_compared.values()))
         for reason in reasons[:1]:
@@ -99,7 +100,7 @@ def as_json(verdicts: Sequence[ClassVerdict], slow: Mapping[str, SlowNodes]) -> 
                 "canary": one.canary,
                 "slowdown": one.slowdown,
                 "others": one.others,
-                "nights": one.nights,
+                "is_change": one.is_change,
             }
             for name, nodes in slow.items()
             for one in nodes.named

@@ -16,11 +16,10 @@ from comparative_benchmark.analysis.stats.analysis import (
 from comparative_benchmark.analysis.stats.nodes import (
     NodesRatio,
     OneNode,
-    SlowNodes,
     belongs_to_one_node,
     class_ratio,
-    slow_nodes,
 )
+from comparative_benchmark.analysis.stats.slow_nodes import SlowNodes, slow_nodes
 from comparative_benchmark.results.case import Case, cases_of, latest
 from comparative_benchmark.results.comparing.compare import (
     Family,

@@ -139,7 +139,7 @@ def bad_nodes(failed: Iterable[End], done: Iterable[End]) -> dict[str, int]:
     )
     bad = {node: n for node, n in sorted(failures.items()) if n >= _FAILURES_OF_A_BAD_NODE}
     for end in done if bad else ():
-        if end.node is not None and bad.pop(end.node, None) and not bad:
+        if end.node is not None and bad.pop(end.node, 0) and not bad:
             break
     return bad
 

@@ -71,10 +71,8 @@ def for_workflow(text: str) -> str:
       UsageError: GitHub would evaluate it, even in quotes, or it is unprintable.
     """
     if "${{" in text or not text.isprintable():
-        raise UsageError(
-            f"{text!r} cannot be used in a workflow: it contains '${{{{' or "
-            "an unprintable character"
-        )
+        why = "it contains '${{' or an unprintable character"
+        raise UsageError(f"{text!r} cannot be used in a workflow: {why}")
     # YAML reads JSON strings unchanged.
     return json.dumps(text)
 

@@ -351,4 +351,13 @@ def test_completion_lists_no_commands_of_programs(capsys):
     assert main(["completion", "bash"]) == 0
     [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  [fleet]")]
     words = line.partition("=")[2].strip("'").split()
-    assert words[2:] == ["plan", "submit", "status", "collect", "resume", "cancel", "export"]
+    assert words[2:] == [
+        "plan",
+        "submit",
+        "status",
+        "collect",
+        "resume",
+        "cancel",
+        "export",
+        "judge",
+    ]
