@@ -415,7 +415,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--classes", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="2,000 classes: too few for goals")
+    parser.add_argument(
+        "--quick", action="store_true", help="simulate only 2,000 classes, too few to judge goals"
+    )
     chosen = parser.parse_args(arguments)
     classes = 2000 if chosen.quick else chosen.classes
     print("Class verdicts of equals, at worst over 1 to 3 repeats and 3, 5 and 10 processes\n")

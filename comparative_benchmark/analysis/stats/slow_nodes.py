@@ -100,7 +100,8 @@ def slow_nodes(
     Among eight nodes, a new node that is 5 % slower in one canary is found after three nights in
     nine of ten cases only if the standard deviation between medians of the others is below 0.5 %;
     among four nodes almost never. After nine earlier nights, the honest spread does not matter, and
-    one reading a night with a noise of 1 % suffices; after 27, four readings with 2 %.
+    one reading a night with a noise of 0.5 % suffices, or four with 1 %; after 27 nights, one with
+    1 % or four with 2 %.
 
     Args:
       readings: for each canary, node and night, times in any unit, or rates. Nights sort by
