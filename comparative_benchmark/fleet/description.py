@@ -34,7 +34,7 @@ class MachineClass:
     Attributes:
       requires: alternatives; a node belongs to the class if it meets one of them.
       access: options that the scheduler needs to reach these machines, passed on unchanged.
-      hosts: names of the machines, for engines that have no list of their own.
+      hosts: names of the machines, for engines without a list of machines.
       environment: virtual environment, or interpreter, on the machines; None for the submitter's.
       repeats: number of measurements of each workload, on different nodes if there are enough.
       time_limit_s: limit of one batch of jobs.

@@ -55,7 +55,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @attrs.frozen(kw_only=True)
 class Exporting:
-    """What to export.
+    """A fleet to export.
 
     Attributes:
       fleet: the fleet.
@@ -253,7 +253,7 @@ def kubernetes_jobs(exporting: Exporting) -> str:
     """Returns Indexed Jobs, one for each class; a pod executes one batch.
 
     Raises:
-      UsageError: there is no image, or a requirement cannot be a label.
+      UsageError: an image is missing, or a requirement cannot be a label.
     """
     import yaml
 

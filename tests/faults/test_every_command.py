@@ -32,6 +32,7 @@ _SOUND = {
 _TESTED_ELSEWHERE = {
     "run": "starts workers: below, test_cli_streams, test_cli_bad_input",
     "bench": "starts processes: the faults of packages",
+    "fleet": "starts processes: unit/fleet/test_fleet_command",
     "doctor": "measures this machine: test_doctor_*",
     "parity": "starts workers: test_parity_*",
     "new-model": "writes into a checkout: test_new_model_*",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import results_support
-from documents_support import ROOT, copy_checkout, run_bash, shell_blocks
+from documents_support import ROOT, blocks, copy_checkout, run_bash, shell_blocks
 from tests_support import python_path
 
 from comparative_benchmark.cli import command as cli
@@ -32,6 +32,8 @@ DOCUMENTS = [
 ]
 # Their commands read results.json, or results/*.json, in the folder that they run in.
 OF_RESULTS = ["docs/guides/report.md", "docs/guides/formats.md", "docs/guides/history.md"]
+# Its commands use the page's first description, in one folder.
+OF_FLEETS = "docs/guides/fleet.md"
 # They write packages and install them, in a separate environment: test_contributing.py.
 OF_PACKAGES = [f"docs/guides/extend/add-{thing}.md" for thing in ("a-backend", "a-recipe")]
 OF_PACKAGES += ["docs/guides/extend/add-an-operator.md"]
@@ -49,6 +51,12 @@ ELSEWHERE = {
     "cbs artifacts": "needs a bucket; unit/maintenance/test_artifacts_command*.py have an emulator",
     "cbs list --json -name": "as the artifacts above, which it lists",
     "./comparative_benchmark/jax_xla/run_benchmarks.py": "tests/harness/test_fetched_artifacts.py",
+    **{
+        f"cbs fleet {action} {file}.toml": "needs other machines; unit/fleet has doubles of them"
+        for action in ("submit", "status", "collect")
+        for file in ("hosts", "cluster")
+    },
+    "cbs fleet collect FLEET.toml --exported": "unit/fleet/test_exports.py has its results",
     "cbs run --backend xla_hlo:stablehlo": "tests/frameworks/test_exported_program_runs.py",
 }
 
@@ -194,9 +202,19 @@ def test_shell_blocks_run_on_results_that_are_there(document, environment, tmp_p
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
+@pytest.mark.nightly
+def test_a_fleet_runs_on_this_machine(environment, tmp_path):
+    [first, *_] = blocks((ROOT / OF_FLEETS).read_text(), "toml")
+    (tmp_path / "FLEET.toml").write_text(first)
+    path = {"PATH": f"{ROOT}/.venv/bin:{environment['PATH']}"}
+    done = run_bash("".join(_blocks(OF_FLEETS)), tmp_path, {**environment, **path})
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "4 new results: results/tiny.json" in done.stdout
+
+
 def test_no_block_of_any_page_is_forgotten():
     every = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
-    run = {*DOCUMENTS, *OF_RESULTS, *OF_PACKAGES}
+    run = {*DOCUMENTS, *OF_RESULTS, *OF_PACKAGES, OF_FLEETS}
     assert [name for name in every if name not in run and _blocks(name)] == []
 
 

@@ -204,7 +204,7 @@ def _print_missing(plan: Plan, done: collecting.Collected, found: Mapping[str, S
 
 
 def _judge(options: argparse.Namespace) -> int:
-    """Returns 2 if a class is slower for certain, 3 if no class can be judged."""
+    """Returns 2 if a class is significantly slower, 3 if no class can be judged."""
     documents = [read_document(path) for path in options.results]
     if options.since is not None:
         before = read_document(options.since)

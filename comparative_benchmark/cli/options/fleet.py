@@ -106,6 +106,6 @@ def _add_judge(parser: argparse.ArgumentParser) -> None:
         help="judge changes since these results, instead of competitors against the baseline",
     )
     parser.add_argument(
-        "--baseline", metavar="COMPETITOR", help="baseline (default: that of `cbs show`)"
+        "--baseline", metavar="COMPETITOR", help="baseline (default: the one of `cbs show`)"
     )
     add_options(parser, "threshold", "json")

@@ -1,11 +1,16 @@
 """FLEET.toml: every key, and one line with file and line for every mistake."""
 
+import re
+from pathlib import Path
+
 import attrs
 import pytest
+from documents_support import blocks
 
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.fleet.description import Fleet, MachineClass, read_fleet
 
+GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "fleet.md").read_text()
 RUN = '[[run]]\nname = "models/X"\n'
 CLASS = '[[class]]\nname = "a"\n'
 SMALL = RUN + CLASS
@@ -303,3 +308,22 @@ def test_files_that_cannot_be_read(tmp_path):
         read_fleet(tmp_path / "FLEET.toml")
     with pytest.raises(UsageError, match="cannot be read: File name too long"):
         read_fleet(tmp_path / ("x" * 300))
+
+
+def test_the_guide_has_every_key_with_its_default(read, mistake):
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \|", GUIDE, re.MULTILINE)
+    keys = mistake(f"{SMALL}zzz = 1").partition("expected ")[2].split(", ")
+    keys += mistake(f"zzz = 1\n{SMALL}").partition("expected ")[2].split(", ")
+    assert {*keys} - {"run", "class", "options"} <= {name for name, _ in rows}
+    fleet = read(SMALL)
+    defaults = attrs.asdict(fleet) | attrs.asdict(fleet.classes[0])
+    for name, text in rows:
+        if re.fullmatch(r"`\d+`", text):
+            assert str(defaults[name]) == text.strip("`")
+        elif (quoted := re.fullmatch(r'`"([a-z]+)"`', text)) and name in defaults:
+            assert defaults[name] == quoted[1]
+
+
+@pytest.mark.parametrize("text", blocks(GUIDE, "toml"))
+def test_descriptions_in_the_guide_are_valid(read, text):
+    assert read(text).classes

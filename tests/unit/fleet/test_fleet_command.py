@@ -252,7 +252,6 @@ def test_resume_starts_lost_jobs_again(fleet, scheduler, execute):
     assert lines[1] == "lost on n1: w1 (small): NodeFail"
     assert fleet("resume")[:2] == (0, ["submitted: 2 jobs in 1 batch"])
     assert fleet("status")[:2] == (4, ["pending      2"])
-    # The first batch gets no end of its own; the second one measures.
     execute()
     lines = fleet("collect")[1]
     assert lines[0] == "2 new results: results/zoo.json"
