@@ -6,6 +6,7 @@ machine. It exists once for each class and repeat.
 
 import hashlib
 import json
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -109,7 +110,10 @@ def units_of(
     """
     units = []
     for number, request in enumerate(requests):
-        planned = plan_run(request, report)
+        # Jobs name their own results files; the folder of the default one must not be created here.
+        planned = plan_run(
+            attrs.evolve(request, output=Path(tempfile.gettempdir(), "results.json")), report
+        )
         workloads: defaultdict[str, list[tuple[str, str, str]]] = defaultdict(list)
         from_catalogue = request.model is None and not request.torchbench
         words = "\0".join(command_line(request, without=("output",)))
