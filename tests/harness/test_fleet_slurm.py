@@ -1,0 +1,203 @@
+"""Fleets on a real Slurm of three virtual nodes: nodes, controllers and submitters die."""
+
+import getpass
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from fleet_support import TinyFleet
+from tests_support import processes_of, wait_for
+
+pytestmark = pytest.mark.nightly
+SCRIPT = Path(__file__).parents[2] / "scripts" / "virtual_slurm.sh"
+_PROGRAMS = ("slurmctld", "slurmd", "slurmstepd", "sbatch")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Starts a cluster; returns a function that starts and stops its daemons."""
+    path = f"{os.environ['PATH']}:/usr/sbin"
+    if missing := [name for name in _PROGRAMS if shutil.which(name, path=path) is None]:
+        pytest.skip(f"{', '.join(missing)} not installed: .ci/run lists the packages of Slurm")
+    folder = tmp_path_factory.mktemp("slurm")
+
+    def run(*arguments):
+        words = [str(SCRIPT), arguments[0], str(folder), *arguments[1:]]
+        subprocess.run(words, check=True, timeout=120)
+
+    run.configuration = folder / "slurm.conf"
+    try:
+        run("start")
+        yield run
+    finally:
+        run("stop")
+        assert not processes_of(str(run.configuration))
+
+
+@pytest.fixture
+def fleet(tmp_path, cluster):
+    """Makes fleets; their jobs leave the queue after the test."""
+    variables = {**os.environ, "SLURM_CONF": str(cluster.configuration)}
+
+    def slurm(*command):
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    def make(**options):
+        tiny = TinyFleet(tmp_path, "slurm", variables=variables, **options)
+        tiny.slurm = slurm
+        return tiny
+
+    yield make
+    cluster("start")
+    slurm("scancel", "--quiet", "--user", getpass.getuser())
+    wait_for(lambda: slurm("squeue", "--noheader") == [], "an empty queue")
+
+
+def keys(runs):
+    """Keys of the jobs of these runs."""
+    return [run["allocation"]["job"] for run in runs]
+
+
+def test_a_node_and_the_submitter_die(fleet, cluster):
+    """Twelve jobs are in one file, none twice, and the lost one shows its restart."""
+    tiny = fleet(jobs=12, seconds=4)
+    submitter = tiny.start("submit")
+    wait_for(lambda: len(list((tiny.spool / "submitted").glob("*"))) and tiny.started, "a job")
+    submitter.send_signal(signal.SIGKILL)
+    submitter.communicate()
+    before = len(tiny.slurm("squeue", "--noheader", "--states=all"))
+    assert 0 < before < 12, "the submitter died in the middle"
+    tiny.take(all=60)
+    lost = len(tiny.started)
+    assert "submitted: " in tiny.cbs("resume").out
+    # A job that runs on n1 for a minute dies with its node.
+    wait_for(lambda: len(tiny.started) >= lost + 3, "jobs that take a minute")
+    cluster("stop", "n1")
+    [killed] = {item["key"] for item in on_nodes(tiny)["n1"]}
+    tiny.take(all=2)
+    tiny.wait_for_results(12, 400)
+    runs = tiny.results()
+    assert sorted(keys(runs)) == sorted(set(keys(runs)))
+    assert len(runs) == 12
+    allocation = {run["allocation"]["job"]: run["allocation"] for run in runs}
+    assert [key for key in allocation if allocation[key]["restarts"]] == [killed]
+    assert allocation[killed]["node"] != "n1"
+    assert {item["exclusive"] for item in allocation.values()} == {True}
+    # Nothing started twice, except for the job of the dead node.
+    assert Counter(tiny.started) == {key: 1 + (key == killed) for key in allocation}
+    assert tiny.cbs("status").code == 0
+
+
+def batches_of(tiny):
+    """Jobs of each batch, by the batch's name."""
+    files = (tiny.spool / "batches").glob("*.json")
+    return {path.stem: json.loads(path.read_text())["jobs"] for path in files}
+
+
+def on_nodes(tiny):
+    """Jobs of running batches, by their nodes."""
+    batches = batches_of(tiny)
+    lines = tiny.slurm("squeue", "--noheader", "--states=running", "--format=%N %j")
+    return {node: batches[name] for node, name in map(str.split, lines)}
+
+
+def test_a_class_that_nobody_offers(fleet):
+    tiny = fleet(jobs=2, classes="""
+[[class]]
+name = "any"
+ENVIRONMENT
+[[class]]
+name = "huge"
+requires = "+cpu +huge"
+""")  # fmt: skip
+    done = tiny.cbs("submit")
+    assert done.code == 0
+    assert done.lines == [
+        "submitted: 2 jobs in 2 batches",
+        "unsupported: class huge: no node offers +cpu +huge",
+    ]
+    assert tiny.count("unsupported") == 2
+    tiny.wait_for_results(2)
+    assert tiny.cbs("status").code == 3
+
+
+@pytest.mark.parametrize(
+    ("access", "reason"),
+    [
+        ('["-p", "nowhere"]', "sbatch: invalid partition specified: nowhere"),
+        ('["--time=3-0"]', "Requested time limit is invalid"),
+        ('["--constraint=nope"]', "Invalid feature specification"),
+        ('["--no-such-option"]', "unrecognized option '--no-such-option'"),
+        ('["--gres=gpu:1"]', "Requested node configuration is not available"),
+    ],
+)
+def test_a_wrong_partition_is_one_line(fleet, access, reason):
+    """Nothing stays claimed, so that a corrected FLEET.toml submits all."""
+    tiny = fleet(jobs=2, classes=f'[[class]]\nname = "any"\nENVIRONMENT\naccess = {access}\n')
+    done = tiny.cbs("submit")
+    assert done.code == 1
+    first, refused = done.lines
+    assert first == "submitted: 0 jobs in 0 batches"
+    assert refused.startswith("refused: class any: sbatch: ")
+    assert reason in refused
+    assert not any((tiny.spool / "claims").iterdir())
+    assert not any((tiny.spool / "batches").iterdir())
+    assert tiny.count("waiting") == 2
+    tiny.replace(f"access = {access}", "")
+    assert tiny.cbs("submit").out == "submitted: 2 jobs in 2 batches\n"
+    tiny.wait_for_results(2)
+
+
+def test_two_submitters(fleet):
+    tiny = fleet(jobs=6, seconds=0)
+    both = [tiny.start("submit") for _ in range(2)]
+    outputs = [process.communicate(timeout=120) for process in both]
+    numbers = [int(out.split()[1]) for out, _ in outputs]
+    assert sum(numbers) == 6, outputs
+    tiny.wait_for_results(6)
+    runs = tiny.results()
+    assert len(runs) == len(set(keys(runs))) == 6
+    assert sorted(tiny.started) == sorted(keys(runs))
+
+
+def test_a_shared_allocation_is_not_ranked(fleet):
+    tiny = fleet(jobs=1, classes="""
+[[class]]
+name = "any"
+ENVIRONMENT
+access = ["-p", "shared"]
+share = "gpu"
+""")  # fmt: skip
+    tiny.cbs("submit")
+    tiny.wait_for_results(1)
+    done = tiny.cbs("collect", "-o", "collected.json")
+    assert "1 result of shared nodes: kept, but not ranked" in done.lines
+    content = json.loads((tiny.folder / "collected.json").read_text())
+    assert content["runs"][0]["allocation"]["exclusive"] is False
+    assert content["runs"][0]["allocation"]["not_exclusive"] == "1 of 2 CPUs"
+    [metrics] = content["benchmarks"][0]["metrics"].values()
+    assert metrics["not_ranked"] == "other jobs could run on the node: this one had 1 of 2 CPUs"
+
+
+def test_a_controller_that_stops(fleet, cluster):
+    tiny = fleet(jobs=3, seconds=15)
+    tiny.cbs("submit")
+    wait_for(lambda: tiny.started, "a job")
+    cluster("stop", "controller")
+    tiny.forget_queue()
+    status, submit = tiny.cbs("status"), tiny.cbs("submit")
+    assert len(status.err.splitlines()) == 1
+    assert "controller" in status.err
+    assert "pending      3" in status.out
+    assert submit.code == 2
+    assert len(submit.lines) == 1
+    tiny.wait_for_results(3)
+    cluster("start", "controller")
+    assert len(tiny.results()) == 3
