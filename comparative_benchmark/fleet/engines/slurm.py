@@ -1,15 +1,17 @@
 """Slurm, through `sbatch`, `squeue`, `scancel` and `scontrol`; accounting is not needed."""
 
-import getpass
+import contextlib
 import os
 import re
 import shlex
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.fleet.engines import (
     EngineError,
     FullError,
@@ -20,14 +22,15 @@ from comparative_benchmark.fleet.engines import (
     check_options,
 )
 from comparative_benchmark.fleet.features import Node
-from comparative_benchmark.fleet.host_queue import interpreter
 from openxla.benchmark.text import one_line
 
 _ANSWERING_S = 60
 # Administrators ask for at most about one submission a second.
 _SECONDS_BETWEEN = 1.0
 # When a waiting submitter looks again whether the queue has room.
-_LATER = "now+15minutes"
+_LATER_S = 900
+# Most arguments of one `scancel`.
+_MOST_IDS = 500
 _FORMAT = "%j|%i|%T|%N|%r"
 _STATES = {
     **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD"), QueueState.PENDING),
@@ -39,13 +42,37 @@ _STATES = {
     "CANCELLED": QueueState.CANCELLED,
     **dict.fromkeys(("COMPLETED", "FAILED", "OUT_OF_MEMORY"), QueueState.ENDED),
 }
-_DOWN = ("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "POWER_DOWN")
+_DOWN = frozenset(
+    {
+        *(
+            "DOWN",
+            "DRAIN",
+            "DRAINED",
+            "DRAINING",
+            "FAIL",
+            "FAILING",
+            "NOT_RESPONDING",
+            "NO_RESPOND",
+        ),
+        *("UNKNOWN", "FUTURE", "INVAL", "INVALID_REG"),
+    }
+)
+# Reasons of every pending job; all others need somebody who does something.
+_USUAL = ("None", "Priority", "Resources", "BeginTime", "Dependency", "JobArrayTaskLimit")
+# Slurm holds a job that it could not start; without an administrator, it never starts again.
+_NEVER_STARTED = ("launch failed", "JobLaunchFailure", "job requeued in held state")
 # sbatch's messages if the user has as many jobs as allowed, and if it cannot reach the controller.
-_FULL = ("submitjob", "submit limit", "maxsubmit", "maximum number of jobs")
+# The first names the limit that was exceeded, or all limits that there are.
+_FULL = re.compile(
+    r"submit_?jobs?(?:per\w+)?limit|temporarily unable to accept|maximum number of jobs"
+    r"|resource temporarily unavailable",
+    re.IGNORECASE,
+)
+_ANY_LIMIT = "job submit limit"
 _NO_ANSWER = (
     *("unable to contact", "connection refused", "communication connection failure"),
-    *("socket timed out", "zero bytes", "connection timed out", "temporarily unable"),
-    *("transport endpoint", "slurm backup controller in standby"),
+    *("socket timed out", "zero bytes", "connection timed out", "transport endpoint"),
+    "slurm backup controller in standby",
 )
 
 
@@ -55,12 +82,19 @@ class SlurmEngine:
     Options:
       max_submitted: largest number of batches in the queue (default: no limit).
       seconds_between: time between submissions (default: 1).
+      seconds_until_retry: time until a full queue is tried again (default: 900).
+      access: options of `sbatch` for the job that tries again, e.g. an account.
     """
 
     def __init__(self, *, options: Mapping[str, Any], folder: Path, hosts: Sequence[str]) -> None:
-        check_options(options, ("max_submitted", "seconds_between"), "slurm")
-        self._most: int | None = options.get("max_submitted")
-        self._between_s = float(options.get("seconds_between", _SECONDS_BETWEEN))
+        known = ("max_submitted", "seconds_between", "seconds_until_retry", "access")
+        check_options(options, known, "slurm")
+        self._most = _number(options, "max_submitted", None)
+        self._between_s = _number(options, "seconds_between", _SECONDS_BETWEEN) or 0.0
+        self._later_s = _number(options, "seconds_until_retry", _LATER_S) or 0.0
+        self._access = options.get("access", [])
+        if not isinstance(self._access, list) or not all(type(i) is str for i in self._access):
+            raise UsageError("[options] of engine slurm: access must be a list of strings")
         self._folder = folder
         self._last_s = 0.0
 
@@ -72,47 +106,58 @@ class SlurmEngine:
         """Submits a batch for one of its nodes."""
         time.sleep(max(0.0, self._last_s + self._between_s - time.monotonic()))
         self._last_s = time.monotonic()
-        command = [*interpreter(submission.environment), "fleet", "node", str(submission.file)]
-        script = f"#!/bin/sh\nexec {shlex.join(command)}\n"
         try:
-            printed = _slurm(*sbatch_options(submission), *submission.access, script=script)
+            printed = _slurm(
+                *sbatch_options(submission), *submission.access, script=batch_script(submission)
+            )
         except _RefusedBySlurmError as error:
             reason = str(error)
-            if any(word in reason.lower() for word in _FULL):
+            if is_full(reason):
                 raise FullError(reason) from error
             raise RefusedError(reason) from error
         # "123" or "123;cluster"
         return printed.strip().partition(";")[0]
 
     def poll(self, prefix: str) -> dict[str, QueueEntry]:
-        """Returns this user's batches, with one `squeue`."""
-        user = getpass.getuser()
-        printed = _slurm("squeue", "--noheader", f"--user={user}", "--states=all", f"-o{_FORMAT}")
+        """Returns the batches of all submitters, with one `squeue`."""
+        printed = _slurm("squeue", "--noheader", self._users(), "--states=all", f"-o{_FORMAT}")
         return parse_queue(printed, prefix)
 
     def cancel(self, names: Sequence[str]) -> None:
-        """Cancels batches by their names."""
-        for name in names:
-            _slurm("scancel", f"--user={getpass.getuser()}", f"--name={name}")
+        """Cancels batches."""
+        entries = self.poll("")
+        ids = [entries[name].id for name in names if name in entries]
+        for start in range(0, len(ids), _MOST_IDS):
+            # It is quiet about jobs that have ended.
+            _slurm("scancel", "--quiet", *ids[start : start + _MOST_IDS])
 
     def room(self, queued: int) -> int | None:
         """Returns how many more batches the limits allow."""
-        limits = [] if self._most is None else [self._most]
+        limits = [] if self._most is None else [int(self._most)]
         if match := re.search(r"^MaxJobCount\s*=\s*(\d+)", self._config(), re.MULTILINE):
             limits.append(int(match[1]))
         return max(0, min(limits) - queued) if limits else None
 
     def continue_later(self, command: Sequence[str], name: str) -> bool:
-        """Submits a small job that runs a command in a quarter of an hour.
+        """Submits a small job that runs a command later.
 
-        Only one such job runs at a time (`--dependency=singleton`).
+        Only one such job runs at a time (`--dependency=singleton`), and only one waits.
         """
-        _slurm(
-            *("sbatch", "--parsable", f"--job-name={name}", "--dependency=singleton"),
-            *(f"--begin={_LATER}", "--ntasks=1", "--time=10", "--requeue"),
-            f"--output={self._folder / 'logs' / 'submitting.log'}",
-            script=f"#!/bin/sh\nexec {shlex.join(command)}\n",
+        waiting = _slurm(
+            "squeue", "--noheader", self._users(), "--states=PENDING", f"--name={name}"
         )
+        if waiting.strip():
+            return True
+        try:
+            _slurm(
+                *("sbatch", "--parsable", f"--job-name={name}", "--dependency=singleton"),
+                *(f"--begin=now+{round(self._later_s)}", "--ntasks=1", "--time=10", "--requeue"),
+                *(f"--output={self._folder / 'logs' / 'submitting.log'}", "--open-mode=append"),
+                *self._access,
+                script=f"#!/bin/sh\nexec {shlex.join(command)}\n",
+            )
+        except _RefusedBySlurmError:
+            return False
         return True
 
     def collect(self, folder: Path) -> list[str]:
@@ -121,6 +166,40 @@ class SlurmEngine:
 
     def _config(self) -> str:
         return _slurm("scontrol", "show", "config")
+
+    def _users(self) -> str:
+        """Returns the option that selects the jobs of everybody who submitted to this spool."""
+        users = {os.getuid()}
+        with contextlib.suppress(OSError):
+            users |= {path.stat().st_uid for path in (self._folder / "submitted").iterdir()}
+        return "--user=" + ",".join(map(str, sorted(users)))
+
+
+def batch_script(submission: Submission) -> str:
+    """Returns the script of a batch.
+
+    It runs on the node, where the environment is a folder or an interpreter; the submitter's
+    machine may have neither.
+    """
+    environment = submission.environment or sys.executable
+    return (
+        "#!/bin/sh\n"
+        f"python={shlex.quote(str(Path(environment).expanduser()))}\n"
+        'if [ -d "$python" ]; then python="$python/bin/python"; fi\n'
+        'exec "$python" -P -m comparative_benchmark fleet node '
+        f"{shlex.quote(str(submission.file))}\n"
+    )
+
+
+def is_full(reason: str) -> bool:
+    """Returns whether sbatch refuses a batch because of the number of jobs in the queue.
+
+    Its last message names all limits, such as those of time and size; versions since 2018 print the
+    exceeded one before it.
+    """
+    if _FULL.search(reason):
+        return True
+    return _ANY_LIMIT in reason and not re.search(r"\b\w+Limit\b", reason)
 
 
 def sbatch_options(submission: Submission) -> list[str]:
@@ -131,7 +210,8 @@ def sbatch_options(submission: Submission) -> list[str]:
         *(f"--time={minutes}", f"--output={submission.log}", "--open-mode=append"),
     ]
     if submission.share == "node":
-        options.append("--exclusive")
+        # Without --mem, some clusters give a job the memory of one CPU.
+        options += ["--exclusive", "--mem=0"]
     if submission.others:
         options.append(f"--exclude={','.join(submission.others)}")
     return options
@@ -156,13 +236,14 @@ def parse_nodes(printed: str) -> list[Node]:
             features.add("gpu")
             if match[1]:
                 properties["device"] = match[1]
-        states = re.split(r"[+*~#$@^!%-]", values.get("State", ""))
+        state = values.get("State", "")
+        states = {*re.split(r"[+*~#$@^!%-]", state), *(["NOT_RESPONDING"] if "*" in state else [])}
         nodes.append(
             Node(
                 name=name,
                 features=frozenset(features),
                 properties=properties,
-                up=not any(state in _DOWN for state in states),
+                up=not states & _DOWN,
             )
         )
     return nodes
@@ -180,7 +261,17 @@ def parse_queue(printed: str, prefix: str) -> dict[str, QueueEntry]:
             continue
         name, number, state, node, reason = (line.split("|", 4) + [""] * 4)[:5]
         known = _STATES.get(state, QueueState.PENDING)
-        entries[name] = QueueEntry(state=known, node=node or None, reason=reason, id=number)
+        if known is QueueState.PENDING and reason.startswith(_NEVER_STARTED):
+            known = QueueState.LOST
+        entries.setdefault(
+            name,
+            QueueEntry(
+                state=known,
+                node=node or None,
+                reason="" if reason in _USUAL else reason,
+                id=number,
+            ),
+        )
     return entries
 
 
@@ -196,17 +287,20 @@ def exclusive_use(environment: Mapping[str, str] = os.environ) -> tuple[bool | N
     try:
         mine = _values(_slurm("scontrol", "show", "job", job, "--oneliner"))
         whole = _values(_slurm("scontrol", "show", "node", node, "--oneliner"))
-    except (EngineError, _RefusedBySlurmError):
+    except EngineError:
         return None, ""
     return compare_with_node(mine, whole)
 
 
 def compare_with_node(job: Mapping[str, str], node: Mapping[str, str]) -> tuple[bool | None, str]:
     """Compares the CPUs and GPUs of a job with those of its node; see `exclusive_use`."""
-    if not job.get("NumCPUs", "").isdecimal() or not node.get("CPUTot", "").isdecimal():
+    mine = job.get("NumCPUs", "")
+    # CPUs that Slurm keeps for its daemons belong to no job.
+    whole = node.get("CPUEfctv") or node.get("CPUTot", "")
+    if not mine.isdecimal() or not whole.isdecimal() or job.get("NumNodes", "1") != "1":
         return None, ""
-    if int(job["NumCPUs"]) < int(node["CPUTot"]):
-        return False, f"{job['NumCPUs']} of {node['CPUTot']} CPUs"
+    if int(mine) < int(whole):
+        return False, f"{mine} of {whole} CPUs"
     there = _gpus(node.get("CfgTRES", ""))
     here = _gpus(job.get("AllocTRES") or job.get("TRES", ""))
     if here < there:
@@ -214,13 +308,22 @@ def compare_with_node(job: Mapping[str, str], node: Mapping[str, str]) -> tuple[
     return True, ""
 
 
-class _RefusedBySlurmError(Exception):
-    """A command of Slurm failed; the message is its own."""
+class _RefusedBySlurmError(EngineError):
+    """A command of Slurm failed, though the controller answers; the message is its own."""
+
+
+def _number(options: Mapping[str, Any], name: str, default: float | None) -> float | None:
+    value = options.get(name, default)
+    if value is not None and (type(value) not in (int, float) or not 0 <= value <= 10**6):
+        raise UsageError(f"[options] of engine slurm: {name} must be a number, got {value!r}")
+    return value
 
 
 def _gpus(resources: str) -> int:
-    match = re.search(r"gres/gpu=(\d+)", resources)
-    return int(match[1]) if match else 0
+    """Returns the number of GPUs in a list of resources, which may count only each type."""
+    if match := re.search(r"gres/gpu=(\d+)", resources):
+        return int(match[1])
+    return sum(map(int, re.findall(r"gres/gpu:[^,=]+=(\d+)", resources)))
 
 
 def _values(line: str) -> dict[str, str]:
@@ -252,12 +355,22 @@ def _slurm(program: str, *arguments: str, script: str | None = None) -> str:
             f"{program} is not installed; engine slurm needs Slurm's client"
         ) from error
     except subprocess.TimeoutExpired as error:
+        printed = error.stderr or b""
+        waits = _reason(printed if isinstance(printed, str) else printed.decode(errors="replace"))
+        # sbatch waits for minutes if the controller has as many jobs as it can manage.
+        if is_full(waits):
+            raise _RefusedBySlurmError(f"{program}: {waits}") from error
         raise EngineError(f"{program} has not answered for {_ANSWERING_S} s") from error
     if done.returncode == 0:
         return done.stdout
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    reason = lines[-1] if lines else f"exit code {done.returncode}"
-    reason = one_line(re.sub(r"^\w+: (?:error: )?", "", reason), 300)
-    if any(word in done.stderr.lower() for word in _NO_ANSWER):
-        raise EngineError(f"{program}: {reason}")
-    raise _RefusedBySlurmError(f"{program}: {reason}")
+    reason = f"{program}: {_reason(done.stderr) or f'exit code {done.returncode}'}"
+    if any(word in reason.lower() for word in _NO_ANSWER):
+        raise EngineError(reason)
+    raise _RefusedBySlurmError(reason)
+
+
+def _reason(printed: str) -> str:
+    """Returns the messages of a command of Slurm, in one line; the first is the most precise."""
+    lines = [re.sub(r"^\w+: (?:error: |fatal: )?", "", line) for line in printed.splitlines()]
+    messages = [line for line in lines if line.strip() and not line.startswith("Try ")]
+    return one_line("; ".join(dict.fromkeys(messages)), 300)
