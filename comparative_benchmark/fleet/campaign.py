@@ -422,9 +422,9 @@ class Campaign:
         try:
             return self._cached_poll(fresh=fresh)
         except EngineError as error:
-            self.say(str(error))
             if fresh:
                 raise
+            self.say(str(error))
             return None
 
     def _cached_poll(self, *, fresh: bool) -> dict[str, QueueEntry]:
