@@ -158,7 +158,9 @@ class Campaign:
         save_plan(self.spool.plan_file, plan)
         self._adopt()
         found = self.standings(plan, self._poll(fresh=True))
-        wanted = [job for job in plan.jobs if found[job.key].state is State.WAITING]
+        # A machine may be back, or have a new feature.
+        states = (State.WAITING, State.UNSUPPORTED)
+        wanted = [job for job in plan.jobs if found[job.key].state in states]
         return self._submit(plan, wanted, found, campaign)
 
     def resume(self, campaign: str, *, longer: bool = False) -> Submitting:

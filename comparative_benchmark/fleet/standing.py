@@ -156,7 +156,7 @@ def may_retry(standing: Standing, attempts: int, now: float, *, longer: bool) ->
       now: time of the file system.
       longer: whether the user asked for more time.
     """
-    if standing.state is State.WAITING:
+    if standing.state in (State.WAITING, State.UNSUPPORTED):
         return True
     if standing.state not in WITHOUT_RESULT or standing.attempts >= attempts:
         return False
