@@ -175,8 +175,12 @@ class Campaign:
         """
         plan = self.stored_plan()
         self._adopt()
-        found = self.standings(plan, self._poll(fresh=True))
+        queue = self._poll(fresh=True)
+        found = self.standings(plan, queue)
         self._record_ends(found)
+        # Slurm holds batches that it could not start, and an administrator may release them.
+        lost = {item.batch for item in found.values() if item.batch and item.state is State.LOST}
+        self.engine.cancel(sorted(lost & set(queue or ())))
         now = self.spool.now()
         attempts = self.fleet.attempts
         wanted = [
