@@ -26,6 +26,8 @@ from openxla.benchmark.files import new_file, write_atomically
 from openxla.benchmark.text import one_line
 
 _CANARIES_S = 60.0
+# An interrupt after this part of the time limit comes from the limit.
+_MOST_OF_THE_LIMIT = 0.9
 
 
 def run_batch(spool: Spool, batch: Batch) -> int:
@@ -34,6 +36,7 @@ def run_batch(spool: Spool, batch: Batch) -> int:
     A job whose results exist is left out, so that a batch that starts twice measures once. A batch
     that starts again continues its unfinished job.
     """
+    batch_started = time.monotonic()
     spool.create()
     where = _allocation(batch)
     difference = _other_environment(spool, batch, where)
@@ -43,7 +46,12 @@ def run_batch(spool: Spool, batch: Batch) -> int:
         if spool.has_result(attempt):
             continue
         started = time.monotonic()
-        reason = difference or _run(spool, work, where)
+        try:
+            reason = difference or _run(spool, work, where)
+        except KeyboardInterrupt:
+            if time.monotonic() - batch_started > _MOST_OF_THE_LIMIT * batch.time_limit_s:
+                _record_time_limit(spool, batch, work, where)
+            raise
         end = End(
             ending="failed" if reason else "done",
             reason=reason,
@@ -54,6 +62,26 @@ def run_batch(spool: Spool, batch: Batch) -> int:
         spool.end(attempt, end)
         failed += bool(reason)
     return failed
+
+
+def _record_time_limit(spool: Spool, batch: Batch, work: Work, where: Allocation) -> None:
+    """Records the ends of a job that was interrupted at the time limit, and of those after it.
+
+    Schedulers soon forget why a batch ended.
+    """
+    ended = End(
+        ending="timeout",
+        reason=f"the batch reached its time limit of {batch.time_limit_s} s",
+        node=where.node,
+        at=spool.now(),
+    )
+    spool.end(Attempt(work.key, work.attempt), ended)
+    reason = "the batch reached its time limit before this job started"
+    for later in batch.jobs[batch.jobs.index(work) + 1 :]:
+        spool.end(
+            Attempt(later.key, later.attempt),
+            attrs.evolve(ended, ending="cancelled", reason=reason),
+        )
 
 
 def _run(spool: Spool, work: Work, where: Allocation) -> str:
