@@ -4,6 +4,7 @@ import argparse
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -123,6 +124,9 @@ def _status(options: argparse.Namespace, _: Fleet, campaign: Campaign) -> int:
 def _print_standings(plan: Plan, found: dict[str, Standing]) -> None:
     for state, number in counts(found.values()).items():
         print(f"{state.value:<12} {number}")
+    pending = (item.detail for item in found.values() if item.state is State.PENDING)
+    for reason, number in Counter(filter(None, pending)).most_common(_MOST_SHOWN):
+        print(f"pending: {_many(number, 'job')}: {reason}")
     shown = [job for job in plan.jobs if found[job.key].state in _TO_EXPLAIN]
     for job in shown[:_MOST_SHOWN]:
         print(_line(job, found[job.key]))
