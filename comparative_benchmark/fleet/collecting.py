@@ -4,6 +4,7 @@ import contextlib
 import mmap
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Self
@@ -22,6 +23,7 @@ from openxla.benchmark.text import one_line
 
 _LOCK_TIMEOUT_S = 60.0
 _CHUNK = 1 << 20
+_LARGEST_RESULT = 1 << 30
 
 
 class _Parts(msgspec.Struct):
@@ -117,6 +119,9 @@ def _add(attempt: str, job: Job, spool: Spool, merging: "_Merging", done: Collec
     path = spool.result_file(attempt)
     name = f"results/{path.name}"
     try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_RESULT:
+            raise ValueError("it is not a regular file of at most 1 GiB")
         plain = msgspec.json.decode(path.read_bytes())
         document = msgspec.convert(plain, Document)
         _check(document, job)

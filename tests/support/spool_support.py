@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 from results_support import plain_document
 
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.fleet import collecting, node
 from comparative_benchmark.fleet.campaign import Campaign
 from comparative_benchmark.fleet.description import Fleet, MachineClass
@@ -66,7 +67,7 @@ class FolderEngine:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         self.names = ["one", "two"]
 
     def nodes(self) -> list[Node]:
@@ -165,7 +166,7 @@ class World:
     def execute_batch(self, name: str) -> None:
         path = self.spool.batch_file(name)
         if path.is_file():
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(UsageError):
                 node.run_batch(self.spool, read_batch(path))
         self.engine.set(name, "ended")
 
