@@ -188,7 +188,7 @@ share = "gpu"
 def test_a_controller_that_stops(fleet, cluster):
     tiny = fleet(jobs=3, seconds=15)
     tiny.cbs("submit")
-    wait_for(lambda: tiny.started, "a job")
+    wait_for(lambda: len(tiny.started) == 3, "all jobs")
     cluster("stop", "controller")
     tiny.forget_queue()
     status, submit = tiny.cbs("status"), tiny.cbs("submit")
@@ -242,7 +242,28 @@ def test_a_full_queue_is_topped_up(fleet):
     assert sorted(tiny.started) == sorted(keys(tiny.results()))
 
 
-def test_a_batch_that_slurm_cannot_start(fleet):
-    """Slurm holds it; it is lost at once, and removed before the retry."""
+def test_a_race_on_a_node(fleet, kept_environment):
+    """The batch runs the real suite."""
     tiny = fleet(jobs=1)
-    tiny.cbs("submit")
+    tiny.write("""
+name = "tiny"
+engine = "slurm"
+canaries = false
+[[run]]
+name = "models/EXAMPLE_FP32_PT_BATCH1/.+"
+backends = ["pt_inductor:eager"]
+warmup_iterations = 1
+iterations = 2
+[[class]]
+name = "small"
+requires = "+small"
+""")
+    tiny.variables |= kept_environment | {"SLURM_CONF": tiny.variables["SLURM_CONF"]}
+    assert tiny.cbs("submit").out == "submitted: 1 job in 1 batch\n"
+    tiny.wait_for_results(1, 300)
+    [run] = tiny.results()
+    assert run["allocation"]["exclusive"] is True
+    assert run["allocation"]["node"] in ("n1", "n2")
+    [result] = json.loads((tiny.folder / "collected.json").read_text())["benchmarks"]
+    assert result["status"] == "ok"
+    assert result["definition"]["backend"] == "pt_inductor"

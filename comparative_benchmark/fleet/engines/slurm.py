@@ -29,6 +29,8 @@ _ANSWERING_S = 60
 _SECONDS_BETWEEN = 1.0
 # When a waiting submitter looks again whether the queue has room.
 _LATER_S = 900
+# How often a job asks a silent controller whether it has its node for itself.
+_TRIES, _BETWEEN_TRIES_S = 3, 10.0
 # Most arguments of one `scancel`.
 _MOST_IDS = 500
 _FORMAT = "%j|%i|%T|%N|%r"
@@ -42,25 +44,14 @@ _STATES = {
     "CANCELLED": QueueState.CANCELLED,
     **dict.fromkeys(("COMPLETED", "FAILED", "OUT_OF_MEMORY"), QueueState.ENDED),
 }
-_DOWN = frozenset(
-    {
-        *(
-            "DOWN",
-            "DRAIN",
-            "DRAINED",
-            "DRAINING",
-            "FAIL",
-            "FAILING",
-            "NOT_RESPONDING",
-            "NO_RESPOND",
-        ),
-        *("UNKNOWN", "FUTURE", "INVAL", "INVALID_REG"),
-    }
-)
+_DOWN = {
+    *("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING"),
+    *("NO_RESPOND", "UNKNOWN", "FUTURE", "INVAL", "INVALID_REG"),
+}
 # Reasons of every pending job; all others need somebody who does something.
 _USUAL = ("None", "Priority", "Resources", "BeginTime", "Dependency", "JobArrayTaskLimit")
 # Slurm holds a job that it could not start; without an administrator, it never starts again.
-_NEVER_STARTED = ("launch failed", "JobLaunchFailure", "job requeued in held state")
+_NEVER_STARTED = ("launch failed", "JobLaunchFailure", "JobHoldMaxRequeue", "job requeued in held")
 # sbatch's messages if the user has as many jobs as allowed, and if it cannot reach the controller.
 # The first names the limit that was exceeded, or all limits that there are.
 _FULL = re.compile(
@@ -143,10 +134,8 @@ class SlurmEngine:
 
         Only one such job runs at a time (`--dependency=singleton`), and only one waits.
         """
-        waiting = _slurm(
-            "squeue", "--noheader", self._users(), "--states=PENDING", f"--name={name}"
-        )
-        if waiting.strip():
+        waiting = ("--noheader", self._users(), "--states=PENDING", f"--name={name}")
+        if _slurm("squeue", *waiting).strip():
             return True
         try:
             _slurm(
@@ -284,12 +273,14 @@ def exclusive_use(environment: Mapping[str, str] = os.environ) -> tuple[bool | N
     job, node = environment.get("SLURM_JOB_ID"), environment.get("SLURMD_NODENAME")
     if not job or not node:
         return None, ""
-    try:
-        mine = _values(_slurm("scontrol", "show", "job", job, "--oneliner"))
-        whole = _values(_slurm("scontrol", "show", "node", node, "--oneliner"))
-    except EngineError:
-        return None, ""
-    return compare_with_node(mine, whole)
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            mine = _values(_slurm("scontrol", "show", "job", job, "--oneliner"))
+            whole = _values(_slurm("scontrol", "show", "node", node, "--oneliner"))
+            return compare_with_node(mine, whole)
+        except EngineError:
+            time.sleep(_BETWEEN_TRIES_S if tries_left else 0)
+    return None, ""
 
 
 def compare_with_node(job: Mapping[str, str], node: Mapping[str, str]) -> tuple[bool | None, str]:
