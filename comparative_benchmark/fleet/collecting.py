@@ -119,7 +119,7 @@ def _add(attempt: str, job: Job, spool: Spool, merging: "_Merging", done: Collec
     path = spool.result_file(attempt)
     name = f"results/{path.name}"
     try:
-        status = path.stat()
+        status = path.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_RESULT:
             raise ValueError("it is not a regular file of at most 1 GiB")
         plain = msgspec.json.decode(path.read_bytes())

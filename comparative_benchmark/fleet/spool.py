@@ -209,7 +209,7 @@ class Spool:
     def claim(self, attempt: Attempt) -> bool:
         """Claims an attempt of a job; returns False if another submitter has it."""
         folder = self._claim_folder(attempt)
-        folder.parent.mkdir(exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         return self._take(folder, folder)
 
     def take_over(self, attempt: Attempt) -> bool:
@@ -281,6 +281,7 @@ class Spool:
             attempts=tuple(attempt.name for attempt in attempts),
         )
         path = self.folder / "submitted" / f"{self.owner}.jsonl"
+        path.parent.mkdir(exist_ok=True)
         with path.open("ab") as file:
             file.write(msgspec.json.encode(record) + b"\n")
             file.flush()
