@@ -151,11 +151,11 @@ class Campaign:
         """
         plan = self.make_plan(campaign)
         self.spool.create()
-        old = load_plan(self.spool.plan_file)
-        if old is not None:
-            # Keep jobs of the former file and revision: their results may be on the way.
-            plan = attrs.evolve(plan, jobs=tuple((old.by_key() | plan.by_key()).values()))
-        save_plan(self.spool.plan_file, plan)
+        try:
+            with FileLock(self.spool.folder / ".plan.lock").acquire(timeout=_BETWEEN_POLLS_S):
+                plan = self._stored_with_former(plan)
+        except (Timeout, NotImplementedError):
+            plan = self._stored_with_former(plan)
         self._adopt()
         found = self.standings(plan, self._poll(fresh=True))
         # A machine may be back, or have a new feature.
@@ -238,6 +238,14 @@ class Campaign:
         """Fetches finished files from nodes without a shared file system."""
         for complaint in self.engine.collect(self.spool.folder):
             self.say(complaint)
+
+    def _stored_with_former(self, plan: Plan) -> Plan:
+        """Stores a plan with the jobs of the former one: their results may be on the way."""
+        old = load_plan(self.spool.plan_file)
+        if old is not None:
+            plan = attrs.evolve(plan, jobs=tuple((old.by_key() | plan.by_key()).values()))
+        save_plan(self.spool.plan_file, plan)
+        return plan
 
     def _submit(
         self,

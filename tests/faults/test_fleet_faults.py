@@ -53,6 +53,11 @@ def _lose_all(world):
     world.late_s += 7200
 
 
+def _submit_more(world):
+    world.workloads += 2
+    world.submit()
+
+
 def _killed_before_sbatch(world):
     accept = world.engine.submit
     world.engine.submit = lambda _: os.kill(os.getpid(), signal.SIGKILL)
@@ -393,6 +398,7 @@ def test_a_line_of_submissions(world, line):
 RACES = {
     "two submitters": (_nothing, [World.submit] * 2),
     "four submitters": (_nothing, [World.submit] * 4),
+    "submitters of two plans": (_nothing, [World.submit, _submit_more]),
     "two that resume": (lambda world: (world.submit(), _lose_all(world)), [World.resume] * 2),
     "three that take over": (_claims_left, [World.submit] * 3),
     "submit and resume": (_claims_left, [World.submit, World.resume]),
