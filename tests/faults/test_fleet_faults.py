@@ -436,6 +436,8 @@ def test_processes_at_the_same_time(world, name, turn):
     os.close(write)
     for process in processes:
         assert process.wait() == (0, "")
+    if name == "submitters of two plans":
+        assert len(world.campaign().stored_plan().jobs) == 5
     if "submit" in name or "take" in name:
         # A submitter may record the batch of another one, too.
         batches = {record.batch: record.attempts for record in world.spool.submissions()}
