@@ -2,9 +2,9 @@
 
 The planner, spool, poller, campaign and collector are the real ones; the spool is a real folder, in
 memory if the machine has one there. Only the cluster and its clock are simulated. Each size runs in
-a process of its own, so that its peak memory is its own.
+a separate process, so that peak memory is measured for each.
 
-The faults are those of schedulers and shared file systems: nodes that fail, in maintenance or bad,
+The faults occur on schedulers and shared file systems: nodes that fail, in maintenance or bad,
 preemption, launch failures, time limits, half-written, late and foreign files, a controller that
 does not answer, killed submitters and collectors, and two submitters at once. Afterwards each job
 must have exactly one result.

@@ -60,7 +60,7 @@ _RECORDED = frozenset({State.TIMEOUT, State.LOST, State.CANCELLED})
 
 @attrs.frozen(kw_only=True)
 class Submitting:
-    """What a submission did.
+    """The outcome of a submission.
 
     Attributes:
       jobs, batches: numbers of submitted jobs and batches.
@@ -86,7 +86,7 @@ class Campaign:
       fleet: the fleet.
       spool: its folder in the spool.
       engine: the scheduler.
-      say: reports progress and problems, one line each.
+      say: reports problems, one line each.
     """
 
     fleet: Fleet
@@ -99,7 +99,7 @@ class Campaign:
         """Opens a campaign of a fleet.
 
         Raises:
-          UsageError: there is no such engine.
+          UsageError: the engine does not exist.
         """
         folder = fleet.folder / campaign if campaign else fleet.folder
         hosts = [host for item in fleet.classes for host in item.hosts]
@@ -130,7 +130,7 @@ class Campaign:
         """Returns the plan that was submitted.
 
         Raises:
-          UsageError: there is none, or it is damaged.
+          UsageError: nothing was submitted, or the plan is damaged.
         """
         plan = load_plan(self.spool.plan_file)
         if plan is None:

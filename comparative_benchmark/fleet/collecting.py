@@ -27,7 +27,7 @@ _LARGEST_RESULT = 1 << 30
 
 
 class _Parts(msgspec.Struct):
-    """A results file whose runs and results stay as they are."""
+    """A results file whose runs and results are not decoded."""
 
     runs: list[msgspec.Raw]
     benchmarks: list[msgspec.Raw]
@@ -76,7 +76,7 @@ def collect(plan: Plan, spool: Spool, output: Path) -> Collected:
     A job whose results are all `ok` is added once, even if two attempts measured it. If a trial of
     a job failed, the runs of its other attempts are added, too.
 
-    Files are copied one at a time, and those of jobs in the results file are not read again: memory
+    Files are copied one at a time, and files of collected jobs are not read again: memory
     and time do not grow with the size of the results.
 
     Args:
@@ -136,7 +136,7 @@ def _add(attempt: str, job: Job, spool: Spool, merging: "_Merging", done: Collec
         return False
     done.jobs.add(job.key)
     new = {run.run_id for run in document.runs} - merging.known
-    # Encoded again: each on a line of its own, without duplicate keys.
+    # Encoded again: one line each, without duplicate keys.
     for run in plain["runs"]:
         if run["run_id"] in new:
             merging.add_run(run)
@@ -281,7 +281,7 @@ def _save_durations(
         if (end := spool.read_end(attempt)) is not None and end.wall_s:
             job = jobs[attempt.partition(".")[0]]
             durations_s[duration_key(job.machine_class, job.arguments)] = end.wall_s
-    # Only estimates: in a spool that others own, they stay as they are.
+    # Only estimates: in a spool that others own, they are not updated.
     with contextlib.suppress(OSError):
         spool.save_durations_s(durations_s)
 

@@ -67,7 +67,7 @@ class HostQueue:
         self._lock_file = self._queue / "lock"
 
     def submit(self, batch: Batch, queued: Queued) -> None:
-        """Adds a batch, and starts a runner if there is none."""
+        """Adds a batch, and starts a runner if none is active."""
         self._spool.create()
         for name in ("pending", "running", "ended"):
             (self._queue / name).mkdir(parents=True, exist_ok=True)

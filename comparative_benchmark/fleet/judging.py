@@ -45,7 +45,7 @@ class ClassVerdict:
       ratio: its latency over the baseline's, with the nodes as replicates.
       verdict, reason: the verdict on the class; `unclear` if it is not significant among all pairs
         of the workload's competitors.
-      one_node: the node that alone shows a difference; None if there is none.
+      one_node: the only node that shows a difference; None without one.
     """
 
     machine_class: str
@@ -63,12 +63,12 @@ def class_verdicts(
 ) -> list[ClassVerdict]:
     """Returns a verdict for each workload, competitor and class; classes are never averaged.
 
-    Ratios are those of single jobs, whose competitors raced on one machine. Disturbed races and
+    Ratios come from single jobs, whose competitors raced on one machine. Disturbed races and
     trials that are not ranked do not count.
 
     Args:
       document: collected results.
-      baseline: the competitor to compare with; by default that of `cbs show`.
+      baseline: the competitor to compare with; by default the same as `cbs show`.
       threshold: smaller differences are not relevant.
     """
     found: list[ClassVerdict] = []

@@ -139,7 +139,7 @@ def _allocation(batch: Batch) -> Allocation:
         campaign=batch.campaign,
         machine_class=batch.machine_class,
         job="batch",
-        # A pod of Kubernetes has a host name of its own.
+        # The host name of a Kubernetes pod is not the name of its node.
         node=(
             os.environ.get("CBS_FLEET_NODE") or os.environ.get("SLURMD_NODENAME") or platform.node()
         ),
@@ -181,7 +181,7 @@ def measure_canaries() -> dict[str, float]:
 
 
 def _other_environment(spool: Spool, batch: Batch, where: Allocation) -> str:
-    """Returns how the environment differs from that of the class's first node; empty if equal."""
+    """Returns how the environment differs from the class's first node; empty if equal."""
     path = spool.folder / "environments" / f"{batch.machine_class}.{batch.campaign or 'first'}.json"
     path.parent.mkdir(exist_ok=True)
     ours: dict[str, Any] = {
@@ -203,7 +203,7 @@ def _other_environment(spool: Spool, batch: Batch, where: Allocation) -> str:
         f"{name} {here} instead of {there}" for name, there, here in others if here != there
     ]
     shown = ", ".join(differing[:3]) + (" ..." if len(differing) > 3 else "")
-    return f"the environment differs from that of {first['node']}: {shown}"
+    return f"the environment differs from node {first['node']}: {shown}"
 
 
 def _host(stated: str) -> Literal["whole", "shared", "unknown"]:

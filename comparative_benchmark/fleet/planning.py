@@ -222,7 +222,7 @@ def save_plan(path: Path, plan: Plan) -> None:
 
 
 def load_plan(path: Path) -> Plan | None:
-    """Returns a stored plan; None if there is none.
+    """Returns a stored plan; None if the file does not exist.
 
     Raises:
       UsageError: the file is damaged.

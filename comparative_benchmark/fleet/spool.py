@@ -10,8 +10,8 @@
 
 `mkdir` is atomic on NFS, so two submitters never start the same attempt. Claims are spread over
 folders by the first two digits of their keys, because many file systems allow fewer than 100,000
-subfolders. All times are those of the file system, because clocks of machines differ. The functions
-here are linear in the number of jobs.
+subfolders. All times are on the clock of the file system, because clocks of machines differ. The
+functions here are linear in the number of jobs.
 """
 
 import contextlib
@@ -114,7 +114,7 @@ class End:
     """How an attempt ended.
 
     Attributes:
-      node: where it ran; None if it never started, or nobody knows.
+      node: where it ran; None if it never started, or if unknown.
       at: time on the file system's clock, in seconds.
       wall_s: duration, if the node reported it.
     """

@@ -180,7 +180,7 @@ def _unsupported(reason: str) -> Standing:
 
 
 def _ended(end: End, attempts: int, batch: str | None) -> Standing:
-    # A result that was found damaged, or removed, has an end that says done.
+    # A result that was found damaged, or removed, has an end with `done`.
     state = State.DAMAGED if end.ending == "done" else State(end.ending)
     return Standing(state, attempts, batch, end.reason, end.node, True, end.at)
 

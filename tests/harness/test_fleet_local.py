@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 
 import pytest
 from fleet_support import TinyFleet

@@ -151,7 +151,7 @@ def open_engine(
       hosts: names of all hosts in FLEET.toml.
 
     Raises:
-      UsageError: there is no such engine, or an option is invalid.
+      UsageError: the engine does not exist, or an option is invalid.
     """
     engines = {plugin.name: plugin.value for plugin in plugins(GROUP, type)}
     if name not in engines:

@@ -226,7 +226,7 @@ class SshEngine:
 
 
 def _reason(lines: Sequence[str]) -> str:
-    """Returns the line of ssh's output that says why; a changed key has a long text around it."""
+    """Returns the line of ssh's output with the reason; a changed key has a long text around it."""
     for line in lines:
         if "HOST IDENTIFICATION HAS CHANGED" in line:
             return "the host key has changed; check it, then remove the old one by ssh-keygen -R"

@@ -48,7 +48,7 @@ _DOWN = {
     *("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING"),
     *("NO_RESPOND", "UNKNOWN", "FUTURE", "INVAL", "INVALID_REG"),
 }
-# Reasons of every pending job; all others need somebody who does something.
+# Reasons of every pending job; all others need an action by a person.
 _USUAL = ("None", "Priority", "Resources", "BeginTime", "Dependency", "JobArrayTaskLimit")
 # Slurm holds a job that it could not start; without an administrator, it never starts again.
 _NEVER_STARTED = ("launch failed", "JobLaunchFailure", "JobHoldMaxRequeue", "job requeued in held")
@@ -183,7 +183,7 @@ def batch_script(submission: Submission) -> str:
 def is_full(reason: str) -> bool:
     """Returns whether sbatch refuses a batch because of the number of jobs in the queue.
 
-    Its last message names all limits, such as those of time and size; versions since 2018 print the
+    Its last message names all limits, such as time and size; versions since 2018 print the
     exceeded one before it.
     """
     if _FULL.search(reason):
@@ -284,7 +284,7 @@ def exclusive_use(environment: Mapping[str, str] = os.environ) -> tuple[bool | N
 
 
 def compare_with_node(job: Mapping[str, str], node: Mapping[str, str]) -> tuple[bool | None, str]:
-    """Compares the CPUs and GPUs of a job with those of its node; see `exclusive_use`."""
+    """Compares the CPUs and GPUs of a job with its node; see `exclusive_use`."""
     mine = job.get("NumCPUs", "")
     # CPUs that Slurm keeps for its daemons belong to no job.
     whole = node.get("CPUEfctv") or node.get("CPUTot", "")
@@ -304,7 +304,7 @@ class _RefusedBySlurmError(EngineError):
 
 
 def _number(options: Mapping[str, Any], name: str, default: float | None) -> float | None:
-    value = options.get(name, default)
+    value: float | None = options.get(name, default)
     if value is not None and (type(value) not in (int, float) or not 0 <= value <= 10**6):
         raise UsageError(f"[options] of engine slurm: {name} must be a number, got {value!r}")
     return value
@@ -346,7 +346,8 @@ def _slurm(program: str, *arguments: str, script: str | None = None) -> str:
             f"{program} is not installed; engine slurm needs Slurm's client"
         ) from error
     except subprocess.TimeoutExpired as error:
-        printed = error.stderr or b""
+        # Bytes even in text mode, but not in all versions of Python.
+        printed: Any = error.stderr or b""
         waits = _reason(printed if isinstance(printed, str) else printed.decode(errors="replace"))
         # sbatch waits for minutes if the controller has as many jobs as it can manage.
         if is_full(waits):
