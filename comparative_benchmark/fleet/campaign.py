@@ -352,6 +352,7 @@ class Campaign:
             name=name,
             file=self.spool.write_batch(batch),
             environment=machine_class.environment,
+            setup=machine_class.setup,
             access=machine_class.access,
             nodes=allowed,
             others=tuple(node for node in nodes if node not in allowed),

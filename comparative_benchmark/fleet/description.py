@@ -36,6 +36,7 @@ class MachineClass:
       access: options that the scheduler needs to reach these machines, passed on unchanged.
       hosts: names of the machines, for engines without a list of machines.
       environment: virtual environment, or interpreter, on the machines; None for the submitter's.
+      setup: shell command that makes the environment, once on each file system; None if it exists.
       repeats: number of measurements of each workload, on different nodes if there are enough.
       time_limit_s: limit of one batch of jobs.
       share: the part of a machine that a job has for itself.
@@ -48,6 +49,7 @@ class MachineClass:
     access: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     environment: str | None = None
+    setup: str | None = None
     repeats: int = 1
     time_limit_s: int = 3600
     share: Share = "node"
@@ -289,12 +291,15 @@ def _machine_class(table: _Table) -> MachineClass:
         requires = tuple(map(parse_requirement, texts))
     except UsageError as error:
         table.fail("requires", f"requires: {error}")
+    if table.has("setup") and not table.has("environment"):
+        table.fail("setup", "setup needs the place of the environment: environment = ...")
     return MachineClass(
         name=table.name(),
         requires=requires,
         access=table.texts("access"),
         hosts=table.texts("hosts"),
         environment=table.text("environment") if table.has("environment") else None,
+        setup=table.text("setup") if table.has("setup") else None,
         repeats=table.count("repeats", 1, 1000),
         time_limit_s=table.duration_s("time_limit", 3600),
         share=cast(Share, table.text("share", "node", get_args(Share))),

@@ -8,6 +8,7 @@ a batch inherits the locks: they are free only when nothing of the batch is left
 import contextlib
 import fcntl
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -38,12 +39,14 @@ class Queued:
     Attributes:
       python: interpreter, or virtual environment; None for the runner's.
       log: file for the output.
+      setup: shell command that makes the environment if it is missing; None if it exists.
     """
 
     name: str
     time_limit_s: float
     python: str | None
     log: str
+    setup: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -142,9 +145,10 @@ class HostQueue:
             self._end(entry, name, HostState(state="lost"))
             return
         Path(queued.log).parent.mkdir(parents=True, exist_ok=True)
+        script = batch_script(queued.python, queued.setup, self._spool.batch_file(name))
         with Path(queued.log).open("ab") as log:
             process = subprocess.Popen(
-                [*interpreter(queued.python), "fleet", "node", str(self._spool.batch_file(name))],
+                ["sh", "-c", script],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -190,6 +194,28 @@ def interpreter(environment: str | None) -> list[str]:
         path = Path(environment).expanduser()
         python = str(path / "bin" / "python" if path.is_dir() else path)
     return [python, "-P", "-m", "comparative_benchmark"]
+
+
+def batch_script(environment: str | None, setup: str | None, file: Path) -> str:
+    """Returns the shell script of a batch.
+
+    It runs on the node, where the environment is a folder or an interpreter; the submitter's
+    machine may have neither. The first batch makes the environment, under a lock, if it is missing.
+
+    Args:
+      environment: virtual environment or interpreter; None for the submitter's.
+      setup: shell command that makes the environment; None if it exists.
+      file: the batch's file.
+    """
+    place = str(Path(environment or sys.executable).expanduser())
+    lines = ["#!/bin/sh", f"python={shlex.quote(place)}"]
+    if setup is not None:
+        making = f'test -e "$0.made" || {{ {setup}\n}} && touch "$0.made"'
+        lines.append('mkdir -p "$(dirname "$python")" || exit')
+        lines.append(f'flock "$python.lock" sh -c {shlex.quote(making)} "$python" || exit')
+    lines.append('if [ -d "$python" ]; then python="$python/bin/python"; fi')
+    command = f"-P -m comparative_benchmark fleet node {shlex.quote(str(file))}"
+    return "\n".join([*lines, f'exec "$python" {command}']) + "\n"
 
 
 def _batch_name(pending: Path) -> str:
@@ -248,6 +274,7 @@ def answer(request: Any) -> Any:
                 name=batch.name,
                 time_limit_s=request["time_limit_s"],
                 python=request["python"],
+                setup=request["setup"],
                 log=log,
             )
             queue.submit(batch, queued)

@@ -40,7 +40,7 @@ UNREADABLE = (OSError, ValueError, RecursionError)
 _DAMAGED = ".damaged"
 _Durations = dict[str, Annotated[float, msgspec.Meta(gt=0, le=1e9)]]
 
-Ending = Literal["done", "failed", "timeout", "lost", "cancelled", "damaged", "refused"]
+Ending = Literal["done", "failed", "timeout", "lost", "cancelled", "damaged"]
 
 
 @attrs.frozen

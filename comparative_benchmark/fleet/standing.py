@@ -31,14 +31,13 @@ class State(enum.Enum):
     LOST = "lost"
     CANCELLED = "cancelled"
     DAMAGED = "damaged"
-    REFUSED = "refused"
     UNSUPPORTED = "unsupported"
 
 
 # States of jobs that a queue holds, and of jobs whose last attempt gave no result.
 ACTIVE = frozenset({State.CLAIMED, State.PENDING, State.RUNNING})
 WITHOUT_RESULT = frozenset(
-    {State.FAILED, State.TIMEOUT, State.LOST, State.CANCELLED, State.DAMAGED, State.REFUSED}
+    {State.FAILED, State.TIMEOUT, State.LOST, State.CANCELLED, State.DAMAGED}
 )
 _OF_QUEUE = {
     QueueState.PENDING: State.PENDING,
@@ -169,7 +168,7 @@ def may_retry(standing: Standing, attempts: int, now: float, *, longer: bool) ->
         return False
     if standing.state is State.TIMEOUT:
         return longer and standing.attempts == 1
-    if standing.state in (State.CANCELLED, State.REFUSED, State.DAMAGED):
+    if standing.state in (State.CANCELLED, State.DAMAGED):
         return True
     delay_s = _FIRST_DELAY_S * 2 ** (standing.attempts - 1)
     return not standing.at or expired(now, standing.at, delay_s)

@@ -63,6 +63,7 @@ class Submission:
       name: unique name, by which the batch is found in the queue.
       file: the batch's file in the spool.
       environment: virtual environment or interpreter of the nodes; None for the submitter's.
+      setup: shell command that makes the environment if it is missing; None if it exists.
       access: options of the scheduler, passed on unchanged.
       nodes: names of the nodes that it may run on.
       others: names of the other known nodes.
@@ -74,6 +75,7 @@ class Submission:
     name: str
     file: Path
     environment: str | None
+    setup: str | None
     access: tuple[str, ...]
     nodes: tuple[str, ...]
     others: tuple[str, ...]

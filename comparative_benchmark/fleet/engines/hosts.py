@@ -47,12 +47,13 @@ class LocalEngine:
     def submit(self, submission: Submission) -> str:
         """Adds a batch to the queue of this machine."""
         python = interpreter(submission.environment)[0]
-        if not os.access(python, os.X_OK):
+        if submission.setup is None and not os.access(python, os.X_OK):
             raise RefusedError(f"environment {submission.environment} has no interpreter {python}")
         queued = Queued(
             name=submission.name,
             time_limit_s=submission.time_limit_s,
             python=submission.environment,
+            setup=submission.setup,
             log=str(submission.log),
         )
         self._queue.submit(read_batch(submission.file), queued)
@@ -128,6 +129,7 @@ class SshEngine:
             "verb": "submit",
             "batch": msgspec.to_builtins(read_batch(submission.file)),
             "python": submission.environment,
+            "setup": submission.setup,
             "time_limit_s": submission.time_limit_s,
         }
         self._ask(host, request)

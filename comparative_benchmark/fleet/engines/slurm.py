@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from comparative_benchmark.fleet.engines import (
     check_options,
 )
 from comparative_benchmark.fleet.features import Node
+from comparative_benchmark.fleet.host_queue import batch_script
 from openxla.benchmark.text import one_line
 
 _ANSWERING_S = 60
@@ -99,7 +99,9 @@ class SlurmEngine:
         self._last_s = time.monotonic()
         try:
             printed = _slurm(
-                *sbatch_options(submission), *submission.access, script=batch_script(submission)
+                *sbatch_options(submission),
+                *submission.access,
+                script=batch_script(submission.environment, submission.setup, submission.file),
             )
         except _RefusedBySlurmError as error:
             reason = str(error)
@@ -162,22 +164,6 @@ class SlurmEngine:
         with contextlib.suppress(OSError):
             users |= {path.stat().st_uid for path in (self._folder / "submitted").iterdir()}
         return "--user=" + ",".join(map(str, sorted(users)))
-
-
-def batch_script(submission: Submission) -> str:
-    """Returns the script of a batch.
-
-    It runs on the node, where the environment is a folder or an interpreter; the submitter's
-    machine may have neither.
-    """
-    environment = submission.environment or sys.executable
-    return (
-        "#!/bin/sh\n"
-        f"python={shlex.quote(str(Path(environment).expanduser()))}\n"
-        'if [ -d "$python" ]; then python="$python/bin/python"; fi\n'
-        'exec "$python" -P -m comparative_benchmark fleet node '
-        f"{shlex.quote(str(submission.file))}\n"
-    )
 
 
 def is_full(reason: str) -> bool:

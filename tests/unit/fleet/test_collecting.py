@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from fleet_support import TRIALS, document, fleet_of, units
+from spool_support import TRIALS, document, fleet_of, units
 
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.fleet import collecting

@@ -5,9 +5,9 @@ import re
 
 import attrs
 import pytest
-from fleet_support import fleet_of, units
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from spool_support import fleet_of, units
 
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.fleet.description import MachineClass

@@ -17,11 +17,13 @@ from comparative_benchmark.fleet.engines import (
     Submission,
 )
 from comparative_benchmark.fleet.engines import slurm as engine
+from comparative_benchmark.fleet.host_queue import batch_script
 
 SUBMISSION = Submission(
     name="cbs-x-1",
     file=Path("/spool/batches/cbs-x-1.json"),
     environment=None,
+    setup=None,
     access=("-A", "bench"),
     nodes=("n1",),
     others=("n2", "n3"),
@@ -48,7 +50,7 @@ def test_nodes():
     assert n2.properties == {"arch": "aarch64", "device": "a100"}
     assert n3.features == {"cpu", "gpu"}
     assert n3.properties == {"arch": "x86_64"}
-    assert n1.up and n2.up and n3.up
+    assert all(node.up for node in (n1, n2, n3))
 
 
 @pytest.mark.parametrize(
@@ -165,10 +167,29 @@ def test_the_environment_may_exist_only_on_the_node(tmp_path, is_folder):
     python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     python.chmod(0o755)
     file = Path("/a spool/batch.json")
-    submission = attrs.evolve(SUBMISSION, environment=str(tmp_path / "an env"), file=file)
-    script = engine.batch_script(submission)
+    script = batch_script(str(tmp_path / "an env"), None, file)
     done = subprocess.run(["sh"], input=script, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-3:] == ["fleet", "node", str(file)]
+
+
+def test_the_first_batch_makes_the_environment(tmp_path):
+    """Batches that start together wait for it; a failed attempt is made again."""
+    environment = tmp_path / "new" / "env"
+    python = environment / "bin" / "python"
+    fails = tmp_path / "fails"
+    setup = (
+        f"test ! -e {fails} && mkdir -p {python.parent} && echo made >> {tmp_path}/log && sleep 0.2"
+        f" && printf '#!/bin/sh\\necho ran\\n' > {python} && chmod +x {python}"
+    )
+    script = batch_script(str(environment), setup, Path("batch.json"))
+    fails.touch()
+    assert subprocess.run(["sh"], input=script, text=True, check=False).returncode
+    fails.unlink()
+    together = [
+        subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    assert [process.communicate()[0] for process in together] == ["ran\n"] * 3
+    assert (tmp_path / "log").read_text() == "made\n"
 
 
 @pytest.fixture
@@ -213,11 +234,15 @@ POLICY = (
     ("err", "error", "text"),
     [
         (
-            "sbatch: error: invalid partition specified: nowhere\n"
-            f"{FAILED}Invalid partition name specified\n",
+            (
+                "sbatch: error: invalid partition specified: nowhere\n"
+                f"{FAILED}Invalid partition name specified\n"
+            ),
             RefusedError,
-            "sbatch: invalid partition specified: nowhere; Batch job submission failed: Invalid "
-            "partition name specified",
+            (
+                "sbatch: invalid partition specified: nowhere; Batch job submission failed: "
+                "Invalid partition name specified"
+            ),
         ),
         (f"{FAILED}Invalid account or account/partition combination specified\n", RefusedError, ""),
         (f"{FAILED}Invalid feature specification\n", RefusedError, ""),
