@@ -1,0 +1,244 @@
+"""The queue of one host: its states, and runners and machines that die."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import attrs
+import msgspec
+import pytest
+from tests_support import processes_of, wait_for
+
+from comparative_benchmark.fleet import host_queue
+from comparative_benchmark.fleet.host_queue import HostQueue, HostState, Queued, answer
+from comparative_benchmark.fleet.spool import Batch, Spool
+
+BATCH = Batch(
+    name="",
+    fleet="tiny",
+    campaign="",
+    machine_class="any",
+    engine="local",
+    share="node",
+    host="unknown",
+    time_limit_s=60,
+    jobs=(),
+)
+# A node that notes its batch, and then does something.
+NODE = """\
+#!/bin/sh
+for last; do :; done
+basename "$last" .json >> {folder}/executed
+{does}
+"""
+
+
+@pytest.fixture
+def queue(tmp_path, monkeypatch):
+    """A queue without a runner; returns functions that fill it."""
+    monkeypatch.setattr(host_queue.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(HostQueue, "start_runner", lambda _: None)
+    folder = tmp_path / "fleet.v1"
+    queue = HostQueue(folder)
+
+    def add(*names, does="exit 0", limit_s=60.0, python=None):
+        for name in names:
+            node = tmp_path / f"python-{name}"
+            node.write_text(NODE.format(folder=tmp_path, does=does))
+            node.chmod(0o755)
+            batch = attrs.evolve(BATCH, name=name)
+            log = str(folder / "logs" / f"{name}.log")
+            python = python or str(node)
+            queue.submit(batch, Queued(name=name, time_limit_s=limit_s, python=python, log=log))
+
+    queue.add = add
+    queue.folder = folder
+    queue.executed = lambda: (tmp_path / "executed").read_text().split()
+    return queue
+
+
+@pytest.fixture
+def runner(queue, tmp_path):
+    """Starts runners as processes of their own."""
+    code = (
+        "import sys, pathlib, tempfile\n"
+        "from comparative_benchmark.fleet import host_queue\n"
+        "tempfile.tempdir = sys.argv[2]\n"
+        "host_queue.HostQueue(pathlib.Path(sys.argv[1])).run()\n"
+    )
+    processes = []
+
+    def start():
+        command = [sys.executable, "-c", code, str(queue.folder), str(tmp_path)]
+        processes.append(subprocess.Popen(command))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+    for pid in processes_of(str(tmp_path)):
+        os.kill(pid, signal.SIGKILL)
+
+
+def states(queue, prefix=""):
+    return {name: item.state for name, item in queue.states(prefix).items()}
+
+
+def test_batches_run_in_order(queue):
+    queue.add("b", "a.2", "a.1")
+    assert states(queue) == dict.fromkeys(("b", "a.2", "a.1"), "pending")
+    queue.run()
+    assert queue.executed() == ["b", "a.2", "a.1"]
+    assert states(queue) == dict.fromkeys(("b", "a.2", "a.1"), "ended")
+    assert set(states(queue, "a.")) == {"a.1", "a.2"}
+    queue.run()
+    assert len(queue.executed()) == 3
+
+
+def test_exit_codes(queue):
+    queue.add("good")
+    queue.add("bad", does="exit 3")
+    queue.run()
+    assert queue.states("")["good"] == HostState(state="ended", code=0)
+    assert queue.states("")["bad"] == HostState(state="ended", code=3)
+
+
+def test_an_interpreter_that_does_not_exist_costs_one_batch(queue):
+    queue.add("bad", python="/nowhere/python")
+    queue.add("good")
+    queue.run()
+    found = queue.states("")
+    assert found["bad"].state == "lost"
+    assert "/nowhere/python" in found["bad"].reason
+    assert found["good"].state == "ended"
+
+
+def test_a_damaged_entry_costs_one_batch(queue):
+    queue.add("bad", "good")
+    [entry] = (queue.folder / "queue").glob("*/pending/* bad")
+    entry.write_bytes(b"{")
+    queue.run()
+    assert states(queue) == {"bad": "lost", "good": "ended"}
+
+
+def test_a_batch_that_ignores_its_time_limit(queue, monkeypatch, tmp_path):
+    """Its processes are killed, those in the background as well."""
+    monkeypatch.setattr(host_queue, "_LATE_S", 0.0)
+    monkeypatch.setattr(host_queue, "_STOPPING_S", 0.2)
+    queue.add("long", does="trap '' TERM; sh -c 'sleep 60; :' & wait; sleep 60; :", limit_s=0.5)
+    queue.add("next")
+    queue.run()
+    assert states(queue) == {"long": "timeout", "next": "ended"}
+    assert processes_of(str(tmp_path)) == []
+
+
+def test_a_cancelled_batch_never_starts(queue):
+    queue.add("a", "b")
+    queue.cancel(["a", "not there"])
+    assert states(queue) == {"a": "cancelled", "b": "pending"}
+    queue.run()
+    assert queue.executed() == ["b"]
+    queue.cancel(["b"])
+    assert states(queue) == {"a": "cancelled", "b": "ended"}
+
+
+def test_a_running_batch_is_cancelled(queue, runner):
+    queue.add("cbs-v1.2-a", "cbs-v1.2-b", does="sleep 60; :")
+    process = runner()
+    wait_for(lambda: list((queue.folder / "queue").rglob("cbs-v1.2-a.pid")), "the batch")
+    assert states(queue) == {"cbs-v1.2-a": "running", "cbs-v1.2-b": "pending"}
+    queue.cancel(["cbs-v1.2-b", "cbs-v1.2-a"])
+    assert process.wait(60) == 0
+    assert states(queue) == {"cbs-v1.2-a": "cancelled", "cbs-v1.2-b": "cancelled"}
+
+
+def test_a_cancelled_batch_of_a_dead_runner_kills_no_other_program(queue):
+    """Its process id may be that of another program by now."""
+    queue.add("a")
+    [pending] = (queue.folder / "queue").glob("*/pending/*")
+    running = pending.parents[1] / "running" / "a"
+    pending.rename(running)
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
+        running.with_name("a.pid").write_text(str(other.pid))
+        assert states(queue) == {"a": "lost"}
+        queue.cancel(["a"])
+        time.sleep(0.1)
+        assert other.poll() is None
+        other.kill()
+    assert states(queue) == {"a": "cancelled"}
+
+
+def test_the_lock_stays_with_the_process_of_a_batch(queue, runner, tmp_path):
+    """If the runner is killed, the batch goes on, and no second one starts beside it."""
+    queue.add("a", does=f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done")
+    queue.add("b")
+    process = runner()
+    wait_for(lambda: list((queue.folder / "queue").rglob("a.pid")), "the batch")
+    process.kill()
+    process.wait()
+    assert states(queue) == {"a": "running", "b": "pending"}
+    assert runner().wait(60) == 0
+    assert queue.executed() == ["a"]
+    (tmp_path / "go").touch()
+    wait_for(lambda: states(queue)["a"] == "lost", "the end of the batch")
+    queue.run()
+    assert queue.executed() == ["a", "b"]
+
+
+def test_a_batch_that_arrives_as_the_runner_ends(queue, monkeypatch):
+    """The runner looks once more after it released the lock."""
+    real = host_queue._locked
+    late = ["b"]
+
+    def locked(path, **options):
+        manager = real(path, **options)
+
+        class Late:
+            def __enter__(self):
+                return manager.__enter__()
+
+            def __exit__(self, *error):
+                if path == queue._lock_file and queue._pending() == [] and late:
+                    queue.add(late.pop())
+                return manager.__exit__(*error)
+
+        return Late()
+
+    queue.add("a")
+    monkeypatch.setattr(host_queue, "_locked", locked)
+    queue.run()
+    assert queue.executed() == ["a", "b"]
+
+
+def request(queue, verb, **values):
+    return answer({"folder": str(queue.folder), "verb": verb, **values})
+
+
+def test_the_agent_of_a_host(queue, tmp_path):
+    batch = msgspec.to_builtins(attrs.evolve(BATCH, name="a"))
+    request(queue, "submit", batch=batch, time_limit_s=60, python=None)
+    assert request(queue, "poll", prefix="") == {
+        "a": {"state": "pending", "code": None, "reason": ""}
+    }
+    request(queue, "cancel", names=["a"])
+    assert request(queue, "poll", prefix="")["a"]["state"] == "cancelled"
+    assert "cpu" in request(queue, "node")["features"]
+    with pytest.raises(ValueError, match="unknown verb 'dance'"):
+        request(queue, "dance")
+
+
+def test_files_come_in_portions(queue, monkeypatch):
+    monkeypatch.setattr(host_queue, "_MOST_BYTES", 100)
+    Spool(queue.folder).create()
+    for number in range(5):
+        (queue.folder / "results" / f"{number}.json").write_text("x" * 60)
+    (queue.folder / "results" / ".unfinished.json").write_text("x")
+    have = set()
+    while files := request(queue, "fetch", have=sorted(have)):
+        assert len(files) == 1
+        assert not have & set(files)
+        have |= set(files)
+    assert have == {f"results/{number}.json" for number in range(5)}
