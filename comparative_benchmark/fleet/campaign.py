@@ -265,6 +265,9 @@ class Campaign:
         )
         for node, number in bad.items():
             self.say(f"{node} is left out: {number} attempts failed there, and none succeeded")
+        for node in nodes:
+            if node.problem:
+                self.say(f"left out: {node.problem}")
         classes = {item.name: self._nodes_of(item, nodes, bad) for item in self.fleet.classes}
         unsupported = {
             name: reason for name, chosen in classes.items() if (reason := _none_of(chosen))

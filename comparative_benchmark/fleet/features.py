@@ -32,12 +32,14 @@ class Node:
       features: names without values, e.g. `avx512`; every node has `cpu` or `gpu`, or both.
       properties: names with values, e.g. `device` and `a100`; ReFrame calls them extras.
       up: whether jobs can start there, now or after other jobs.
+      problem: why it cannot be reached, if the engine reports it.
     """
 
     name: str
     features: frozenset[str] = frozenset()
     properties: Mapping[str, str] = attrs.field(factory=dict)
     up: bool = True
+    problem: str = ""
 
 
 @attrs.frozen

@@ -27,7 +27,8 @@ from openxla.benchmark.files import write_atomically
 # One lock for all users of the host.
 _HOST_LOCK = "cbs-fleet-host.lock"
 _STOPPING_S = 20.0
-_WAIT_S = 0.2
+# Largest answer with finished files.
+_MOST_BYTES = 32 << 20
 # Runners end a batch this long after its limit, so that it can end by itself.
 _LATE_S = 5.0
 
@@ -51,10 +52,16 @@ class Queued:
 
 @attrs.frozen(kw_only=True)
 class HostState:
-    """State of a batch; `code` is the exit code of one that has ended."""
+    """State of a batch.
+
+    Attributes:
+      code: exit code of a batch that has ended.
+      reason: why it could not start.
+    """
 
     state: Literal["pending", "running", "ended", "timeout", "lost", "cancelled"]
     code: int | None = None
+    reason: str = ""
 
 
 class HostQueue:
@@ -98,13 +105,15 @@ class HostQueue:
 
     def run(self) -> None:
         """Executes batches until the queue is empty; returns at once if a runner is active."""
-        with _locked(self._lock_file, wait=False) as lock:
-            if lock is None:
-                return
-            with _locked(Path(tempfile.gettempdir(), _HOST_LOCK), wait=True) as host_lock:
-                descriptors = [item for item in (lock, host_lock) if item is not None]
-                while entry := next(iter(self._pending()), None):
-                    self._execute(entry, descriptors)
+        # A batch may arrive after the last look at the queue, before the lock is free.
+        while self._pending():
+            with _locked(self._lock_file, wait=False) as lock:
+                if lock is None:
+                    return
+                with _locked(Path(tempfile.gettempdir(), _HOST_LOCK), wait=True) as host_lock:
+                    descriptors = [item for item in (lock, host_lock) if item is not None]
+                    while entry := next(iter(self._pending()), None):
+                        self._execute(entry, descriptors)
 
     def states(self, prefix: str) -> dict[str, HostState]:
         """Returns the state of all batches whose names have a prefix."""
@@ -128,13 +137,16 @@ class HostQueue:
                 self._end(path, name, HostState(state="cancelled"))
         for path in self._files("running"):
             if path.name in names:
-                with contextlib.suppress(OSError, ValueError):
-                    group = int(path.with_suffix(".pid").read_text())
-                    os.killpg(group, signal.SIGTERM)
                 self._end(path, path.name, HostState(state="cancelled"))
+                with contextlib.suppress(OSError, ValueError):
+                    group = int(_pid_file(path).read_text())
+                    # After a crash of the machine, it may be another program's.
+                    if path.name.encode() in Path(f"/proc/{group}/cmdline").read_bytes():
+                        os.killpg(group, signal.SIGTERM)
 
     def _execute(self, entry: Path, descriptors: Sequence[int]) -> None:
         name = _batch_name(entry)
+        batch_file = self._spool.batch_file(name)
         running = self._queue / "running" / name
         try:
             queued = msgspec.json.decode(entry.read_bytes(), type=Queued)
@@ -142,20 +154,23 @@ class HostQueue:
         except FileNotFoundError:  # cancelled
             return
         except msgspec.DecodeError:
-            self._end(entry, name, HostState(state="lost"))
+            self._end(entry, name, HostState(state="lost", reason="the queue's file is damaged"))
             return
         Path(queued.log).parent.mkdir(parents=True, exist_ok=True)
-        script = batch_script(queued.python, queued.setup, self._spool.batch_file(name))
-        with Path(queued.log).open("ab") as log:
-            process = subprocess.Popen(
-                ["sh", "-c", script],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                pass_fds=descriptors,
-            )
-        running.with_suffix(".pid").write_text(str(process.pid))
+        try:
+            with Path(queued.log).open("ab") as log:
+                process = subprocess.Popen(
+                    ["sh", "-c", batch_script(queued.python, queued.setup, batch_file)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    pass_fds=descriptors,
+                )
+        except OSError as error:
+            self._end(running, name, HostState(state="lost", reason=str(error)))
+            return
+        _pid_file(running).write_text(str(process.pid))
         state = HostState(state="ended")
         try:
             process.wait(queued.time_limit_s + _LATE_S)
@@ -163,7 +178,7 @@ class HostQueue:
             state = HostState(state="timeout")
             _end_group(process)
         finally:
-            running.with_suffix(".pid").unlink(missing_ok=True)
+            _pid_file(running).unlink(missing_ok=True)
         self._end(running, name, attrs.evolve(state, code=process.returncode))
 
     def _end(self, path: Path, name: str, state: HostState) -> None:
@@ -222,13 +237,19 @@ def _batch_name(pending: Path) -> str:
     return pending.name.partition(" ")[2]
 
 
+def _pid_file(running: Path) -> Path:
+    return running.with_name(f"{running.name}.pid")
+
+
 def _end_group(process: "subprocess.Popen[bytes]") -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_STOPPING_S)
-            return
+    """Ends a process, and all that it started, even if they ignore SIGTERM."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_STOPPING_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 @contextlib.contextmanager
@@ -291,11 +312,20 @@ def answer(request: Any) -> Any:
 
 
 def _new_files(folder: Path, have: set[str]) -> dict[str, str]:
-    """Returns the content of finished files that the submitter lacks, by their paths."""
-    found = {}
+    """Returns the content of finished files that the submitter lacks, by their paths.
+
+    The submitter asks again for the files that one answer has no room for.
+    """
+    found: dict[str, str] = {}
+    size = 0
     for kind in ("results", "ends"):
         for path in sorted((folder / kind).glob("*.json")):
             name = f"{kind}/{path.name}"
-            if name not in have and not path.name.startswith("."):
-                found[name] = path.read_text(encoding="utf-8")
+            if name in have or path.name.startswith("."):
+                continue
+            content = path.read_text(encoding="utf-8", errors="replace")
+            size += len(content)
+            if found and size > _MOST_BYTES:
+                return found
+            found[name] = content
     return found

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -88,7 +90,7 @@ class SshEngine:
     Options:
       ssh: arguments of ssh, e.g. `["-p", "2222"]`.
       folder: folder on the hosts (default: in `~/.cache`).
-      python: interpreter of the agent, if a class names no environment.
+      python: interpreter of the suite on the hosts (default: the submitter's).
     """
 
     def __init__(self, *, options: Mapping[str, Any], folder: Path, hosts: Sequence[str]) -> None:
@@ -97,18 +99,20 @@ class SshEngine:
             raise UsageError("engine ssh needs hosts = [...] in each [[class]]")
         self._arguments: list[str] = list(options.get("ssh", ()))
         self._folder = options.get("folder", f"~/.cache/common-benchmark-suite/fleet/{folder.name}")
-        self._python = options.get("python", sys.executable)
+        self._python = str(options.get("python", sys.executable))
+        # Which host has which batch, to know the batches of a host that does not answer.
+        self._sent = folder / "sent"
         self._hosts = tuple(dict.fromkeys(hosts))
         self._spool = Spool(folder)
         self._load: dict[str, int] = dict.fromkeys(self._hosts, 0)
 
     def nodes(self) -> list[Node]:
         """Returns all hosts; those that do not answer are down."""
-        answers = self._ask_all(self._hosts, lambda _: {"verb": "node"})
+        answers = self._ask_all(self._hosts, {"verb": "node"})
         nodes = []
         for host, reply in answers.items():
             if isinstance(reply, EngineError):
-                nodes.append(Node(name=host, up=False))
+                nodes.append(Node(name=host, up=False, problem=str(reply)))
             else:
                 nodes.append(
                     Node(
@@ -132,28 +136,38 @@ class SshEngine:
             "setup": submission.setup,
             "time_limit_s": submission.time_limit_s,
         }
+        self._sent.joinpath(host).mkdir(parents=True, exist_ok=True)
+        self._sent.joinpath(host, submission.name).touch()
         self._ask(host, request)
         return f"{host}:{submission.name}"
 
     def poll(self, prefix: str) -> dict[str, QueueEntry]:
-        """Asks all hosts at once.
+        """Asks all hosts at once; batches of hosts that do not answer stay pending.
 
         Raises:
-          EngineError: no host answers. Batches of hosts that do not answer are missing.
+          EngineError: no host answers.
         """
-        answers = self._ask_all(self._hosts, lambda _: {"verb": "poll", "prefix": prefix})
+        answers = self._ask_all(self._hosts, {"verb": "poll", "prefix": prefix})
         entries: dict[str, QueueEntry] = {}
         failures = [reply for reply in answers.values() if isinstance(reply, EngineError)]
-        if failures:
+        if len(failures) == len(answers):
             raise failures[0]
         for host, reply in answers.items():
+            if isinstance(reply, EngineError):
+                entries |= {
+                    path.name: QueueEntry(state=QueueState.PENDING, node=host, reason=str(reply))
+                    for path in self._sent.joinpath(host).glob(f"{prefix}*")
+                }
+                continue
             states = {name: msgspec.convert(item, HostState) for name, item in reply.items()}
             entries |= _entries(states, host)
         return entries
 
     def cancel(self, names: Sequence[str]) -> None:
         """Removes batches from the queues of all hosts."""
-        answers = self._ask_all(self._hosts, lambda _: {"verb": "cancel", "names": list(names)})
+        if not names:
+            return
+        answers = self._ask_all(self._hosts, {"verb": "cancel", "names": list(names)})
         for reply in answers.values():
             if isinstance(reply, EngineError):
                 raise reply
@@ -168,29 +182,35 @@ class SshEngine:
 
     def collect(self, folder: Path) -> list[str]:
         """Fetches finished files of all hosts; returns a line for each that does not answer."""
-        have = [
-            f"{kind}/{path.name}" for kind in _ALREADY_THERE for path in (folder / kind).glob("*")
-        ]
-        answers = self._ask_all(self._hosts, lambda _: {"verb": "fetch", "have": have})
         complaints = []
-        for reply in answers.values():
-            if isinstance(reply, EngineError):
-                complaints.append(str(reply))
-                continue
-            for name, content in reply.items():
-                kind, _, file = name.partition("/")
-                if kind in _ALREADY_THERE and "/" not in file:
-                    write_atomically(folder / kind / file, content)
+        waiting = list(self._hosts)
+        while waiting:
+            # A damaged file that was set aside is not fetched again.
+            have = [
+                f"{kind}/{path.name.removesuffix('.damaged')}"
+                for kind in _ALREADY_THERE
+                for path in (folder / kind).glob("*")
+            ]
+            answers = self._ask_all(waiting, {"verb": "fetch", "have": have})
+            waiting = []
+            for host, reply in answers.items():
+                if isinstance(reply, EngineError):
+                    complaints.append(str(reply))
+                    continue
+                # An answer has room for some files only.
+                waiting += [host] if reply else []
+                for name, content in reply.items():
+                    kind, _, file = name.partition("/")
+                    if kind in _ALREADY_THERE and "/" not in file:
+                        write_atomically(folder / kind / file, content)
         return complaints
 
-    def _ask_all(
-        self, hosts: Sequence[str], request: Callable[[str], dict[str, Any]]
-    ) -> dict[str, Any]:
+    def _ask_all(self, hosts: Sequence[str], request: dict[str, Any]) -> dict[str, Any]:
         """Returns the answer of each host, or its `EngineError`."""
 
         def ask(host: str) -> Any:
             try:
-                return self._ask(host, request(host))
+                return self._ask(host, request)
             except EngineError as error:
                 return error
 
@@ -201,7 +221,9 @@ class SshEngine:
         command = [
             *("ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECTING_S}"),
             *(*self._arguments, "--", host),
-            *(self._python, "-P", "-m", "comparative_benchmark", "fleet", "agent"),
+            # The host's shell splits it; and expands a tilde.
+            re.sub(r"^'~/", "~/'", shlex.quote(self._python)),
+            *("-P", "-m", "comparative_benchmark", "fleet", "agent"),
         ]
         try:
             done = subprocess.run(
@@ -209,6 +231,7 @@ class SshEngine:
                 input=json.dumps({"folder": self._folder, **request}),
                 capture_output=True,
                 text=True,
+                errors="replace",
                 timeout=_ANSWERING_S,
                 check=False,
             )
@@ -240,7 +263,7 @@ def _entries(states: Mapping[str, HostState], host: str) -> dict[str, QueueEntry
         name: QueueEntry(
             state=QueueState(state.state),
             node=None if state.state == "pending" else host,
-            reason="" if state.code in (None, 0) else f"exit code {state.code}",
+            reason=state.reason or (f"exit code {state.code}" if state.code else ""),
         )
         for name, state in states.items()
     }
