@@ -263,8 +263,8 @@ class Campaign:
         bad = bad_nodes(
             self._ends(view.ended - view.finished), self._ends(view.ended & view.finished)
         )
-        for node, number in bad.items():
-            self.say(f"{node} is left out: {number} attempts failed there, and none succeeded")
+        for name, number in bad.items():
+            self.say(f"{name} is left out: {number} attempts failed there, and none succeeded")
         for node in nodes:
             if node.problem:
                 self.say(f"left out: {node.problem}")

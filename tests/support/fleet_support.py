@@ -1,4 +1,4 @@
-"""A fleet whose jobs take no CPU: `cbs run` of its environment sleeps, and writes results."""
+"""A fleet whose jobs take no CPU: its `cbs run` sleeps, and writes results."""
 
 import json
 import os
