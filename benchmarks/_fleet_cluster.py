@@ -28,7 +28,15 @@ from comparative_benchmark.fleet.engines import (
 )
 from comparative_benchmark.fleet.features import Node
 from comparative_benchmark.fleet.planning import Unit
-from comparative_benchmark.fleet.spool import Attempt, Batch, End, Spool, Work, read_batch
+from comparative_benchmark.fleet.spool import (
+    Attempt,
+    Batch,
+    End,
+    Ending,
+    Spool,
+    Work,
+    read_batch,
+)
 from comparative_benchmark.request import RunRequest
 
 MAX_QUEUED = 50
@@ -80,7 +88,7 @@ class SimulatedSpool(Spool):
 
 @attrs.define(eq=False)
 class _Queued:
-    """A batch in the queue; `steps` is the rest of its execution."""
+    """A batch in the queue, the rest of its execution, and its jobs that have not ended."""
 
     submission: Submission
     state: QueueState = QueueState.PENDING
@@ -89,6 +97,7 @@ class _Queued:
     changed: float = 0.0
     starts: int = 0
     steps: Iterator[float] | None = None
+    rest: tuple[Work, ...] = ()
 
 
 class Cluster:
@@ -114,6 +123,7 @@ class Cluster:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._away_until = 0.0
+        self._stragglers: set[str] = set()
 
     # The engine.
 
@@ -235,7 +245,8 @@ class Cluster:
             twin = self._execution(item, read_batch(item.submission.file))
             self._later(1.0, lambda: self._drain(twin))
         self._step(item)
-        self._later(item.submission.time_limit_s, lambda: self._time_out(item, node))
+        starts = item.starts
+        self._later(item.submission.time_limit_s, lambda: self._time_out(item, starts))
 
     def _drain(self, steps: Iterator[float]) -> None:
         if (seconds := next(steps, None)) is not None:
@@ -252,9 +263,15 @@ class Cluster:
         # A batch that has been started again has other steps.
         self._later(seconds, lambda: self._step(item) if item.steps is steps else None)
 
-    def _time_out(self, item: _Queued, node: str) -> None:
-        if item.state is QueueState.RUNNING and self._busy.get(node) is item:
-            self._finish(item, QueueState.TIMEOUT)
+    def _time_out(self, item: _Queued, starts: int) -> None:
+        if item.state is not QueueState.RUNNING or item.starts != starts:
+            return
+        # The node records this, too.
+        for number, work in enumerate(item.rest):
+            ending: Ending = "cancelled" if number else "timeout"
+            attempt = Attempt(work.key, work.attempt)
+            self.spool.end(attempt, End(ending=ending, node=item.node, at=self.now))
+        self._finish(item, QueueState.TIMEOUT)
 
     def _finish(self, item: _Queued, state: QueueState, reason: str = "") -> None:
         if item.node is not None and self._busy.get(item.node) is item:
@@ -275,7 +292,8 @@ class Cluster:
         """Yields the seconds until the batch's next step."""
         spool, node, starts = self.spool, item.node or "", item.starts
         yield 5.0
-        for work in batch.jobs:
+        for number, work in enumerate(batch.jobs):
+            item.rest = batch.jobs[number:]
             attempt = Attempt(work.key, work.attempt)
             if spool.has_result(attempt):
                 continue
@@ -289,8 +307,9 @@ class Cluster:
                 yield self._random.uniform(1, _JOB_S)
                 self._end_batch(item, node, fault)
                 return
-            if fault == "straggler":
-                # Longer than the limit at first, and within twice the limit.
+            if fault == "straggler" and work.key not in self._stragglers:
+                # Longer than the limit once: the fleet doubles it only once.
+                self._stragglers.add(work.key)
                 yield item.submission.time_limit_s * 1.1
             yield _JOB_S
             end = End(ending="done", node=node, at=self.now, wall_s=_JOB_S)

@@ -184,7 +184,14 @@ class Campaign:
         now = self.spool.now()
         attempts = self.fleet.attempts
         wanted = [
-            job for job in plan.jobs if may_retry(found[job.key], attempts, now, longer=longer)
+            job
+            for job in plan.jobs
+            if may_retry(
+                found[job.key],
+                attempts,
+                now,
+                longer=longer and not self._exceeded_before(job.key, found[job.key]),
+            )
         ]
         waiting = sum(
             found[job.key].state in WITHOUT_RESULT and found[job.key].attempts < attempts
@@ -238,6 +245,13 @@ class Campaign:
         """Fetches finished files from nodes without a shared file system."""
         for complaint in self.engine.collect(self.spool.folder):
             self.say(complaint)
+
+    def _exceeded_before(self, key: str, item: Standing) -> bool:
+        """Returns whether an attempt before the last one exceeded its time limit."""
+        if item.state is not State.TIMEOUT:
+            return False
+        names = [Attempt(key, number).name for number in range(item.attempts - 1)]
+        return any(end.ending == "timeout" for end in self._ends(names))
 
     def _stored_with_former(self, plan: Plan) -> Plan:
         """Stores a plan with the jobs of the former one: their results may be on the way."""

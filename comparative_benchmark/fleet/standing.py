@@ -160,14 +160,14 @@ def may_retry(standing: Standing, attempts: int, now: float, *, longer: bool) ->
       standing: standing of the job.
       attempts: largest number of attempts.
       now: time of the file system.
-      longer: whether the user asked for more time.
+      longer: whether the user asked for more time, and no earlier attempt exceeded its limit.
     """
     if standing.state in (State.WAITING, State.UNSUPPORTED):
         return True
     if standing.state not in WITHOUT_RESULT or standing.attempts >= attempts:
         return False
     if standing.state is State.TIMEOUT:
-        return longer and standing.attempts == 1
+        return longer
     if standing.state in (State.CANCELLED, State.DAMAGED):
         return True
     delay_s = _FIRST_DELAY_S * 2 ** (standing.attempts - 1)
