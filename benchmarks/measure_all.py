@@ -32,6 +32,7 @@ SCRIPTS = (
         "bench_overhead",
         "aa_simulation",
         "fleet_statistics",
+        "fleet_simulation",
         "history",
         "history_alarms",
         "report",
