@@ -1,10 +1,10 @@
 """Simulates fleets: time and memory for up to a million jobs, and thousands of faults.
 
 The planner, spool, poller, campaign and collector are the real ones; the spool is a real folder, in
-memory if the machine has one there. Only the cluster and its clock are simulated. Each size runs in
-a separate process, so that peak memory is measured for each.
+memory if possible. Only the cluster and its clock are simulated. Each size runs in a separate
+process, which reports its peak memory.
 
-The faults occur on schedulers and shared file systems: nodes that fail, in maintenance or bad,
+Schedulers and shared file systems have these faults: nodes that fail, in maintenance or bad,
 preemption, launch failures, time limits, half-written, late and foreign files, a controller that
 does not answer, killed submitters and collectors, and two submitters at once. Afterwards each job
 must have exactly one result.

@@ -26,7 +26,7 @@ _EVERY = 4
 
 
 def sampled(names):
-    """Returns parameters, of which every fourth one is in the default tier."""
+    """Returns parameters; every fourth one is in the default tier."""
     return [
         pytest.param(name, marks=() if number % _EVERY == 0 else pytest.mark.nightly)
         for number, name in enumerate(names)
@@ -663,7 +663,7 @@ QUEUES = {
     "time limit": _state("timeout"),
     "running for ever": _stays,
     "started again": _again,
-    "a batch of nobody": _unknown,
+    "an unknown batch": _unknown,
     "a node that dies": _killed_node,
     "all jobs fail on one node": _fails,
     "a batch that ends twice": lambda world: (world.execute(), _fails(world)),
