@@ -27,6 +27,7 @@ from openxla.benchmark.files import write_atomically
 # One lock for all users of the host.
 _HOST_LOCK = "cbs-fleet-host.lock"
 _STOPPING_S = 20.0
+_KILLED = "the batch was killed, or the host went down"
 # Largest answer with finished files.
 _MOST_BYTES = 32 << 20
 # Runners end a batch this long after its limit, so that it can end by itself.
@@ -110,6 +111,9 @@ class HostQueue:
             with _locked(self._lock_file, wait=False) as lock:
                 if lock is None:
                     return
+                # The lock is free, so nothing of these batches is left.
+                for path in self._files("running"):
+                    self._end(path, path.name, HostState(state="lost", reason=_KILLED))
                 with _locked(Path(tempfile.gettempdir(), _HOST_LOCK), wait=True) as host_lock:
                     descriptors = [item for item in (lock, host_lock) if item is not None]
                     while entry := next(iter(self._pending()), None):
@@ -122,7 +126,8 @@ class HostQueue:
         for path in self._pending():
             found[_batch_name(path)] = HostState(state="pending")
         for path in self._files("running"):
-            found[path.name] = HostState(state="running" if active else "lost")
+            killed = HostState(state="lost", reason=_KILLED)
+            found[path.name] = HostState(state="running") if active else killed
         for path in self._files("ended"):
             with contextlib.suppress(OSError, msgspec.DecodeError):
                 found[path.name] = msgspec.json.decode(path.read_bytes(), type=HostState)
