@@ -63,14 +63,20 @@ PartitionName=shared Nodes=n1,n2,n3 OverSubscribe=NO MaxTime=60
 END
 }
 
-# The environment of processes names their daemon, and so the jobs of a cluster that was restarted.
+# Processes of a daemon: by a variable that only it has, and by those that Slurm gives to jobs and to
+# the daemon of each job, which is the parent of the job.
 processes_of() {
-  local marker="VIRTUAL_SLURM=${folder}:${1}" job="SLURM_CONF=${SLURM_CONF}" environ
-  for environ in $(grep -lzs -e "^VIRTUAL_SLURM=" -e "^SLURMD_NODENAME=" /proc/[0-9]*/environ); do
-    if grep -qszxF "${marker}" "${environ}" || { grep -qszxF "${job}" "${environ}" &&
-      grep -qszxF "SLURMD_NODENAME=${1}" "${environ}"; }; then
-      environ="${environ%/environ}"
-      echo "${environ#/proc/}"
+  local conf="SLURM_CONF=${SLURM_CONF}" process job
+  for process in $(grep -lszxF -e "VIRTUAL_SLURM=${folder}:${1}" -e "${conf}" /proc/[0-9]*/environ); do
+    process="${process%/environ}"
+    if grep -qszxF "VIRTUAL_SLURM=${folder}:${1}" "${process}/environ"; then
+      echo "${process#/proc/}"
+    elif grep -qszxF "SLURMD_NODENAME=${1}" "${process}/environ"; then
+      echo "${process#/proc/}"
+      job="$(awk '/^PPid:/ { print $2 }' "${process}/status" 2>/dev/null || true)"
+      [[ "$(cat "/proc/${job}/comm" 2>/dev/null)" != slurmstepd ]] || echo "${job}"
+    elif [[ -z "${1}" && "$(cat "${process}/comm" 2>/dev/null)" == slurmstepd ]]; then
+      echo "${process#/proc/}"
     fi
   done
 }
@@ -90,6 +96,8 @@ kill_all() {
   for tries in {1..100}; do
     mapfile -t found < <(processes_of "$1")
     ((${#found[@]})) || return 0
+    # All at once, so that a daemon does not report the end of its job.
+    [[ "${signal}" == TERM ]] || kill -STOP "${found[@]}" 2>/dev/null || true
     ((tries < 50)) || signal=KILL
     kill "-${signal}" "${found[@]}" 2>/dev/null || true
     sleep 0.1
@@ -115,6 +123,8 @@ case "${action}" in
     ;;
   stop)
     for name in ${only:-controller "${nodes[@]}"}; do kill_all "${name}"; done
+    # Daemons of jobs that are ending have no job any more.
+    [[ -n "${only}" ]] || kill_all ""
     ;;
   *)
     echo "virtual_slurm.sh: ${action} is not start or stop" >&2
