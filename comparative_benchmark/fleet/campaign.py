@@ -86,7 +86,7 @@ class Campaign:
       fleet: the fleet.
       spool: its folder in the spool.
       engine: the scheduler.
-      say: reports problems, one line each.
+      say: called with problems, one line each.
     """
 
     fleet: Fleet
@@ -220,7 +220,7 @@ class Campaign:
         """Returns the plan and the standing of each job.
 
         Raises:
-          UsageError: there is no plan.
+          UsageError: nothing was submitted.
         """
         plan = self.stored_plan()
         self._adopt()
@@ -230,7 +230,7 @@ class Campaign:
         """Cancels all jobs in the queue; returns their number.
 
         Raises:
-          UsageError: there is no plan.
+          UsageError: nothing was submitted.
           EngineError: the scheduler does not answer.
         """
         plan = self.stored_plan()

@@ -97,7 +97,7 @@ def test_cancelled_jobs_start_again_if_asked(fleet):
 
 
 def test_bad_input_is_one_line(fleet):
-    """A class that nobody offers, and an environment that does not exist; nothing is claimed."""
+    """A class that no node offers, and an environment that does not exist; nothing is claimed."""
     tiny = fleet(jobs=1, classes="""
 [[class]]
 name = "any"

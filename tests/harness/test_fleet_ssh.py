@@ -62,7 +62,7 @@ def ssh_options(tmp_path):
 
 @pytest.fixture
 def fleet(tmp_path, ssh_options):
-    """Makes fleets whose files on the host are in a folder of their own."""
+    """Makes fleets whose files on the host are in a separate folder."""
 
     def make(*hosts, **options):
         folder = tmp_path / "submitter"
@@ -114,7 +114,7 @@ def test_the_submitter_and_the_runner_die(fleet, tmp_path):
 
 
 def test_a_host_that_does_not_answer(fleet, tmp_path):
-    """One line; its class uses the other hosts, and the fleet goes on without it."""
+    """One line; its class uses the other hosts, and the fleet continues without it."""
     tiny = fleet(HOST, UNREACHABLE, jobs=2)
     done = tiny.cbs("submit")
     assert done.code == 0

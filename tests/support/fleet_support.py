@@ -53,7 +53,7 @@ class Done:
 
 
 class TinyFleet:
-    """A FLEET.toml with a fake environment in a folder of its own.
+    """A FLEET.toml with a fake environment in a separate folder.
 
     Args:
       folder: an empty folder.
@@ -176,12 +176,12 @@ class TinyFleet:
         return content["runs"]
 
     def wait_for_results(self, number: int, seconds: float = 120) -> None:
-        """Waits until so many jobs have results."""
+        """Waits until this number of jobs have results."""
         finished = self.spool / "results"
         wait_for(lambda: len(list(finished.glob("*.json"))) >= number, "results", seconds)
 
     def wait_for(self, state: str, number: int, seconds: float = 120) -> None:
-        """Asks for the status until so many jobs are in a state."""
+        """Asks for the status until this number of jobs are in a state."""
         deadline = time.monotonic() + seconds
         while True:
             self.forget_queue()

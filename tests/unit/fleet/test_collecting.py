@@ -89,7 +89,7 @@ def test_results_are_unchanged(plan, spool, collect, output):
     plain = store(spool, plan.jobs[0].key)
     collect()
     assert json.loads(output.read_bytes()) == plain
-    # Appended results go to lines of their own.
+    # Appended results are on separate lines.
     assert len(output.read_text().splitlines()) == TRIALS + 2
 
 

@@ -61,7 +61,7 @@ def queue(tmp_path, monkeypatch):
 
 @pytest.fixture
 def runner(queue, tmp_path):
-    """Starts runners as processes of their own."""
+    """Starts runners as separate processes."""
     code = (
         "import sys, pathlib, tempfile\n"
         "from comparative_benchmark.fleet import host_queue\n"
@@ -156,7 +156,7 @@ def test_a_running_batch_is_cancelled(queue, runner):
 
 
 def test_a_cancelled_batch_of_a_dead_runner_kills_no_other_program(queue):
-    """Its process id may be that of another program by now."""
+    """Its process id may belong to another program by now."""
     queue.add("a")
     [pending] = (queue.folder / "queue").glob("*/pending/*")
     running = pending.parents[1] / "running" / "a"
@@ -172,7 +172,7 @@ def test_a_cancelled_batch_of_a_dead_runner_kills_no_other_program(queue):
 
 
 def test_the_lock_stays_with_the_process_of_a_batch(queue, runner, tmp_path):
-    """If the runner is killed, the batch goes on, and no second one starts beside it."""
+    """If the runner is killed, the batch continues, and no second one starts."""
     queue.add("a", does=f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done")
     queue.add("b")
     process = runner()
