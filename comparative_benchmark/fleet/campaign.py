@@ -86,13 +86,13 @@ class Campaign:
       fleet: the fleet.
       spool: its folder in the spool.
       engine: the scheduler.
-      say: called with problems, one line each.
+      report: receives problems, one line each.
     """
 
     fleet: Fleet
     spool: Spool
     engine: Engine
-    say: Callable[[str], None]
+    report: Callable[[str], None]
 
     @classmethod
     def open(cls, fleet: Fleet, campaign: str, say: Callable[[str], None]) -> "Campaign":
@@ -120,7 +120,7 @@ class Campaign:
         """
         return plan_jobs(
             self.fleet,
-            units_of(self.fleet.runs, self.say),
+            units_of(self.fleet.runs, self.report),
             revision=git_revision() or "unknown",
             campaign=campaign,
             durations_s=self.spool.durations_s(),
@@ -139,7 +139,7 @@ class Campaign:
                 f"cbs fleet submit {self.fleet.path.name}"
             )
         if plan.file_sha256 != sha256_of(self.fleet.path):
-            self.say(f"{self.fleet.path.name} has changed since its jobs were submitted")
+            self.report(f"{self.fleet.path.name} has changed since its jobs were submitted")
         return plan
 
     def submit(self, campaign: str) -> Submitting:
@@ -198,7 +198,7 @@ class Campaign:
             for job in plan.jobs
         )
         if waiting and not wanted:
-            self.say(
+            self.report(
                 "nothing to start again yet: retries wait some minutes, and time limits need "
                 "--longer"
             )
@@ -244,7 +244,7 @@ class Campaign:
     def fetch(self) -> None:
         """Fetches finished files from nodes without a shared file system."""
         for complaint in self.engine.collect(self.spool.folder):
-            self.say(complaint)
+            self.report(complaint)
 
     def _exceeded_before(self, key: str, item: Standing) -> bool:
         """Returns whether an attempt before the last one exceeded its time limit."""
@@ -278,10 +278,10 @@ class Campaign:
             self._ends(view.ended - view.finished), self._ends(view.ended & view.finished)
         )
         for name, number in bad.items():
-            self.say(f"{name} is left out: {number} attempts failed there, and none succeeded")
+            self.report(f"{name} is left out: {number} attempts failed there, and none succeeded")
         for node in nodes:
             if node.problem:
-                self.say(f"left out: {node.problem}")
+                self.report(f"left out: {node.problem}")
         classes = {item.name: self._nodes_of(item, nodes, bad) for item in self.fleet.classes}
         unsupported = {
             name: reason for name, chosen in classes.items() if (reason := _none_of(chosen))
@@ -456,7 +456,7 @@ class Campaign:
         except EngineError as error:
             if fresh:
                 raise
-            self.say(str(error))
+            self.report(str(error))
             return None
 
     def _cached_poll(self, *, fresh: bool) -> dict[str, QueueEntry]:
