@@ -27,6 +27,8 @@ from openxla.benchmark.files import write_atomically
 # One lock for all users of the host.
 _HOST_LOCK = "cbs-fleet-host.lock"
 _STOPPING_S = 20.0
+# Exit codes of a shell that cannot execute a program.
+_NOT_STARTED = (126, 127)
 _KILLED = "the batch was killed, or the host went down"
 # Largest answer with finished files.
 _MOST_BYTES = 32 << 20
@@ -184,6 +186,8 @@ class HostQueue:
             _end_group(process)
         finally:
             _pid_file(running).unlink(missing_ok=True)
+        if process.returncode in _NOT_STARTED:
+            state = HostState(state="lost", reason=f"its interpreter cannot start: {queued.log}")
         self._end(running, name, attrs.evolve(state, code=process.returncode))
 
     def _end(self, path: Path, name: str, state: HostState) -> None:

@@ -129,6 +129,16 @@ class TinyFleet:
         lines = (self.environment / "started").read_text().splitlines()
         return [line.partition(" ")[0] for line in lines]
 
+    @property
+    def claims(self) -> list[Path]:
+        """Claims of all jobs."""
+        return list((self.spool / "claims").rglob("[0-9a-f]*.[0-9]"))
+
+    def expire_claims(self) -> None:
+        """Makes all claims older than ten minutes; those of submitted batches stay valid."""
+        for claim in self.claims:
+            os.utime(claim, (time.time() - 601,) * 2)
+
     def command(self, verb: str, *arguments: str) -> list[str]:
         """Returns a command line of `cbs fleet`."""
         python = [sys.executable, "-P", "-m", "comparative_benchmark", "fleet"]
