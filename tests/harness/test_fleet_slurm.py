@@ -123,7 +123,7 @@ name = "huge"
 requires = "+cpu +huge"
 """)  # fmt: skip
     done = tiny.cbs("submit")
-    assert done.code == 0
+    assert done.code == 3
     assert done.lines == [
         "submitted: 2 jobs in 2 batches",
         "unsupported: class huge: no node offers +cpu +huge",
