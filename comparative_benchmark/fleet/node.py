@@ -116,11 +116,11 @@ def _run(spool: Spool, work: Work, where: Allocation) -> str:
         return f"{measured} of {work.trials} trials have results: {_last_line(log_file)}"
     allocation = attrs.evolve(where, job=work.key, repeat=work.repeat, attempt=work.attempt)
     target = spool.result_file(Attempt(work.key, work.attempt).name)
-    write_atomically(target, json.dumps(_marked(results, allocation)) + "\n")
+    write_atomically(target, json.dumps(marked(results, allocation)) + "\n")
     return ""
 
 
-def _marked(path: Path, where: Allocation) -> dict[str, Any]:
+def marked(path: Path, where: Allocation) -> dict[str, Any]:
     """Returns a results file with the allocation in each run that has none.
 
     Results of a node that other jobs may have used are kept, but not ranked.
@@ -128,8 +128,12 @@ def _marked(path: Path, where: Allocation) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(path.read_bytes())
     for run in document["runs"]:
         run.setdefault("allocation", plain(where))
+    reason = ""
     if where.exclusive is False:
         reason = f"other jobs could run on the node: this one had {where.not_exclusive}"
+    elif where.exclusive is None and where.engine == "slurm":
+        reason = "Slurm did not report whether other jobs could run on the node"
+    if reason:
         for result in document["benchmarks"]:
             if result["status"] == Status.OK.value:
                 for metrics in result["metrics"].values():

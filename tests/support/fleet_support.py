@@ -135,7 +135,7 @@ class TinyFleet:
         return list((self.spool / "claims").rglob("[0-9a-f]*.[0-9]"))
 
     def expire_claims(self) -> None:
-        """Makes all claims older than ten minutes; those of submitted batches stay valid."""
+        """Makes all claims older than ten minutes; claims of submitted batches stay valid."""
         for claim in self.claims:
             os.utime(claim, (time.time() - 601,) * 2)
 
