@@ -248,8 +248,9 @@ class Process:
     def __init__(self, action: Callable[[], object]) -> None:
         self._read, write = os.pipe()
         with warnings.catch_warnings():
-            # Threads of NumPy's libraries; the child does not use them.
+            # Threads of NumPy's libraries, and of JAX if another test uses it; not of the child.
             warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.simplefilter("ignore", RuntimeWarning)
             self._pid = os.fork()
         if self._pid == 0:
             code = 9
