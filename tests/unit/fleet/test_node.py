@@ -1,4 +1,4 @@
-"""Results of a node say where they come from, and whether they may be ranked."""
+"""Results of a node record their origin, and whether they may be ranked."""
 
 import json
 
