@@ -5,7 +5,7 @@ import mmap
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -17,7 +17,7 @@ from msgspec import UNSET
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.fleet.planning import Job, Plan, duration_key
 from comparative_benchmark.fleet.spool import Spool, View
-from comparative_benchmark.results.record import Document, Run, Status
+from comparative_benchmark.results.record import Document, Status
 from comparative_benchmark.results.results_file import ResultsFileError, identity_of
 from openxla.benchmark.text import one_line
 
@@ -284,22 +284,3 @@ def _save_durations(
     # Only estimates: in a spool that others own, they are not updated.
     with contextlib.suppress(OSError):
         spool.save_durations_s(durations_s)
-
-
-def runs_by_node(document: Document, say: Callable[[str], None]) -> dict[str, list[Run]]:
-    """Returns the runs of each node; reports classes whose nodes have different environments."""
-    nodes: dict[str, list[Run]] = {}
-    environments: dict[str, set[str]] = {}
-    for run in _allocated(document.runs):
-        assert run.allocation is not UNSET
-        nodes.setdefault(run.allocation.node, []).append(run)
-        digests = environments.setdefault(run.allocation.machine_class, set())
-        digests.add(run.allocation.environment_sha256)
-    for name, digests in environments.items():
-        if len(digests) > 1:
-            say(f"class {name}: its nodes have {len(digests)} different environments")
-    return nodes
-
-
-def _allocated(runs: Iterable[Run]) -> Iterator[Run]:
-    return (run for run in runs if run.allocation is not UNSET)

@@ -221,7 +221,7 @@ class Spool:
             return self.claim(attempt)
         if not expired(self.now(), claimed_ns / 1e9):
             return False
-        # Of two submitters that see the same expired claim, one creates this folder. The claim is
+        # If two submitters see the same expired claim, only one creates this folder. The claim is
         # then new, because a folder has the time of its latest entry.
         return self._take(folder / f"taken.{claimed_ns}", folder)
 
