@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from comparative_benchmark.engine.messages import Compiled, Loaded, Measured
 from comparative_benchmark.engine.session import Limits, Session
 from openxla.benchmark import devices
 
@@ -46,16 +47,17 @@ def worker_trip(rounds: int) -> WorkerTrip:
             environment={"PYTHONPATH": str(Path(__file__).resolve().parent)},
         )
         with session:
-            session.call("load", **_empty_trial(directory))
-            session.call("compile")
+            session.call(Loaded, **_empty_trial(directory))
+            session.call(Compiled)
             for _ in range(rounds):
                 for count in (_SHORT, _LONG):
                     start = time.perf_counter_ns()
-                    block = session.call("measure", iterations=count)["block"]
+                    block = session.call(Measured, iterations=count).block
                     took = time.perf_counter_ns() - start
-                    trips[count].append(took - block["wall_ms"] * 1e6)
-                samples.append(statistics.fmean(block["latencies_ms"]) * 1e6)
-                iterations.append(block["wall_ms"] * 1e6 / _LONG)
+                    assert block.wall_ms is not None
+                    trips[count].append(took - block.wall_ms * 1e6)
+                samples.append(statistics.fmean(block.latencies_ms) * 1e6)
+                iterations.append(block.wall_ms * 1e6 / _LONG)
     short, long = decile(trips[_SHORT]), decile(trips[_LONG])
     trip_ns = (long - short) / (_LONG - _SHORT)
     return WorkerTrip(
