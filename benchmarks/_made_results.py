@@ -174,7 +174,7 @@ def definition_of(
     backend, _, compiler = runner[0].partition(":")
     short = {"PYTORCH": "PT", "JAX": "JAX", "TENSORFLOW": "TF"}[runner[1]]
     variant = f"{name}_{data_type}_{short}_{sequence}XI32_BATCH{batch}".upper().replace("-", "_")
-    digests = [hashlib.sha256(f"{label}{part}".encode()).hexdigest() for part in range(3)]
+    digests = [hashlib.sha256(f"{label}{part}".encode()).hexdigest() for part in range(2)]
     return {
         "benchmark_name": f"models/{variant}/inputs/INPUT_DATA_MODEL_DEFAULT",
         "framework": f"ModelFrameworkType.{runner[1]}",
@@ -198,11 +198,12 @@ def definition_of(
             "digest": digests[0],
             "label": label,
             "architecture": f"{name}/1",
-            "config_digest": digests[1],
+            # A model's configuration has no batch size.
+            "config_digest": hashlib.sha256(f"{name}{sequence}".encode()).hexdigest(),
             "checkpoint": "seeded-0",
             "data_type": data_type,
             "inputs": [f"{batch}x{sequence}xi32"],
-            "input_digest": digests[2],
+            "input_digest": digests[1],
         },
     }
 

@@ -81,7 +81,7 @@ def summary_lines(
     if len(cases) < 2 or any(c.metrics.compile_only or c.metrics.throughput for c in cases):
         return []
     if len({(case.workload, case.device) for case in cases}) != 1:
-        return _by_batch(cases)
+        return by_batch(cases)
     installed, lacking = split(cases)
     good = [case for case in installed if case.status is Status.OK]
     able = [case for case in good if case.result.ranked]
@@ -152,9 +152,12 @@ def _ranked(cases: Sequence[Case]) -> list[Case]:
     )
 
 
-def _by_batch(cases: Sequence[Case]) -> list[str]:
-    """Returns the fastest competitor for each range of batch sizes of one model."""
-    if len({_apart_from_batch(case) for case in cases}) != 1:
+def by_batch(cases: Sequence[Case]) -> list[str]:
+    """Returns the fastest competitor for each range of batch sizes of one model.
+
+    Nothing for several models, or if one batch size has several workloads.
+    """
+    if len({apart_from_batch(case) for case in cases}) != 1:
         return []
     groups: defaultdict[int, list[Case]] = defaultdict(list)
     for case in cases:
@@ -186,7 +189,8 @@ def _by_batch(cases: Sequence[Case]) -> list[str]:
     return lines
 
 
-def _apart_from_batch(case: Case) -> Hashable:
+def apart_from_batch(case: Case) -> Hashable:
+    """Returns a key of model, data type and device, which all batch sizes of a model share."""
     definition = case.result.definition
     workload = definition.workload
     model = (workload.architecture, workload.config_digest, workload.checkpoint)

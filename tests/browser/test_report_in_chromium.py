@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from statistics import geometric_mean
 
 import pytest
 
@@ -313,6 +314,99 @@ def test_a_phone_shows_it_all_without_scrolling_sideways(open_browser, report):
     )
     assert wide == []
     assert browser.get_log("browser") == []
+
+
+def test_a_switch_shows_another_metric_in_standings_and_matrix(browser):
+    switches = browser.find_elements(By.CSS_SELECTOR, "select.metric")
+    names = [option.text for option in Select(switches[0]).options]
+    assert names[:5] == [
+        "speed-up",
+        "throughput",
+        "cold compile time",
+        "warm compile time",
+        "runs until compiling pays",
+    ]
+    Select(switches[0]).select_by_visible_text("warm compile time")
+    assert Select(switches[1]).first_selected_option.text == "warm compile time"
+    assert "metric=warm" in hash_of(browser)
+    assert "warm compile time" in texts(browser, "#standings .quiet")[0]
+    cells = texts(browser, f"{CELLS} .first")
+    assert any(re.fullmatch(r"[\d.,]+ m?s", cell) for cell in cells)
+    assert not browser.find_elements(By.CSS_SELECTOR, "a.cell.f1, a.cell.s1, a.cell.v-faster")
+    find(browser, "button.sort[data-sort='jax_xla:xla (jax)']").click()
+    browser.refresh()
+    assert Select(find(browser, "select.metric")).first_selected_option.text == "warm compile time"
+    Select(browser.find_elements(By.CSS_SELECTOR, "select.metric")[1]).select_by_visible_text(
+        "speed-up"
+    )
+    assert "metric" not in hash_of(browser)
+    assert browser.find_elements(By.CSS_SELECTOR, "a.cell.v-faster")
+
+
+def test_ratios_of_a_metric_are_those_of_its_numbers(browser):
+    browser.execute_script("location.hash = 'metric=memory'")
+    until(browser, lambda: "memory" in texts(browser, "#standings .quiet")[0])
+    rows = browser.execute_script(
+        """return [...document.querySelectorAll("#standings tbody tr")]
+        .map((row) => [...row.cells].map((cell) => cell.textContent))"""
+    )
+    assert [row[4].split()[0] for row in rows].count("1") == 1
+    data = browser.execute_script("return JSON.parse(document.getElementById('data').textContent)")
+    cases, texts_ = data["cases"], data["texts"]
+    runners = [data["runners"][runner] for runner in cases["runner"]]
+    names = [f"{runner['competitor']} {runner['framework']}" for runner in runners]
+    good = [texts_[status] in ("ok", "agreed") for status in cases["status"]]
+    memory = {
+        (cases["workload"][i], names[i]): cases["host_mb"][i]
+        for i in range(data["count"])
+        if good[i] and cases["host_mb"][i]
+    }
+    baseline = f"{data['baseline']} pytorch"
+    for row in rows:
+        pairs = [
+            own / memory[workload, baseline]
+            for (workload, name), own in memory.items()
+            if name == row[0] and (workload, baseline) in memory
+        ]
+        if row[0] != baseline:
+            assert row[4] == f"{geometric_mean(pairs):.2f}\u00d7 over {len(pairs)}"
+
+
+def test_a_case_says_when_its_compilation_pays(browser):
+    browser.execute_script("location.hash = 'metric=pays'")
+    until(browser, lambda: "compiling pays" in texts(browser, "#standings .quiet")[0])
+    cell = next(
+        cell
+        for cell in browser.find_elements(By.CSS_SELECTOR, CELLS)
+        if cell.text.split("\n")[0].endswith("runs")
+    )
+    runs = cell.text.split("\n")[0]
+    cell.click()
+    until(browser, lambda: find(browser, "#detail").get_attribute("open") is not None)
+    assert f"after {runs}, compared with pt_inductor:eager" in find(browser, "#detail-body").text
+
+
+def test_a_model_has_plots_over_its_batch_sizes(browser):
+    model = Select(find(browser, "#model"))
+    assert any("-Nx64xi32" in option.text for option in model.options)
+    figures = "#batches .panels svg[role=group]"
+    labels = browser.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map((e) => e.ariaLabel)", figures
+    )
+    assert [label.split(": ")[1] for label in labels] == [
+        "latency, ms by batch size",
+        "samples per second by batch size",
+    ]
+    assert re.match(r"Use .+ batch", find(browser, "#batches .choice").text)
+    points = len(texts(browser, "#batches a.point"))
+    find(browser, "#batches button.series").click()
+    until(browser, lambda: len(texts(browser, "#batches a.point")) < points)
+    assert "off=" in hash_of(browser)
+    model.select_by_index(1)
+    assert "model=" in hash_of(browser)
+    point = find(browser, "#batches a.point")
+    browser.execute_script("arguments[0].focus()", point)
+    assert "batch" in find(browser, "#tip").text
 
 
 def test_paper_has_every_row(browser):

@@ -11,7 +11,9 @@ import datetime
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,12 +39,14 @@ from comparative_benchmark.reporting.report.columns import (
     speedup_ends,
 )
 from comparative_benchmark.reporting.report.details import Explained, Profiles, script_rows
+from comparative_benchmark.reporting.report.inputs import ReportCase
 from comparative_benchmark.reporting.report.standings import Contest, Judged
 from comparative_benchmark.reporting.report.summary import Summary
 from comparative_benchmark.results.comparing import plot_data
 from comparative_benchmark.results.comparing.comparison import Comparison
-from comparative_benchmark.results.comparing.plot_data import Mean, Trade, speedup
+from comparative_benchmark.results.comparing.plot_data import Mean, Trade, operator_of, speedup
 from comparative_benchmark.results.comparing.roofs import Roofs, peak_type
+from comparative_benchmark.terminal.run_summary import apart_from_batch, by_batch
 
 
 def over_shapes_of(judged: Sequence[Judged]) -> list[Json]:
@@ -66,6 +70,41 @@ def over_shapes_of(judged: Sequence[Judged]) -> list[Json]:
         }
         for panel in panels
     ]
+
+
+def batches_of(judged: Sequence[Judged]) -> list[Json]:
+    """Returns a panel for each model with several batch sizes: its cases, and the best choice."""
+    groups: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for position, item in enumerate(judged):
+        case = item.case
+        definition = case.result.definition
+        if definition.batch_size and item.interval and not operator_of(case.result):
+            key = (apart_from_batch(case), definition.input_data, case.contest)
+            groups[key].append(position)
+    return [
+        panel
+        for positions in groups.values()
+        if (panel := _batch_panel([judged[p].case for p in positions], positions))
+    ]
+
+
+def _batch_panel(cases: Sequence[ReportCase], positions: Sequence[int]) -> Json | None:
+    if len({case.result.definition.batch_size for case in cases}) < 2:
+        return None
+    device, machine, quantity = cases[0].contest
+    return {
+        "name": _without_batch(cases[0]),
+        "device": device,
+        "machine": machine,
+        "quantity": quantity,
+        "cases": list(positions),
+        "choice": by_batch(cases),
+    }
+
+
+def _without_batch(case: ReportCase) -> str:
+    """Returns a case's label with `N` in place of the batch size."""
+    return re.sub(rf"-{case.result.definition.batch_size}(?=x)", "-N", case.label, count=1)
 
 
 def fewer_bits_of(judged: Sequence[Judged], *, threshold: float, tables: Tables) -> list[Json]:
@@ -190,6 +229,7 @@ def build(summary: Summary, page: Path | None = None) -> Json:
         "count": len(judged),
         "phases": list(PHASES),
         "sweeps": over_shapes_of(judged),
+        "batches": batches_of(judged),
         "bits": fewer_bits_of(judged, threshold=summary.threshold, tables=tables),
         "trends": {
             key: [_point(p, tables) for p in points[-limit:]] for key, points in trends.items()
@@ -297,6 +337,7 @@ def render(
         dots=data["dots_per_case"],
         sweeps=bool(data["sweeps"]),
         bits=bool(data["bits"]),
+        batches=bool(data["batches"]),
         scripts=script_rows(summary.inputs.cases),
     )
 

@@ -51,6 +51,18 @@ const CASES = Array.from({ length: DATA.count }, (_, index) => {
 const BY_ID = new Map(CASES.map((item) => [item.id, item]));
 const RUNNERS = new Map(CASES.map((item) => [item.runnerName, item.runner]));
 const isBaseline = (item) => item.runner.competitor === DATA.baseline;
+const BASELINES = Map.groupBy(CASES.filter(isBaseline), (item) => item.row);
+
+/** Returns the baseline's case of the same workload, of the same framework if there is one. */
+function baselineOf(item) {
+  const found = BASELINES.get(item.row) || [];
+  return found.find((other) => other.runner.framework === item.runner.framework) || found[0];
+}
+
+const median = (numbers) => {
+  const order = numbers.toSorted((a, b) => a - b), half = order.length >> 1;
+  return order.length % 2 ? order[half] : (order[half - 1] + order[half]) / 2;
+};
 
 // Lower case, once: what the text filter looks into.
 for (const item of CASES) {

@@ -11,15 +11,17 @@ const FILTER_VALUES = {
   status: (item) => [item.status, ...(item.speedup ? [item.verdict] : [])],
 };
 const DEFAULT_SORT = "workload";
-// What the plots of sweeps show: an operator, recipes of a model, one of its shapes; hidden series.
-const CHOICES = ["op", "bits", "shape", "off"];
+// What the plots show: an operator, a model over batch sizes, recipes of a model, one of its shapes;
+// hidden series.
+const LISTED = ["q", "sort", "metric", ...FILTERS];
+const CHOICES = ["op", "model", "bits", "shape", "off"];
 
 /** Returns the state that the address holds. */
 function readState() {
   const hash = location.hash.slice(1);
   const parameters = new URLSearchParams(hash.includes("=") ? hash : "");
-  const state = { q: parameters.get("q") || "", sort: parameters.get("sort") || DEFAULT_SORT };
-  for (const name of [...FILTERS, ...CHOICES]) state[name] = parameters.get(name) || "";
+  const state = { sort: parameters.get("sort") || DEFAULT_SORT };
+  for (const name of ["q", "metric", ...FILTERS, ...CHOICES]) state[name] = parameters.get(name) || "";
   state.case = parameters.get("case") || "";
   return state;
 }

@@ -68,7 +68,7 @@ function plot(width, height, { x, y, xLabel, yLabel, label, xTicks = true, yTick
     );
   }
   if (xTicks) {
-    for (const tick of ticks(fx, Math.max(2, Math.floor(width / 110)))) {
+    for (const tick of x.ticks ?? ticks(fx, Math.max(2, Math.floor(width / 110)))) {
       image.append(
         s("line", { class: "grid", x1: fx(tick), x2: fx(tick), y1: top, y2: height - bottom }),
         s("text", { x: fx(tick), y: height - bottom + 16, "text-anchor": "middle" }, tickText(tick)),

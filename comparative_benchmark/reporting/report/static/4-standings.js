@@ -125,14 +125,15 @@ const STANDINGS = document.getElementById("standings");
 const ALL_STANDINGS = [...STANDINGS.childNodes];
 
 function showStandings(state, cases) {
+  const metric = metricOf(state);
   if (!isFiltered(state)) {
-    STANDINGS.replaceChildren(...ALL_STANDINGS);
+    STANDINGS.replaceChildren(...(metric ? metricStandings(metric, cases) : ALL_STANDINGS));
     return;
   }
   // A speed-up needs its baseline, but not that the filter lets it through.
-  const found = contests(cases);
+  const found = metric ? metricStandings(metric, cases) : contests(cases).map(standingsTable);
   STANDINGS.replaceChildren(
     h("p", { class: "note" }, `Only results that match the filters: ${cases.length.toLocaleString("en-US")} of ${CASES.length.toLocaleString("en-US")} results. `,
       h("button", { type: "button", onclick: clearFilters }, "Show all")),
-    ...found.map(standingsTable));
+    ...found);
 }

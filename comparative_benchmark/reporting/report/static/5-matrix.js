@@ -12,6 +12,7 @@ let rows = [];
 let columns = [];
 let shown = 0;
 let passing = new Set();
+let shownMetric;
 
 const FIXED = [
   { key: "workload", name: "workload", of: (row) => row.workload.label },
@@ -25,6 +26,20 @@ function shade(item) {
   const times_ = Math.abs(Math.log(item.speedup[0]));
   const step = [1.1, 1.5, 3].filter((limit) => times_ > Math.log(limit)).length + 1;
   return `${item.verdict === "faster" ? "f" : "s"}${step}`;
+}
+
+/** A cell of another metric: its number, and its multiple of the baseline's. */
+function metricCell(item, metric) {
+  const number = numberOf(metric, item), multiple = multipleOf(metric, item);
+  const failed = !isGood(item);
+  const first = failed ? words(item.status) : number === null ? "-" : metric.show(number);
+  const second = failed || multiple === null ? "" : isBaseline(item) ? "baseline" : brief(multiple);
+  return h("a", {
+    class: `cell ${failed ? `st-${item.status}` : ""}${passing.has(item) ? "" : " faint"}`, href: linkTo({ case: item.id }), "data-id": item.id,
+    "aria-label": `${[item.workload.label, inputName(item.workload), item.runnerName].filter(Boolean).join(", ")}: ${first}${second ? `, ${second}${isBaseline(item) ? "" : ` the ${metric.name} of ${DATA.baseline}`}` : ""}`,
+  },
+  h("span", { class: "first" }, failed ? [h("span", { class: "glyph", "aria-hidden": "true" }, GLYPHS[item.status] ?? "✖"), " "] : null, first),
+  h("span", { class: "ms" }, second));
 }
 
 function cellOf(item) {
@@ -52,7 +67,7 @@ function rowOf(row, position) {
     h("td", { class: "fact" }, workload.batch_size === null ? "-" : String(workload.batch_size)),
     columns.map((name) => {
       const item = row.cells.get(name);
-      return h("td", { class: item ? null : "none", "data-label": name }, item ? cellOf(item) : h("span", { class: "quiet", title: "not run" }, "·"));
+      return h("td", { class: item ? null : "none", "data-label": name }, item ? (shownMetric ? metricCell(item, shownMetric) : cellOf(item)) : h("span", { class: "quiet", title: "not run" }, "·"));
     }));
 }
 
@@ -74,7 +89,7 @@ function headings(state) {
   };
   TABLE.tHead.replaceChildren(h("tr", { "aria-rowindex": 1 },
     FIXED.map(({ key, name }) => heading(key, name, `Sort by ${name}`)),
-    columns.map((name) => heading(name, runnerLabel(name), `Sort by the speed-up of ${name}`))));
+    columns.map((name) => heading(name, runnerLabel(name), `Sort by the ${shownMetric?.name ?? "speed-up"} of ${name}`))));
 }
 
 function runnerLabel(name) {
@@ -97,6 +112,7 @@ function sorted(found, sort) {
   const fixed = FIXED.find((item) => item.key === key);
   const of = fixed ? fixed.of : (row) => {
     const item = row.cells.get(key);
+    if (shownMetric) return item ? numberOf(shownMetric, item) : null;
     return !item ? null : item.speedup ? item.speedup[0] : item.ms && isBaseline(item) ? -item.ms[0] : null;
   };
   const natural = (a, b) => a.workload.label.localeCompare(b.workload.label, "en", { numeric: true }) || a.workload.device.localeCompare(b.workload.device);
@@ -111,6 +127,10 @@ function sorted(found, sort) {
 
 function showMatrix(state, cases) {
   passing = new Set(cases);
+  shownMetric = metricOf(state);
+  document.getElementById("scale").hidden = Boolean(shownMetric);
+  document.getElementById("scale-of-metric").hidden = !shownMetric;
+  document.getElementById("scale-of-metric").textContent = shownMetric ? `${shownMetric.name}, and its multiple of ${DATA.baseline}'s; ${shownMetric.isRate ? "more" : "less"} is better. Without verdicts, cells have no colour.` : "";
   const wanted = new Set(cases.map((item) => item.row));
   const names = new Set(cases.map((item) => item.runnerName));
   const byRow = new Map();

@@ -16,11 +16,6 @@ function part(title, ...children) {
 
 const figure = (image, caption) => h("figure", {}, image, h("figcaption", {}, caption));
 
-function baselineOf(item) {
-  const found = CASES.filter((other) => other.row === item.row && isBaseline(other));
-  return found.find((other) => other.runner.framework === item.runner.framework) || found[0];
-}
-
 function verdictPart(item) {
   const why = textOf(item.index, "why");
   if (!isGood(item)) {
@@ -81,22 +76,18 @@ function samplesPart(item, width) {
     ]));
 }
 
-const median = (numbers) => {
-  const order = numbers.toSorted((a, b) => a - b), middle = order.length >> 1;
-  return order.length % 2 ? order[middle] : (order[middle - 1] + order[middle]) / 2;
-};
-
 const manyTimes = (numbers) => (numbers ? `${duration(median(numbers))}${numbers.length > 1 ? ` (${numbers.length} processes, ${duration(Math.min(...numbers))} to ${duration(Math.max(...numbers))})` : ""}` : null);
 
 function compilePart(item) {
   if (item.units) return null;
   const phases = value(item.index, "phase_ms");
-  const eager = /:eager(@|$)/.test(item.runner.competitor);
+  const eager = isEager(item), pays = runsToPay(item);
   const longest = Math.max(1e-9, ...(phases || []).filter((ms) => typeof ms === "number"));
   return part("Compile time and phases",
     facts([
       ["cold, empty caches", manyTimes(value(item.index, "cold")) || (eager ? "none: it does not compile" : "not measured")],
       ["warm, same caches", manyTimes(value(item.index, "warm")) || (eager ? null : "not measured")],
+      ["pays for itself", pays && `after ${count_(pays)} run${pays === 1 ? "" : "s"}, compared with ${DATA.baseline}`],
     ]),
     phases ? h("table", { class: "phases" }, h("caption", {}, "Phases of the first process"),
       h("tbody", {}, phases.map((ms, position) => (ms === null ? null : h("tr", {}, h("th", { scope: "row" }, words(DATA.phases[position])),

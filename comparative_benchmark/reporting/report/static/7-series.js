@@ -15,34 +15,34 @@ const DODGE = 3;
 const markPath = (style, r) => MARKS[(style + Math.floor(style / MARKS.length)) % MARKS.length](r);
 const decided = (verdict) => verdict === "faster" || verdict === "slower";
 
-/** Returns limits of a logarithmic axis: of all estimates and 1, and of intervals no further than twice that. */
-function speedupDomain(points) {
-  const centres = [1, ...points.map((point) => point.speedup[0])];
+/** Returns limits of a logarithmic axis: of all estimates, and of intervals no further than twice that. */
+function domainOf(points, others = []) {
+  const centres = [...others, ...points.map((point) => point.y[0])];
   const [low, high] = [Math.min(...centres) / 2, Math.max(...centres) * 2];
-  const ends = points.flatMap((point) => point.speedup.slice(1)).filter((end) => end >= low && end <= high);
+  const ends = points.flatMap((point) => point.y.slice(1)).filter((end) => end >= low && end <= high);
   return padded([...centres, ...ends], true);
 }
 
 /**
- * Returns a plot of speed-ups.
+ * Returns a plot of estimates with their intervals on a logarithmic axis, with a line at `reference`.
  *
- * A series has a `name`, a `style`, a `line` through places, and `points`: their `x`, `speedup`,
- * `verdict`, the `id` of their case or null, what they `say`, and a `text` to stand beside them.
+ * A series has a `name`, a `style`, a `line` through places, and `points`: their `x`, `y`, `verdict`,
+ * the `id` of their case or null, the lines of their tip (`says`), and a `text` next to the mark.
  */
-function seriesPlot(width, height, { x, xLabel, yLabel, label }, series) {
+function seriesPlot(width, height, { x, xLabel, yLabel, label, reference }, series) {
   const points = series.flatMap((one) => one.points);
   const image = plot(
     width, height,
-    { x, y: { domain: speedupDomain(points), log: true }, xLabel, yLabel, label },
+    { x, y: { domain: domainOf(points, reference ? [reference] : []), log: true }, xLabel, yLabel, label },
     (svg, fx, fy, box) => {
       const clipped = (y) => Math.min(box.bottom, Math.max(box.top, y));
-      svg.append(s("line", { class: "one", x1: box.left, x2: box.right, y1: fy(1), y2: fy(1) }));
+      if (reference) svg.append(s("line", { class: "one", x1: box.left, x2: box.right, y1: fy(reference), y2: fy(reference) }));
       series.forEach((one, order) => {
         const aside = (order - (series.length - 1) / 2) * Math.min(DODGE, 24 / series.length);
         const colour = `c${one.style % COLOURS}`;
         svg.append(s("polyline", { class: `line ${colour}`, points: one.line.map(([at, y]) => `${fx(at) + aside},${clipped(fy(y))}`).join(" ") }));
         one.points.forEach((point) => {
-          const [estimate, low, high] = point.speedup;
+          const [estimate, low, high] = point.y;
           const place = [fx(point.x) + aside, fy(estimate)];
           const classes = `point ${colour}${decided(point.verdict) ? "" : " hollow"}${point.faint ? " faint" : ""}`;
           svg.append(s(point.id ? "a" : "g", { class: classes, href: point.id && linkTo({ case: point.id }), tabindex: -1, role: point.id ? null : "img",

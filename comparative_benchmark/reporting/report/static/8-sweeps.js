@@ -1,4 +1,4 @@
-// Operators over shapes, and what fewer bits give for the signal that they cost.
+// Operators over shapes, models over batch sizes, and the speed of recipes by their signal.
 
 const SWEEPS = document.getElementById("sweeps");
 const BITS = document.getElementById("bits");
@@ -13,7 +13,7 @@ function panelName(panels, panel) {
   return [panel.name, panel.quantity === "latency" ? "" : panel.quantity, ...where].filter(Boolean).join(", ");
 }
 
-for (const panels of [DATA.sweeps, DATA.bits]) for (const panel of panels) panel.title = panelName(panels, panel);
+for (const panels of [DATA.sweeps, DATA.bits, DATA.batches]) for (const panel of panels) panel.title = panelName(panels, panel);
 const SERIES = [...new Set(DATA.sweeps.flatMap((panel) => panel.series.map(([name]) => name)))].sort();
 const STACKS = [...new Set(DATA.bits.flatMap((panel) => panel.stacks))].sort();
 
@@ -34,7 +34,7 @@ function sweepPlot(width, panel, off, shown) {
     points: points.map(([index, x]) => {
       const item = CASES[index], share = value(index, "share");
       const roof = share === null ? null : `${digits(100 * share, 2)} % of the roof`;
-      return { x, speedup: item.speedup, verdict: item.verdict, id: item.id, faint: !shown.has(item), says: said(item, item, [roof]) };
+      return { x, y: item.speedup, verdict: item.verdict, id: item.id, faint: !shown.has(item), says: said(item, item, [roof]) };
     }),
   }));
   const places = panel.series.flatMap(([, points]) => points.map(([, x]) => x));
@@ -43,7 +43,7 @@ function sweepPlot(width, panel, off, shown) {
   return h("figure", { class: "panel" },
     h("h3", {}, panel.title, h("small", {}, ` ${many}`)),
     places.length
-      ? seriesPlot(width, 300, { x: { domain: padded(places, true), log: true }, xLabel: `${panel.axis.replaceAll(" ", " × ")} (log)`, yLabel: "speed-up (log)", label: `${panel.title}: speed-up over ${DATA.baseline} on ${many}` }, series)
+      ? seriesPlot(width, 300, { x: { domain: padded(places, true), log: true }, xLabel: `${panel.axis.replaceAll(" ", " × ")} (log)`, yLabel: "speed-up (log)", label: `${panel.title}: speed-up over ${DATA.baseline} on ${many}`, reference: 1 }, series)
       : h("p", { class: "quiet" }, "No shape has a speed-up."),
     notDrawn(panel.left_out.map((index) => ({ item: CASES[index], why: whyNot(CASES[index]) }))));
 }
@@ -76,6 +76,49 @@ function showSweeps(state, cases) {
   const more = document.getElementById("all-panels");
   more.hidden = drawn.length === panels.length;
   more.textContent = `Show all ${panels.length} operators`;
+}
+
+const BATCHES = document.getElementById("batches");
+const BATCH_SERIES = [...new Set(DATA.batches.flatMap((panel) => panel.cases.map((index) => CASES[index].runnerName)))].sort();
+const QUANTITIES = [
+  ["latency, ms", ([estimate, low, high]) => [estimate, low, high]],
+  ["samples per second", ([estimate, low, high], batch) => [estimate, high, low].map((ms) => (ms ? (1000 * batch) / ms : null))],
+];
+
+/** Latency and throughput of a model by batch size: two plots with a line for each competitor. */
+function batchPlots(width, panel, off, shown) {
+  const items = panel.cases.map((index) => CASES[index]).filter((item) => item.ms && isGood(item) && !off.has(item.runnerName));
+  const groups = [...Map.groupBy(items, (item) => item.runnerName)].filter(([, group]) => group.some((item) => shown.has(item)));
+  const drawn = groups.flatMap(([, group]) => group);
+  if (!drawn.length) return h("p", { class: "quiet" }, "No result has a latency.");
+  const sizes = drawn.map((item) => item.workload.batch_size);
+  const x = { domain: padded(sizes, true), log: true, ticks: [...new Set(sizes)] };
+  return QUANTITIES.map(([yLabel, y]) => {
+    const series = groups.map(([name, group]) => {
+      const points = group.toSorted((a, b) => a.workload.batch_size - b.workload.batch_size).map((item) => ({
+        x: item.workload.batch_size, y: y(item.ms, item.workload.batch_size), verdict: isBaseline(item) ? "faster" : item.verdict, id: item.id,
+        faint: !shown.has(item), says: [item.workload.label, item.runnerName, `batch ${item.workload.batch_size}: ${digits(y(item.ms, item.workload.batch_size)[0])} ${yLabel}`],
+      }));
+      return { name, style: BATCH_SERIES.indexOf(name), points, line: points.map((point) => [point.x, point.y[0]]) };
+    });
+    return h("figure", { class: "panel" }, seriesPlot(width, 300, { x, xLabel: "batch size (log)", yLabel: `${yLabel} (log)`, label: `${panel.title}: ${yLabel} by batch size` }, series));
+  });
+}
+
+function showBatches(state, cases) {
+  if (!BATCHES) return;
+  const shown = new Set(cases);
+  const panels = DATA.batches.filter((panel) => panel.cases.some((index) => shown.has(CASES[index])));
+  fillChoice(document.getElementById("model"), panels.map((panel) => [panel.title, panel.title]), state.model);
+  const panel = panels.find((one) => one.title === state.model) || panels[0];
+  BATCHES.querySelector(".none").hidden = Boolean(panel);
+  BATCHES.querySelector(".choice").replaceChildren(...(panel?.choice ?? []).map((line) => h("p", {}, line)));
+  const off = new Set(state.off.split("|"));
+  const names = panel ? [...new Set(panel.cases.map((index) => CASES[index].runnerName))].sort() : [];
+  BATCHES.querySelector(".toggles").replaceChildren(...seriesLegend(names, (name) => BATCH_SERIES.indexOf(name), () => "", off));
+  const room = BATCHES.clientWidth;
+  const width = Math.floor(Math.min(room > 900 ? (room - 24) / 2 : room, 1100)) - 26;
+  BATCHES.querySelector(".panels").replaceChildren(...(panel ? [batchPlots(width, panel, off, shown)].flat() : []));
 }
 
 const applied = (index) => value(index, "recipe");
@@ -125,14 +168,14 @@ function bitsPlot(width, panel, rows_, off) {
   const drawn = rows_.filter((row) => row.speedup && !off.has(row.stack));
   const series = panel.stacks.filter((stack) => !off.has(stack)).map((stack) => {
     const points = drawn.filter((row) => row.stack === stack).sort((a, b) => a.x - b.x);
-    return { name: stack, style: STACKS.indexOf(stack), points: points.map((row) => ({ ...row, text: row.recipe })),
+    return { name: stack, style: STACKS.indexOf(stack), points: points.map((row) => ({ ...row, y: row.speedup, text: row.recipe })),
       line: points.filter((row) => row.front).map((row) => [row.x, row.speedup[0]]) };
   });
   if (!drawn.length) return h("p", { class: "quiet" }, "No recipe has both a speed and a signal here.");
   const signals = drawn.map((row) => row.x);
   // The names of marks stand to their right.
   const domain = padded([...signals, Math.max(...signals) + 0.15 * Math.max(10, Math.max(...signals) - Math.min(...signals))], false, 0.1);
-  return h("figure", { class: "panel" }, seriesPlot(width, 340, { x: { domain }, xLabel: "signal to noise, dB", yLabel: "speed-up over its stack (log)", label: `${panel.title}: speed-up by signal of ${drawn.length} recipes` }, series));
+  return h("figure", { class: "panel" }, seriesPlot(width, 340, { x: { domain }, xLabel: "signal to noise, dB", yLabel: "speed-up over its stack (log)", label: `${panel.title}: speed-up by signal of ${drawn.length} recipes`, reference: 1 }, series));
 }
 
 function showBits(state, cases) {
@@ -159,7 +202,7 @@ function showBits(state, cases) {
   body.replaceChildren(bitsPlot(Math.min(BITS.clientWidth, 1000) - 26, panel, rows_, off), bitsTable(rows_, !chosen), notDrawn(without) ?? "");
 }
 
-for (const [id, name] of [["op", "op"], ["bits-of", "bits"], ["shape", "shape"]]) {
+for (const [id, name] of [["op", "op"], ["model", "model"], ["bits-of", "bits"], ["shape", "shape"]]) {
   const select = document.getElementById(id);
   // Another operator has other shapes.
   select?.addEventListener("change", () => setState({ [name]: select.value, ...(name === "bits" ? { shape: "" } : {}) }));

@@ -28,13 +28,14 @@ let lastChoices = null;
 /** Brings the page to the state that the address holds. */
 function update() {
   const state = readState();
-  const listed = Object.fromEntries(["q", "sort", ...FILTERS].map((name) => [name, state[name]]));
+  const listed = Object.fromEntries(LISTED.map((name) => [name, state[name]]));
   const key = JSON.stringify(listed);
   const choices = JSON.stringify(CHOICES.map((name) => state[name]));
   if (key !== last || choices !== lastChoices) {
     lastChoices = choices;
     const cases = filtered(state);
     showSweeps(state, cases);
+    showBatches(state, cases);
     showBits(state, cases);
   }
   if (key !== last) {
@@ -50,6 +51,7 @@ function update() {
       SELECTS[name].closest("label").classList.toggle("active", Boolean(state[name]));
     }
     const cases = filtered(state);
+    showSwitches(state);
     showMatrix(state, cases);
     showStandings(state, cases);
     document.getElementById("clear").hidden = !isFiltered(state);
