@@ -60,11 +60,13 @@ class HostState:
     Attributes:
       code: exit code of a batch that has ended.
       reason: why it could not start.
+      ended_at: when it ended, in seconds since 1970.
     """
 
     state: Literal["pending", "running", "ended", "timeout", "lost", "cancelled"]
     code: int | None = None
     reason: str = ""
+    ended_at: float | None = None
 
 
 class HostQueue:
@@ -132,7 +134,8 @@ class HostQueue:
             found[path.name] = HostState(state="running") if active else killed
         for path in self._files("ended"):
             with contextlib.suppress(OSError, msgspec.DecodeError):
-                found[path.name] = msgspec.json.decode(path.read_bytes(), type=HostState)
+                state = msgspec.json.decode(path.read_bytes(), type=HostState)
+                found[path.name] = attrs.evolve(state, ended_at=path.stat().st_mtime)
         if found and not active:
             self.start_runner()
         return {name: state for name, state in found.items() if name.startswith(prefix)}

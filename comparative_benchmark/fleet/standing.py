@@ -10,8 +10,9 @@ from comparative_benchmark.fleet.engines import QueueEntry, QueueState
 from comparative_benchmark.fleet.planning import Plan
 from comparative_benchmark.fleet.spool import Attempt, End, View, expired
 
-# A batch that the queue does not list after this time is lost: schedulers forget batches that have
-# ended (Slurm's MinJobAge), and files of other machines appear late on a shared file system.
+# A batch that the queue does not list this long after its submission is lost: schedulers forget
+# batches that have ended (Slurm's MinJobAge). So is a batch without files this long after its end:
+# files of other machines appear late on a shared file system.
 GRACE_S = 300.0
 # A node with this many failed attempts, and none that succeeded, gets no further ones.
 _FAILURES_OF_A_BAD_NODE = 3
@@ -120,8 +121,8 @@ def standings(
             old = expired(now, claimed_at(Attempt(key, latest)))
             found[key] = Standing(State.WAITING if old else State.CLAIMED, attempts)
         else:
-            late = expired(now, view.submitted_at.get(batch, now), GRACE_S)
-            found[key] = shared[kind] = _queued(attempts, batch, queue, late=late)
+            submitted = view.submitted_at.get(batch, now)
+            found[key] = shared[kind] = _queued(attempts, batch, queue, submitted, now)
     return found
 
 
@@ -185,18 +186,23 @@ def _ended(end: End, attempts: int, batch: str | None) -> Standing:
 
 
 def _queued(
-    attempts: int, batch: str, queue: Mapping[str, QueueEntry] | None, *, late: bool
+    attempts: int,
+    batch: str,
+    queue: Mapping[str, QueueEntry] | None,
+    submitted: float,
+    now: float,
 ) -> Standing:
     if queue is None:
         return Standing(State.PENDING, attempts, batch, "the scheduler does not answer")
     entry = queue.get(batch)
     if entry is None:
-        if not late:
+        if not expired(now, submitted, GRACE_S):
             return Standing(State.PENDING, attempts, batch, "not in the queue yet")
         return Standing(State.LOST, attempts, batch, "the scheduler has forgotten the batch")
     if (state := _OF_QUEUE.get(entry.state)) is None:
         # Its files may appear late.
-        state = State.LOST if late else State.RUNNING
+        ended = submitted if entry.ended_at is None else entry.ended_at
+        state = State.LOST if expired(now, ended, GRACE_S) else State.RUNNING
         return Standing(
             state, attempts, batch, entry.reason or "ended without a result", entry.node
         )

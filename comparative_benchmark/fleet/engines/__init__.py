@@ -47,12 +47,14 @@ class QueueEntry:
       node: where it runs or ran; None if unknown.
       reason: the scheduler's reason, e.g. why it is pending.
       id: the scheduler's id, to show to people.
+      ended_at: when it ended, in seconds since 1970; None if unknown.
     """
 
     state: QueueState
     node: str | None = None
     reason: str = ""
     id: str = ""
+    ended_at: float | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -264,6 +264,7 @@ def _entries(states: Mapping[str, HostState], host: str) -> dict[str, QueueEntry
             state=QueueState(state.state),
             node=None if state.state == "pending" else host,
             reason=state.reason or (f"exit code {state.code}" if state.code else ""),
+            ended_at=state.ended_at,
         )
         for name, state in states.items()
     }

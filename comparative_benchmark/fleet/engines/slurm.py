@@ -33,7 +33,7 @@ _LATER_S = 900
 _TRIES, _BETWEEN_TRIES_S = 3, 10.0
 # Most arguments of one `scancel`.
 _MOST_IDS = 500
-_FORMAT = "%j|%i|%T|%N|%r"
+_FORMAT = "%j|%i|%T|%N|%e|%r"
 _STATES = {
     **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD"), QueueState.PENDING),
     **dict.fromkeys(("RESV_DEL_HOLD", "SPECIAL_EXIT", "REQUEUE_FED"), QueueState.PENDING),
@@ -225,7 +225,7 @@ def parse_nodes(printed: str) -> list[Node]:
 
 
 def parse_queue(printed: str, prefix: str) -> dict[str, QueueEntry]:
-    """Parses `squeue` with the format `%j|%i|%T|%N|%r`; the first line of a name counts.
+    """Parses `squeue` with the format `_FORMAT`; the first line of a name counts.
 
     Slurm lists a job that was requeued once, but ids are used again: an old job with the same name
     does not exist, because names of batches are never used twice.
@@ -234,7 +234,7 @@ def parse_queue(printed: str, prefix: str) -> dict[str, QueueEntry]:
     for line in printed.splitlines():
         if not line.startswith(prefix):
             continue
-        name, number, state, node, reason = (line.split("|", 4) + [""] * 4)[:5]
+        name, number, state, node, end, reason = (line.split("|", 5) + [""] * 5)[:6]
         known = _STATES.get(state, QueueState.PENDING)
         if known is QueueState.PENDING and reason.startswith(_NEVER_STARTED):
             known = QueueState.LOST
@@ -245,6 +245,8 @@ def parse_queue(printed: str, prefix: str) -> dict[str, QueueEntry]:
                 node=node or None,
                 reason="" if reason in _USUAL else reason,
                 id=number,
+                # The planned end of a batch that runs.
+                ended_at=float(end) if known is QueueState.ENDED and end.isdecimal() else None,
             ),
         )
     return entries
@@ -320,6 +322,7 @@ def _slurm(program: str, *arguments: str, script: str | None = None) -> str:
     try:
         done = subprocess.run(
             [program, *arguments],
+            env={**os.environ, "SLURM_TIME_FORMAT": "%s"},
             input=script if script is not None else "",
             capture_output=True,
             text=True,

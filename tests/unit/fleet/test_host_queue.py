@@ -103,8 +103,13 @@ def test_exit_codes(queue):
     queue.add("good")
     queue.add("bad", does="exit 3")
     queue.run()
-    assert queue.states("")["good"] == HostState(state="ended", code=0)
-    assert queue.states("")["bad"] == HostState(state="ended", code=3)
+    found = queue.states("")
+    assert abs(found["good"].ended_at - time.time()) < 60
+    without_time = {name: attrs.evolve(state, ended_at=None) for name, state in found.items()}
+    assert without_time == {
+        "good": HostState(state="ended", code=0),
+        "bad": HostState(state="ended", code=3),
+    }
 
 
 def test_an_interpreter_that_does_not_exist_costs_one_batch(queue):
@@ -223,7 +228,7 @@ def test_the_agent_of_a_host(queue, tmp_path):
     batch = msgspec.to_builtins(attrs.evolve(BATCH, name="a"))
     request(queue, "submit", batch=batch, time_limit_s=60, python=None, setup=None)
     assert request(queue, "poll", prefix="") == {
-        "a": {"state": "pending", "code": None, "reason": ""}
+        "a": {"state": "pending", "code": None, "reason": "", "ended_at": None}
     }
     request(queue, "cancel", names=["a"])
     assert request(queue, "poll", prefix="")["a"]["state"] == "cancelled"

@@ -108,11 +108,13 @@ def test_nodes_that_take_jobs_now_or_later(state):
 )
 def test_states(line, state, reason):
     state_name, _, rest = line.partition("|")
-    printed = f"other|6|RUNNING|n1|None\ncbs-x-1|7|{state_name}|{rest}\n"
+    node, _, why = rest.partition("|")
+    printed = f"other|6|RUNNING|n1|N/A|None\ncbs-x-1|7|{state_name}|{node}|1800000000|{why}\n"
     [(name, entry)] = engine.parse_queue(printed, "cbs-x-").items()
     assert (name, entry.id) == ("cbs-x-1", "7")
     assert (entry.state, entry.reason) == (state, reason)
     assert entry.node == ("n1" if rest.startswith("n1") else None)
+    assert entry.ended_at == (1.8e9 if state is QueueState.ENDED else None)
 
 
 def test_the_states_of_every_version_have_a_meaning():
@@ -309,7 +311,7 @@ def test_a_failure_of_squeue_is_one_line(slurm):
 
 def test_cancelling_asks_once(slurm):
     """By ids of this moment, since a `scancel` for each of 1,000 names takes minutes."""
-    queue = "".join(f"cbs-{n}|{n}|RUNNING|n1|None\n" for n in range(700))
+    queue = "".join(f"cbs-{n}|{n}|RUNNING|n1|N/A|None\n" for n in range(700))
     slurm.program("squeue", out=queue)
     slurm.program("scancel")
     slurm().cancel([f"cbs-{n}" for n in range(600)] + ["cbs-that-ended"])

@@ -90,6 +90,14 @@ def test_a_batch_in_the_queue(standing, state, age_s, expected):
     assert (found.state, found.attempts, found.batch, found.node) == (expected, 3, "b", "n")
 
 
+@pytest.mark.parametrize(
+    ("ended_s_ago", "expected"), [(GRACE_S - 1, State.RUNNING), (GRACE_S + 1, State.LOST)]
+)
+def test_the_grace_begins_at_the_end_if_it_is_known(standing, ended_s_ago, expected):
+    queue = entry(QueueState.ENDED, ended_at=NOW - ended_s_ago)
+    assert standing(claimed=0, batch="b", queue=queue, age_s=1e5).state is expected
+
+
 def test_a_batch_that_the_queue_has_forgotten(standing):
     assert standing(claimed=0, batch="b", queue={}, age_s=GRACE_S - 1).state is State.PENDING
     assert standing(claimed=0, batch="b", queue={}, age_s=GRACE_S + 1).state is State.LOST
