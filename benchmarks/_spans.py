@@ -5,7 +5,9 @@ import importlib
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 # Timed functions and their rows. If one calls another, the inner time counts only for the inner.
 _WRAPPED = (
@@ -64,38 +66,34 @@ class Spans:
 
     def _wrap_calls(self) -> None:
         """Splits each command to a worker into the worker's phases and the rest."""
+        from comparative_benchmark.engine.messages import A, Measured, Prepared, command_of
         from comparative_benchmark.engine.session import Session
 
         original = Session.call
         seen: dict[int, dict[str, float]] = {}
 
-        def call(session: Session, command: str, **arguments: Any) -> Any:
-            answer: Any = None
-
-            def ask() -> None:
-                nonlocal answer
-                answer = original(session, command, **arguments)
-
-            row = f"worker, `{command}` outside phases"
-            self._timed(row, ask)
-            if command == "prepare":  # its phases start from zero for each workload
+        def call(session: Session, kind: type[A], **arguments: Any) -> A:
+            row = f"worker, `{command_of(kind)}` outside phases"
+            answer = self._timed(row, lambda: original(session, kind, **arguments))
+            if isinstance(answer, Prepared):  # its phases start from zero for each workload
                 seen[id(session)] = {}
             before = seen.setdefault(id(session), {})
-            found = {name: record["ms"] for name, record in answer.get("phases", {}).items()}
+            phases_ms = {name: phase.ms for name, phase in (answer.phases or {}).items()}
             # Only the timed loop is work, without the rest of its phase.
-            found.pop("execute", None)
-            if command == "measure":
-                found["execute"] = before.get("execute", 0.0) + answer["block"]["wall_ms"]
-            for phase, ms in found.items():
+            phases_ms.pop("execute", None)
+            if isinstance(answer, Measured):
+                assert answer.block.wall_ms is not None
+                phases_ms["execute"] = before.get("execute", 0.0) + answer.block.wall_ms
+            for phase, ms in phases_ms.items():
                 seconds = (ms - before.get(phase, 0.0)) / 1e3
                 before[phase] = ms
-                self.work[f"prepare: {phase}" if command == "prepare" else phase] += seconds
+                self.work[f"prepare: {phase}" if isinstance(answer, Prepared) else phase] += seconds
                 self.orchestration[row] -= seconds
             return answer
 
         setattr(Session, "call", call)  # noqa: B010  # mypy: a method is not a variable
 
-    def _timed(self, row: str, call: Callable[[], Any]) -> Any:
+    def _timed(self, row: str, call: Callable[[], T]) -> T:
         start = time.perf_counter()
         self._inner.append(0.0)
         try:

@@ -55,9 +55,10 @@ def worker_trip(rounds: int) -> WorkerTrip:
                     block = session.call(Measured, iterations=count).block
                     took = time.perf_counter_ns() - start
                     assert block.wall_ms is not None
-                    trips[count].append(took - block.wall_ms * 1e6)
+                    wall_ns = block.wall_ms * 1e6
+                    trips[count].append(took - wall_ns)
                 samples.append(statistics.fmean(block.latencies_ms) * 1e6)
-                iterations.append(block.wall_ms * 1e6 / _LONG)
+                iterations.append(wall_ns / _LONG)
     short, long = decile(trips[_SHORT]), decile(trips[_LONG])
     trip_ns = (long - short) / (_LONG - _SHORT)
     return WorkerTrip(

@@ -27,6 +27,7 @@ import attrs
 from _timing import print_goal, print_table
 
 from comparative_benchmark.engine import runner
+from comparative_benchmark.engine.messages import A, Prepared
 from comparative_benchmark.engine.preparation import Preparation
 from comparative_benchmark.engine.session import Session
 from comparative_benchmark.engine.settings import RunSettings
@@ -137,17 +138,17 @@ def _watched() -> Iterator[list[Made]]:
     made: list[Made] = []
     original = Session.call
 
-    def call(session: Session, command: str, **arguments: Any) -> Any:
+    def call(session: Session, kind: type[A], **arguments: Any) -> A:
         start = time.perf_counter()
-        answer = original(session, command, **arguments)
-        if command == "prepare":
-            phases = {name: record["ms"] / 1e3 for name, record in answer["phases"].items()}
+        answer = original(session, kind, **arguments)
+        if isinstance(answer, Prepared):
+            phases = answer.phases or {}
             made.append(
                 Made(
                     module_path=arguments["module_path"],
                     parameters=arguments["parameters"],
                     seconds=time.perf_counter() - start,
-                    phases=phases,
+                    phases={name: phase.ms / 1e3 for name, phase in phases.items()},
                 )
             )
         return answer
