@@ -132,7 +132,7 @@ def _without(arguments: list[str]) -> int:
     """Runs the command without the checks in question."""
     from comparative_benchmark.analysis.verification import verification
     from comparative_benchmark.cli import command as cli
-    from comparative_benchmark.engine import checks, preparation, race
+    from comparative_benchmark.engine import checks, preparation, session
     from openxla.benchmark.user_models.programs import programs
     from openxla.benchmark.user_models.python_files import own_modules
 
@@ -140,7 +140,7 @@ def _without(arguments: list[str]) -> int:
         (checks.OutputChecks, "_compare_fresh_runs"): lambda *_: None,
         (checks.OutputChecks, "require_compiled"): lambda *_: None,
         (checks.OutputChecks, "verify_update"): lambda *_: None,
-        (race.Hidden, "of"): lambda *_: None,
+        (session.Hidden, "of"): lambda *_: None,
         (verification, "groups_of"): lambda *_: [],
         (preparation, "FURTHER_RULES"): (),
         (preparation.Preparation, "_measure_noise"): lambda *_: None,
