@@ -119,14 +119,12 @@ def positions(random: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np
 
 def second_starter(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Returns noise that makes programs 3 % slower if they do not start first in a replicate."""
-    values: Array = 0.03 * (positions(random, shape[:3]) > 0)[..., None]
-    return values
+    return np.where(positions(random, shape[:3]) > 0, 0.03, 0.0)[..., None]
 
 
 def second_in_a_round(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Returns noise that makes programs 5 % slower if they are not measured first in a round."""
-    values: Array = 0.05 * (positions(random, shape) > 0)
-    return values
+    return np.where(positions(random, shape) > 0, 0.05, 0.0)
 
 
 def periodic(period: float) -> Callable[[np.random.Generator, tuple[int, ...]], Array]:
@@ -135,8 +133,7 @@ def periodic(period: float) -> Callable[[np.random.Generator, tuple[int, ...]], 
     def make(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
         phase = random.random((1, *shape[1:3], 1))
         blocks = shape[0] * np.arange(shape[-1]) + positions(random, shape)
-        values: Array = 0.1 * ((blocks / period + phase) % 1 < 0.5)
-        return values
+        return np.where((blocks / period + phase) % 1 < 0.5, 0.1, 0.0)
 
     return make
 
@@ -148,8 +145,7 @@ def burst(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
     length = random.integers(1, 4, (pairs, 1))
     index = np.arange(processes)
     is_hit = (index >= start) & (index < start + length)
-    values: Array = 0.3 * (is_hit[None, ..., None] & (random.random(shape) < 0.7))
-    return values
+    return np.where(is_hit[None, ..., None] & (random.random(shape) < 0.7), 0.3, 0.0)
 
 
 def resembling(coefficient: float) -> Callable[[np.random.Generator, tuple[int, ...]], Array]:
@@ -180,8 +176,7 @@ def slow_processes(
 
 def spikes(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Returns noise that makes a fifth of the blocks 20 % slower."""
-    values: Array = 0.2 * (random.random(shape) < 0.2)
-    return values
+    return np.where(random.random(shape) < 0.2, 0.2, 0.0)
 
 
 def correlated(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
