@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -120,7 +121,7 @@ def main() -> None:
                 use_one_cpu()
             else:
                 os.sched_setaffinity(0, all_cpus)
-            found = interleaved(lambda pair=pair: _ours(pair, folder), pair.measured, rounds)
+            found = interleaved(partial(_ours, pair, folder), pair.measured, rounds)
             row, met = compared(found)
             rows.append([f"{pair.competitor} / {peer}", *row, "met" if met else "missed"])
             print(*rows[-1], flush=True)

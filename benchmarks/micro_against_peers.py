@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from _peers import (
@@ -57,13 +58,12 @@ def main() -> None:
         for shape in shapes:
             tool = _iree_tool(shape, folder)
             peers: dict[str, tuple[str, Callable[[], float]]] = {
-                "torch.utils.benchmark": ("pt_inductor:eager", lambda shape=shape: _torch(shape)),
-                "iree-benchmark-module": ("iree:llvm-cpu", lambda tool=tool: iree_time(tool)),
+                "torch.utils.benchmark": ("pt_inductor:eager", partial(_torch, shape)),
+                "iree-benchmark-module": ("iree:llvm-cpu", partial(iree_time, tool)),
             }
             for peer, (competitor, measured) in peers.items():
-                pairs = interleaved(
-                    lambda shape=shape, who=competitor: _ours(shape, who, folder), measured, rounds
-                )
+                ours = partial(_ours, shape, competitor, folder)
+                pairs = interleaved(ours, measured, rounds)
                 row, met = compared(pairs)
                 rows.append([f"{shape} {competitor} / {peer}", *row, "met" if met else "missed"])
                 print(*rows[-1], flush=True)
