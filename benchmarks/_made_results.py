@@ -219,7 +219,7 @@ def record_of(
     night: int,
 ) -> Json:
     program = hashlib.sha256(f"{definition['benchmark_name']}{runner[0]}{night}".encode())
-    facts = {
+    facts: Json = {
         "weights": "parameters" if runner[1] == "PYTORCH" else "arguments",
         "not_measurable": [],
         "flops": cost[0],

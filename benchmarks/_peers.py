@@ -88,7 +88,7 @@ def iree_tool(results: Path, case: str, where: Path) -> tuple[list[str], Path]:
 def iree_time(tool: tuple[list[str], Path]) -> float:
     """Returns the median of `iree-benchmark-module`'s figures, in milliseconds."""
     document = json.loads(run(*tool))
-    times = [
+    times: list[float] = [
         entry["real_time"]
         for entry in document["benchmarks"]
         if entry.get("run_type") == "iteration"

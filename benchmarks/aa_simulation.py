@@ -265,8 +265,8 @@ def by_processes(pairs: int, seed: int) -> float:
             row.append(f"{shares[-1]:.2%} {found.worst_coverage / found.pairs:.1%}")
         if kind not in OUT_OF_REACH:
             worst = max(worst, *shares)
-        found = medians_of(noise.sides(np.random.default_rng(seed), _RESEMBLING)).ratios
-        row.append(f"{np.mean([resembles(ratios.tolist()) for ratios in found]):.1%}")
+        medians = medians_of(noise.sides(np.random.default_rng(seed), _RESEMBLING))
+        row.append(f"{np.mean([resembles(ratios.tolist()) for ratios in medians.ratios]):.1%}")
         rows.append(row)
     header = [f"{count} processes" for count in (3, 5, 10)]
     print_table(["noise", *header, "resemblance seen"], rows)

@@ -108,7 +108,7 @@ def _rate(work: Path, url: str, lock: LockedModel, count: int, size: int, rounds
             command = [f"{split} sha256sum | sort -k 2 | cmp - sums"]
             subprocess.run(command, shell=True, cwd=directory, check=True)
 
-    contestants = {
+    contestants: dict[str, Callable[[], None]] = {
         "suite: fetch, check, store": suite,
         "curl -Z, then sha256sum": functools.partial(curl, check=True),
         "curl -Z alone, nothing checked": functools.partial(curl, check=False),

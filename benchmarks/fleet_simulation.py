@@ -35,7 +35,7 @@ from comparative_benchmark.fleet import collecting
 from comparative_benchmark.fleet.campaign import Campaign
 from comparative_benchmark.fleet.engines import EngineError
 from comparative_benchmark.fleet.planning import Plan, batches_of, load_plan, plan_jobs, save_plan
-from comparative_benchmark.fleet.spool import Attempt, End, plain, read_batch
+from comparative_benchmark.fleet.spool import Attempt, End, Spool, plain, read_batch
 from comparative_benchmark.fleet.standing import State
 from comparative_benchmark.results.results_file import read_document
 
@@ -200,7 +200,7 @@ def _measured(size: int, folder: Path) -> dict[str, float]:
     return figures
 
 
-def _finish_all(spool: SimulatedSpool) -> None:
+def _finish_all(spool: Spool) -> None:
     """Ends all submitted jobs: one of 50 without results."""
     number = 0
     for path in (spool.folder / "batches").iterdir():
@@ -214,7 +214,7 @@ def _finish_all(spool: SimulatedSpool) -> None:
                 spool.result_file(name).write_bytes(result_of(batch, work, "node001", 0))
 
 
-def _link_all(spool: SimulatedSpool, keys: list[str]) -> None:
+def _link_all(spool: Spool, keys: list[str]) -> None:
     """Ends all jobs by files without content: polls read only their names."""
     for folder in ("results", "ends"):
         empty = spool.folder / folder / ".empty"

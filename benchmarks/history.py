@@ -231,7 +231,7 @@ def document(night: int, cases: int, random: np.random.Generator) -> dict[str, A
 
 
 def record(usual: dict[str, Any], case: int, random: np.random.Generator) -> dict[str, Any]:
-    processes = []
+    processes: list[dict[str, Any]] = []
     for _ in range(3):
         values = (1 + 0.01 * random.standard_normal((4, 10))).tolist()
         blocks = [{"round": number, "latencies_ms": some} for number, some in enumerate(values)]

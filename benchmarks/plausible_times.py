@@ -72,6 +72,7 @@ def _processes(path: Path) -> Iterator[tuple[str, tuple[Block, ...], str | None]
         if result.status is not Status.OK:
             continue
         metrics = result.metrics.framework_level or result.metrics.compiler_level
+        assert metrics
         on_cpu = "host-cpu" in result.definition.device
         for process in metrics.processes or ():
             blocks = tuple(b for b in process.blocks if b.wall_ms and b.cpu_ms is not None)
@@ -117,8 +118,8 @@ def _simulated(processes: Sequence[Sequence[Block]], trials: int) -> list[str]:
     random = np.random.default_rng(SEED)
     found = []
     for _ in range(trials):
-        blocks = processes[random.integers(len(processes))]
-        count = random.integers(1, len(blocks) + 1)
+        blocks = processes[int(random.integers(len(processes)))]
+        count = int(random.integers(1, len(blocks) + 1))
         seen = [
             _timed(
                 block,

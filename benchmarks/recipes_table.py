@@ -129,8 +129,10 @@ def _converted() -> Iterator[str]:
             if case.status is not Status.OK:
                 cells.append(_ending(case))
                 continue
-            sizes = [c.metrics.program.artifact_size_bytes for c in (case, whole)]
-            cells.append(f"{sizes[0] / sizes[1]:.2f} of the size, {_noise(case)}")
+            size, native = (c.metrics.program.artifact_size_bytes for c in (case, whole))
+            assert size is not None
+            assert native is not None
+            cells.append(f"{size / native:.2f} of the size, {_noise(case)}")
         yield f"| `tflite:{precision}` | " + " | ".join(cells) + " |"
 
 

@@ -174,7 +174,7 @@ def _markdown(rows: Sequence[Row]) -> str:
 
 def _cases(name: str) -> list[BenchmarkCase]:
     """Returns the tiny models in PyTorch, one case for each model."""
-    found = {}
+    found: dict[str, BenchmarkCase] = {}
     for case in catalog.select(catalog.all_benchmarks(), name=name):
         model = case.model
         is_pytorch = model.model_impl.framework_type is ModelFrameworkType.PYTORCH

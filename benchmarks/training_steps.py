@@ -200,7 +200,6 @@ def _plain_tensorflow(model: Any, inputs: Sequence[Any], _: str) -> Step:
     optimizer = keras.optimizers.AdamW(1e-3, weight_decay=0.1)
     optimizer.build(weights)
 
-    @tf.function(jit_compile=True)
     def train(*batch: Any) -> Any:
         with tf.GradientTape() as tape:
             loss = model.loss(*batch)
@@ -210,7 +209,8 @@ def _plain_tensorflow(model: Any, inputs: Sequence[Any], _: str) -> Step:
         return loss, tf.linalg.global_norm(gradients)
 
     tensors = [tuple(map(tf.convert_to_tensor, batch)) for batch in model.batches(inputs)]
-    program, batches = train.get_concrete_function(*tensors[0]), _endless(tensors)
+    compiled = tf.function(train, jit_compile=True)
+    program, batches = compiled.get_concrete_function(*tensors[0]), _endless(tensors)
     return lambda: program(*next(batches))
 
 

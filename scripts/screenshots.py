@@ -88,12 +88,12 @@ def _site_sheets(site: Path, output: Path) -> None:
 
 
 def _report(folder: Path) -> Path:
-    made = [sys.executable, ROOT / "benchmarks" / "_made_results.py"]
+    script = ROOT / "benchmarks" / "_made_results.py"
     nights = [folder / f"night{number}.json" for number in range(_NIGHTS)]
     for number, path in enumerate(nights):
         last = ["--slower"] if number == _NIGHTS - 1 else []
-        arguments = [path, "--cases", str(_CASES), "--night", str(number), *last]
-        subprocess.run([*made, *arguments], check=True)
+        arguments = ["--cases", str(_CASES), "--night", str(number), *last]
+        subprocess.run([sys.executable, script, path, *arguments], check=True)
     page = folder / "report.html"
     command: list[Any] = [sys.executable, "-P", "-m", "comparative_benchmark", "report", nights[-1]]
     command += [option for night in nights[:-1] for option in ("--history", night)]
@@ -107,8 +107,9 @@ def _sweep(folder: Path) -> Path:
     made, page = folder / "sweep.json", folder / "sweep.html"
     script = ROOT / "benchmarks" / "_made_operators.py"
     subprocess.run([sys.executable, script, made, "--powers", "4-9"], check=True)
-    command = [sys.executable, "-P", "-m", "comparative_benchmark", "report", made, "-o", page]
-    subprocess.run([*command, "--title", "Sweep (made-up figures)"], check=True)
+    command = [sys.executable, "-P", "-m", "comparative_benchmark", "report", str(made)]
+    options = ["-o", str(page), "--title", "Sweep (made-up figures)"]
+    subprocess.run([*command, *options], check=True)
     return page
 
 

@@ -115,7 +115,8 @@ def prose(module: Any, rng: np.random.Generator) -> tuple[dict[str, Any], dict[s
     names = sorted(topics)
     rng.shuffle(names)
     ids = {name: tokenizer.encode(topics[name], add_special_tokens=False).ids for name in names}
-    held_out, kept = 128, []
+    held_out = 128
+    kept: list[list[int]] = []
     while len(kept) < held_out:
         text = ids.pop(names.pop())
         kept += [text[i : i + SEQ_LEN] for i in range(0, len(text) - SEQ_LEN, 2 * SEQ_LEN)]

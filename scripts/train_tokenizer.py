@@ -27,8 +27,9 @@ def main() -> None:
         vocab_size=VOCABULARY_SIZE, special_tokens=SPECIAL_TOKENS, show_progress=False
     )
     tokenizer.train_from_iterator([testdata.load_text()], trainer)
+    ids = tokenizer.get_vocab()
     tokenizer.post_processor = processors.BertProcessing(
-        ("[SEP]", tokenizer.token_to_id("[SEP]")), ("[CLS]", tokenizer.token_to_id("[CLS]"))
+        ("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"])
     )
     tokenizer.save(str(testdata.TOKENIZER))
     print(f"{testdata.TOKENIZER}: {tokenizer.get_vocab_size()} pieces")
