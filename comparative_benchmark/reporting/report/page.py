@@ -103,7 +103,7 @@ def _batch_panel(cases: Sequence[ReportCase], positions: Sequence[int]) -> Json 
 
 
 def _without_batch(case: ReportCase) -> str:
-    """Returns a case's label with `N` in place of the batch size."""
+    """Returns a case's label with its batch size replaced by `N`."""
     return re.sub(rf"-{case.result.definition.batch_size}(?=x)", "-N", case.label, count=1)
 
 
