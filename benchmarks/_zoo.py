@@ -109,7 +109,7 @@ class Entry:
           framework: `jax` or `tf`.
           quick: use the tiny size.
         """
-        path = f"openxla.benchmark.models.{framework}.{self.name}.{self.name}_model"
+        path = f"openxla.benchmark.models.{framework}.{self.name}"
         return importlib.import_module(path).create_model(
             batch_size=1, data_type="fp32", **(self.quick if quick else self.parameters)
         )

@@ -173,7 +173,7 @@ _CHILDREN: Mapping[str, Callable[..., Any]] = {"time": _time, "peak": _peak}
 def _calls(framework: str, name: str, file: Path) -> dict[str, Callable[[], Any]]:
     """Returns the timed calls, after a first load of another model."""
     _add_sizes()
-    path = f"openxla.benchmark.models.{framework}.bert.bert_model"
+    path = f"openxla.benchmark.models.{framework}.bert"
     create_model: Callable[..., Any] = importlib.import_module(path).create_model
 
     def load(model_name: str) -> Any:

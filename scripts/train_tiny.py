@@ -32,16 +32,14 @@ import torch
 
 from openxla.benchmark import testdata
 from openxla.benchmark.models import checkpoint_tensors, trained
-from openxla.benchmark.models.pt.bert import bert_model
-from openxla.benchmark.models.pt.gpt2 import gpt2_model
-from openxla.benchmark.models.pt.resnet import resnet_model
+from openxla.benchmark.models.pt import bert, gpt2, resnet
 
 SEED = 0
 LANGUAGES = ("cs", "de", "es", "fi", "fr", "it", "nl", "pl", "pt", "sv")
 SEQ_LEN = 32
 # Training examples that ship with the suite, to calibrate quantisation.
 LEARNED = 64
-MODELS = {"resnet-tiny": resnet_model, "gpt2-tiny": gpt2_model, "bert-tiny": bert_model}
+MODELS = {"resnet-tiny": resnet, "gpt2-tiny": gpt2, "bert-tiny": bert}
 
 
 def main() -> None:

@@ -133,9 +133,9 @@ FAULTS = {
 
 def create_model(*, fault: str, **parameters: Any) -> Any:
     """Returns tiny BERT with a fault; the other parameters are BERT's."""
-    from openxla.benchmark.models.pt.bert import bert_model
+    from openxla.benchmark.models.pt import bert
 
-    model: Any = bert_model.create_model(**parameters)
+    model: Any = bert.create_model(**parameters)
     model.register_forward_pre_hook(lambda _, inputs: FAULTS[fault].plant(inputs[0]))
     return model
 

@@ -52,7 +52,7 @@ CREATE_WITH_FAULT = """
 import importlib, sys
 from openxla.benchmark.models import architectures, checkpoints
 name, model_name, tensor_name, change = sys.argv[1:]
-module = importlib.import_module(f"openxla.benchmark.models.tf.{name}.{name}_model")
+module = importlib.import_module(f"openxla.benchmark.models.tf.{name}")
 architecture = type(architectures.get(name))
 tensors, load, names = architecture.tensors, checkpoints.load_tensors, architecture.module_names
 def changed_tensors(self, config):

@@ -36,7 +36,7 @@ BUCKET_OPTIONS = [
 SCHEDULER = """
 import diffusers, torch
 from openxla.benchmark.models.architectures import sd_pipeline
-from openxla.benchmark.models.pt.sd_pipeline import sd_pipeline_model
+from openxla.benchmark.models.pt import sd_pipeline as sd_pipeline_model
 
 model = sd_pipeline_model.create_model(model_name="sd-pipeline-tiny", seq_len=16)
 ids, negative, latents = map(torch.from_numpy, model.preprocess(model.generate_default_inputs()))
@@ -80,7 +80,7 @@ assert (x / latents - 1).abs().mean() > 0.1  # the loop changes the latents
 """
 PICTURE_INPUTS = """
 import torch
-from openxla.benchmark.models.pt.sd_pipeline import sd_pipeline_model
+from openxla.benchmark.models.pt import sd_pipeline as sd_pipeline_model
 
 model = sd_pipeline_model.create_model(model_name="sd-pipeline-tiny", seq_len=16)
 ids, negative, latents = map(torch.from_numpy, model.preprocess(model.generate_default_inputs()))
@@ -125,7 +125,7 @@ def test_keras_models_do_not_cast_inputs(environment):
     need("tensorflow")
     script = """
 import numpy as np
-from openxla.benchmark.models.tf.resnet.resnet_model import create_model
+from openxla.benchmark.models.tf.resnet import create_model
 create_model(model_name="resnet-tiny", data_type="bf16").forward(np.ones((1, 3, 32, 32), "f4"))
 """
     with pytest.raises(RuntimeError, match="bfloat16"):

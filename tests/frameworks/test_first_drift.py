@@ -41,7 +41,7 @@ ALL_BENCHMARKS = [
 MODEL = """
 import jax
 from openxla.benchmark.models.architectures import bert
-from openxla.benchmark.models.jax.bert import bert_model
+from openxla.benchmark.models.jax import bert as bert_model
 from openxla.benchmark.models.jax.flax_model import FlaxModel
 
 

@@ -20,7 +20,7 @@ from comparative_benchmark.backends.frameworks.torch_modules import to_numpy
 from openxla.benchmark.artifacts import array_files
 
 target, name, data_type, seed = sys.argv[1:]
-module = importlib.import_module(f"openxla.benchmark.models.pt.{name}.{name}_model")
+module = importlib.import_module(f"openxla.benchmark.models.pt.{name}")
 model = module.create_model(
     model_name=f"{name}-tiny", batch_size=2, seq_len=16, max_new_tokens=8,
     data_type=data_type, seed=int(seed),
@@ -60,7 +60,7 @@ import numpy as np
 from openxla.benchmark.artifacts import array_files
 
 target, name, data_type, seed = sys.argv[1:]
-module = importlib.import_module(f"openxla.benchmark.models.jax.{name}.{name}_model")
+module = importlib.import_module(f"openxla.benchmark.models.jax.{name}")
 model = module.create_model(
     model_name=f"{name}-tiny", batch_size=2, seq_len=16, max_new_tokens=8,
     data_type=data_type, seed=int(seed),

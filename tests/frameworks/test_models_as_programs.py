@@ -78,7 +78,7 @@ REMOVED = {
 
 
 def module_of(framework, name):
-    return f"openxla.benchmark.models.{framework}.{name}.{name}_model"
+    return f"openxla.benchmark.models.{framework}.{name}"
 
 
 # The default tier runs some; the agreement tests run the others in another way.

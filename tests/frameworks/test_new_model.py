@@ -60,7 +60,7 @@ SPOILT = '''
 
 import torch
 
-from openxla.benchmark.models.pt.my_mlp import good
+from openxla.benchmark.models.pt import good
 
 KEPT = []
 UNSEEDED = torch.Generator()
@@ -83,17 +83,17 @@ def create_model(seed=0, **parameters):
 @pytest.mark.nightly
 def test_a_spoilt_one_fails_with_what_to_do(new_model):
     copy, cbs = new_model
-    folder = copy / SUITE / "models" / "pt" / "my_mlp"
-    good = (folder / "my_mlp_model.py").read_text()
+    folder = copy / SUITE / "models" / "pt"
+    good = (folder / "my_mlp.py").read_text()
     requirements = (folder / "requirements.txt").read_text()
     try:
         (folder / "good.py").write_text(good)
-        (folder / "my_mlp_model.py").write_text(SPOILT.lstrip())
+        (folder / "my_mlp.py").write_text(SPOILT.lstrip())
         (folder / "requirements.txt").write_text("torch>=999\n")
         done = cbs("check-model", "my_mlp")
     finally:
         (folder / "good.py").unlink()
-        (folder / "my_mlp_model.py").write_text(good)
+        (folder / "my_mlp.py").write_text(good)
         (folder / "requirements.txt").write_text(requirements)
     assert done.returncode == 2, done.stdout + done.stderr
     failed = {line.split(":")[0] for line in done.stdout.splitlines() if line.startswith("failed")}
@@ -114,7 +114,7 @@ def test_a_spoilt_one_fails_with_what_to_do(new_model):
 
 def test_one_that_does_not_run_fails_and_the_rest_is_not_run(new_model):
     copy, cbs = new_model
-    file = copy / SUITE / "models" / "pt" / "my_mlp" / "my_mlp_model.py"
+    file = copy / SUITE / "models" / "pt" / "my_mlp.py"
     good = file.read_text()
     try:
         file.write_text(good.replace("return self.head(x)", "return self.tail(x)"))

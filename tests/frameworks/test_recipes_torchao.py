@@ -40,7 +40,7 @@ import torch
 from comparative_benchmark.backends import recipes
 from comparative_benchmark.analysis.verification.error_limits import sqnr_db
 from comparative_benchmark.pt_inductor import reference, quantization
-from openxla.benchmark.models.pt.bert.bert_model import create_model
+from openxla.benchmark.models.pt.bert import create_model
 
 working, parameters = map(json.loads, sys.argv[1:])
 model = create_model(**parameters)
@@ -65,7 +65,7 @@ import json, sys
 from comparative_benchmark.backends import recipes
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.pt_inductor import quantization
-from openxla.benchmark.models.pt.bert.bert_model import create_model
+from openxla.benchmark.models.pt.bert import create_model
 
 refused, parameters = map(json.loads, sys.argv[1:])
 for name, reason in refused.items():

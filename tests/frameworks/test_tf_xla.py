@@ -220,7 +220,7 @@ for name, parameters in {
     "vit": {"model_name": "vit-tiny"},
     "efficientnet": {"model_name": "efficientnet-tiny"},
 }.items():
-    module = importlib.import_module(f"openxla.benchmark.models.{framework}.{name}.{name}_model")
+    module = importlib.import_module(f"openxla.benchmark.models.{framework}.{name}")
     model = module.create_model(**parameters)
     inputs = model.preprocess(model.generate_default_inputs())
     found[name] = attrs.asdict(reference.cost(model, inputs))

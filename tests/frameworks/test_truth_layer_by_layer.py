@@ -57,7 +57,7 @@ def _run(name, lies, environment):
     need("transformers")
     parameters = {**CASES[name], "data_type": "bf16", "batch_size": 2}
     arguments = [
-        f"openxla.benchmark.models.pt.{name}.{name}_model",
+        f"openxla.benchmark.models.pt.{name}",
         json.dumps(parameters),
         "lies" if lies else "honest",
     ]

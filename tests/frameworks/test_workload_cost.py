@@ -18,7 +18,7 @@ from openxla.benchmark.models.shared_model import as_tuple
 framework, backend, cases = sys.argv[1:]
 reference = importlib.import_module(f"comparative_benchmark.{backend}.reference")
 for name, parameters in json.loads(cases).values():
-    path = f"openxla.benchmark.models.{framework}.{name}.{name}_model"
+    path = f"openxla.benchmark.models.{framework}.{name}"
     model = importlib.import_module(path).create_model(**parameters)
     inputs = as_tuple(model.preprocess(model.generate_default_inputs()))
     found = attrs.asdict(reference.cost(model, inputs))

@@ -5,6 +5,11 @@ Measurement is in `comparative_benchmark`, on which this package does not depend
 
 from openxla.benchmark import old_names
 
+_MODELS = (
+    *("bert", "efficientnet", "gemma", "gpt2", "gpt2_pipeline", "llama", "resnet", "sd_clip"),
+    *("sd_pipeline", "sd_unet", "sd_vae", "t5", "t5_for_cond_gen", "vit", "whisper"),
+)
+
 old_names.install(
     "openxla.benchmark",
     {
@@ -28,10 +33,20 @@ old_names.install(
         "brought.in_transformers": "user_models.hugging_face.in_transformers",
         "comparative_suite.networks": "comparative_suite.families",
         "extras": "installation",
+        **{
+            f"models.{framework}.{name}.{name}_model": f"models.{framework}.{name}"
+            for framework in ("jax", "pt", "tf")
+            for name in _MODELS
+        },
         "models.generation": "models.model_interfaces",
+        "models.pt.example.example_model": "models.pt.example",
         "models.safetensors_file": "models.checkpoint_tensors",
         "models.tf.activations": "models.tf.operations",
         "models.tf.products": "models.tf.operations",
+        "models.tflite.bert.architecture": "models.tflite.bert",
+        "models.tflite.bert.bert_model": "models.tflite.bert",
+        "models.tflite.vit.architecture": "models.tflite.vit",
+        "models.tflite.vit.vit_model": "models.tflite.vit",
         "models.weights": "models.checkpoint_tensors",
         "nearest": "text",
         "python_files": "files",

@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from openxla.benchmark import old_names
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     DefinitionError,
@@ -171,7 +172,8 @@ def source_digest(module_path: str | None) -> str:
     if module_path is None:
         return "unknown"
     try:
-        spec = importlib.util.find_spec(module_path)
+        # Finding a former name would import the module itself, as its parent package.
+        spec = importlib.util.find_spec(old_names.present_name(module_path))
     except (ImportError, ValueError):
         return "unknown"
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():

@@ -44,9 +44,9 @@ def definitions(framework: str, module_path: str, cases: Sequence[BenchmarkCase]
     return Finding("definitions", framework, "ok", f"{len(cases)} cases use it")
 
 
-def docstrings(framework: str, folder: Path) -> Finding:
-    """Checks whether modules, public classes, functions and methods have docstrings."""
-    bare = [name for path in sorted(folder.glob("*.py")) for name in _undocumented(path)]
+def docstrings(framework: str, path: Path) -> Finding:
+    """Checks whether a module, its public classes, functions and methods have docstrings."""
+    bare = list(_undocumented(path))
     if bare:
         fix = "describe what each takes and returns, with shapes"
         return Finding("docstrings", framework, "failed", f"no docstring: {_some(bare)}", fix)

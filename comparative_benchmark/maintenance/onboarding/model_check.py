@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from openxla.benchmark.files import temporary_folder
 from openxla.benchmark.workloads import workload_of
 
 _MODELS = Path(str(openxla.benchmark.__file__)).parent / "models"
+_CREATES = re.compile(r"^(def create_model\(|create_model =)", re.MULTILINE)
 _SMALL = "tiny"
 
 
@@ -35,7 +37,7 @@ def check_model(
     """Checks a model and prints a table.
 
     Args:
-      name: name of the model's folders.
+      name: name of the model's modules.
       frameworks: frameworks separated by commas; None for all that implement the model.
       suites: further suites with cases of the model.
       install: whether to install the model's requirements in a fresh environment.
@@ -56,13 +58,13 @@ def check_model(
     console = Screen(stderr=True, soft_wrap=True)
     for framework in asked:
         console.print(Text(f"checking {name} in {framework}"))
-        folder = _MODELS / framework / name
+        folder = _MODELS / framework
         found.append(
             implementation_checks.definitions(
                 framework, _module_path(name, framework), cases[framework]
             )
         )
-        found.append(implementation_checks.docstrings(framework, folder))
+        found.append(implementation_checks.docstrings(framework, folder / f"{name}.py"))
         found.append(implementation_checks.requirements(framework, folder))
         if install:
             found.append(implementation_checks.install(framework, folder))
@@ -78,10 +80,11 @@ def check_model(
 
 def _frameworks(name: str, text: str | None) -> list[str]:
     """Returns the framework folders that contain the model, restricted to those in `text`."""
-    written = sorted(_MODELS.glob("*/*/*_model.py"))
-    there = [path.parents[1].name for path in written if path.name == f"{name}_model.py"]
+    modules = sorted(_MODELS.glob("*/*.py"))
+    written = [path for path in modules if _CREATES.search(path.read_text(encoding="utf-8"))]
+    there = [path.parent.name for path in written if path.stem == name]
     if not there or not name.isidentifier():
-        known = sorted({path.parent.name for path in written})
+        known = sorted({path.stem for path in written})
         nearest = difflib.get_close_matches(name, known, n=3) or known
         raise UsageError(
             f"no model {name!r} in {_MODELS}/<framework>/; choices include {', '.join(nearest)}"
@@ -99,7 +102,7 @@ def _frameworks(name: str, text: str | None) -> list[str]:
 
 
 def _module_path(name: str, framework: str) -> str:
-    return f"openxla.benchmark.models.{framework}.{name}.{name}_model"
+    return f"openxla.benchmark.models.{framework}.{name}"
 
 
 def _cases(every: Sequence[BenchmarkCase], module_path: str) -> list[BenchmarkCase]:

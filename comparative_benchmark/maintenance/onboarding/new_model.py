@@ -34,26 +34,20 @@ class Framework:
       package: its folder of models.
       module: the module needed to run its models.
       competitor: a competitor that starts quickly and runs its models.
-      requirements: an existing model whose requirements are copied.
     """
 
     package: str
     module: str
     competitor: str
-    requirements: str
 
 
 FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
     {
         framework.package: framework
         for framework in (
-            Framework(
-                package="pt", module="torch", competitor="pt_inductor:eager", requirements="example"
-            ),
-            Framework(package="jax", module="jax", competitor="jax_xla:xla", requirements="bert"),
-            Framework(
-                package="tf", module="tensorflow", competitor="tf_xla:graph", requirements="bert"
-            ),
+            Framework(package="pt", module="torch", competitor="pt_inductor:eager"),
+            Framework(package="jax", module="jax", competitor="jax_xla:xla"),
+            Framework(package="tf", module="tensorflow", competitor="tf_xla:graph"),
         )
     }
 )
@@ -143,14 +137,10 @@ def new_files(name: str, frameworks: Sequence[Framework], root: Path) -> dict[Pa
         ),
     }
     for item in frameworks:
-        models = _SUITE / "models" / item.package
-        folder = models / name
-        like = root / models / item.requirements / "requirements.txt"
-        if not like.is_file():
-            raise UsageError(f"{root} has no models for {item.package}: {like} is missing")
-        files[folder / "__init__.py"] = f'"""{title}."""\n'
-        files[folder / f"{name}_model.py"] = _filled(f"{item.package}_model.py", fields)
-        files[folder / "requirements.txt"] = like.read_text(encoding="utf-8")
+        folder = _SUITE / "models" / item.package
+        if not (root / folder).is_dir():
+            raise UsageError(f"{root} has no models for {item.package}: {folder} is missing")
+        files[folder / f"{name}.py"] = _filled(f"{item.package}_model.py", fields)
     _check_free(name, files, root)
     return files
 
@@ -166,10 +156,10 @@ def _check_name(name: str) -> None:
 
 
 def _check_free(name: str, files: Mapping[Path, str], root: Path) -> None:
-    """Raises UsageError if a file, or a folder for a model of that name, exists."""
-    folders = [root / _SUITE / "models" / package / name for package in FRAMEWORKS]
-    folders.append(root / _SUITE / "comparative_suite" / name)
-    taken = [path for path in (*folders, *(root / path for path in files)) if path.exists()]
+    """Raises UsageError if a file, or a model of that name in any framework, exists."""
+    others = [root / _SUITE / "models" / package / f"{name}.py" for package in FRAMEWORKS]
+    others.append(root / _SUITE / "comparative_suite" / name)
+    taken = [path for path in (*others, *(root / path for path in files)) if path.exists()]
     if taken:
         raise UsageError(
             f"{name!r} already exists: {taken[0].relative_to(root)}; nothing was written"

@@ -276,7 +276,7 @@ class _Pair:
         cases = {**row.others, **row.cases}
         others = [case for framework, case in cases.items() if framework is not suspect]
         stored = artifacts.get(row.workload.digest)
-        producer = stored.manifest.producer.module_path if stored else None
+        producer = stored.made_by if stored else None
         made = [case for case in others if case.model.model_impl.module_path == producer]
         seen = [case for case in others if _framework(case) in RECORDERS]
         return cls(

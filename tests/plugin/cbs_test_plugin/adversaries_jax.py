@@ -12,7 +12,7 @@ from flax import nnx
 from cbs_test_plugin.adversaries import FUNCTIONS, KEEPING, rounding
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import bert
-from openxla.benchmark.models.jax.bert.bert_model import Bert, Layer
+from openxla.benchmark.models.jax.bert import Bert, Layer
 from openxla.benchmark.models.jax.flax_model import FlaxModel
 from openxla.benchmark.models.jax.layers import Linear
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from cbs_test_plugin.adversaries import FUNCTIONS, rounding
-from openxla.benchmark.models.pt.bert import bert_model
+from openxla.benchmark.models.pt import bert
 
 
 class _Lazy(torch.Tensor):
@@ -93,7 +93,7 @@ def _spoil(model: Any, fault: str) -> None:
 
 def create_model(*, fault: str = "none", **parameters: Any) -> Any:
     """Returns the model with the given fault."""
-    model = bert_model.create_model(**parameters)
+    model = bert.create_model(**parameters)
     if fault == "none":
         return model
     with torch.no_grad():

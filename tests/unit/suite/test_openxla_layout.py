@@ -1,5 +1,7 @@
 """A folder in the layout of the OpenXLA suite, with definitions written as there."""
 
+import os
+import subprocess
 import sys
 
 import pytest
@@ -157,6 +159,25 @@ def test_its_model_is_made_on_our_interfaces(checkout, packages):
     (case,) = catalog.select(catalog.all_benchmarks([str(checkout)]), name="models/NET.*PT.*H8/.+")
     model = in_tree.create_model(**case.model.model_parameters)
     assert model.preprocess(model.generate_default_inputs()) == (128,)
+
+
+def test_a_model_folder_of_its_own_hides_our_model_of_that_name(tmp_path):
+    folder = tmp_path / "models" / "tflite" / "bert"
+    folder.mkdir(parents=True)
+    (folder / "bert_model.py").write_text("WIDTH = 16\n")
+    (folder / "wide_model.py").write_text(
+        "from openxla.benchmark.models.tflite.bert.bert_model import WIDTH\n"
+        "def create_model(): return WIDTH\n"
+    )
+    tree = Tree(folder=tmp_path / "models", module="tflite.bert.wide_model")
+    script = (
+        "from openxla.benchmark.models import in_tree; "
+        f"print(in_tree.create_model(**{dict(tree.parameters())!r}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert done.stdout == "16\n"
 
 
 def test_its_identity_is_what_its_files_are_wherever_they_lie(checkout, tmp_path):

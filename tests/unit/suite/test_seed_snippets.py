@@ -10,7 +10,7 @@ EXAMPLE_PT_IMPL = def_types.ModelImplementation(
     tags=["example"],
     framework_type=def_types.ModelFrameworkType.PYTORCH,
     # This path will be loaded with importlib.import_module.
-    module_path="openxla.benchmark.models.pt.example.example_model",
+    module_path="openxla.benchmark.models.pt.example",
     source_info="https://pytorch.org/vision/stable/models/mobilenetv3.html",
 )
 # Define a model variant on the base model with batch size = 32 and data type = fp32

@@ -188,8 +188,7 @@ def test_a_family_of_a_network_is_defined_in_each_framework():
         assert implementation.framework_type.value == kind
         assert implementation.tags == (tag,)
         assert implementation.architecture == "net"
-        folder = f"openxla.benchmark.models.{name.lower()}.net"
-        assert implementation.module_path == f"{folder}.net_model"
+        assert implementation.module_path == f"openxla.benchmark.models.{name.lower()}.net"
         cases = found[f"NET_TINY_{name}_CASES"]
         assert [case.model for case in cases.values()] == [*found[f"NET_TINY_{name}"].values()]
         assert all(

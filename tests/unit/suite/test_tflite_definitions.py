@@ -83,7 +83,7 @@ def test_outputs_are_declared_from_the_definition_alone(name):
 
 
 def test_another_checkpoint_is_another_workload():
-    architecture = architectures.get("openxla.benchmark.models.tflite.bert.architecture")
+    architecture = architectures.get("openxla.benchmark.models.tflite.bert")
     uri = TINY.format("int8")
     from openxla.benchmark.models import checkpoints
 
@@ -113,7 +113,7 @@ def test_another_checkpoint_is_another_workload():
     ],
 )
 def test_a_malformed_address_reports_the_problem(uri, reason):
-    architecture = architectures.get("openxla.benchmark.models.tflite.bert.architecture")
+    architecture = architectures.get("openxla.benchmark.models.tflite.bert")
     with pytest.raises(DefinitionError, match=reason):
         architecture.complete({"model_uri": uri})
 

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import attrs
 from attrs import validators
 
-from openxla.benchmark import files
+from openxla.benchmark import files, old_names
 from openxla.benchmark.artifacts import array_files, strict_json
 from openxla.benchmark.artifacts.strict_json import MalformedError, OtherVersionError, Record
 from openxla.benchmark.def_types import BenchmarkCase, Workload
@@ -330,8 +330,9 @@ class WorkloadArtifacts:
 
     @property
     def made_by(self) -> str | None:
-        """Module of the model that made the truth."""
-        return self.manifest.producer.module_path
+        """Module of the model that made the truth, by its present name."""
+        made_by = self.manifest.producer.module_path
+        return made_by and old_names.present_name(made_by)
 
     @property
     def truth_check(self) -> TruthCheck | None:

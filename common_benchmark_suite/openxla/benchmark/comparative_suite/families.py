@@ -28,7 +28,7 @@ from openxla.benchmark.def_types import (
 )
 from openxla.benchmark.models.architectures.base import element_type
 
-# Spelling of a framework in names; in lower case, also the folder of its models.
+# Spelling of a framework in names; in lower case, also the package of its models.
 FRAMEWORK_TYPES = MappingProxyType(
     {
         "PT": ModelFrameworkType.PYTORCH,
@@ -44,7 +44,7 @@ class Network:
 
     Attributes:
       name: name of its implementations, without the framework.
-      module: name of its architecture's module, and of each implementation's folder.
+      module: name of the modules of its architecture and implementations.
       tags: tags of its implementations.
       paper: the paper that introduced it.
       pytorch_source: documentation of the library that has it in PyTorch, if any.
@@ -60,12 +60,11 @@ class Network:
 
     def implementation(self, framework: str) -> ModelImplementation:
         """Returns the implementation in a framework, e.g. `PT`."""
-        folder = f"openxla.benchmark.models.{framework.lower()}.{self.module}"
         return ModelImplementation(
             name=f"{self.name}_{framework}",
             tags=self.other_tags.get(framework, self.tags),
             framework_type=FRAMEWORK_TYPES[framework],
-            module_path=f"{folder}.{self.module}_model",
+            module_path=f"openxla.benchmark.models.{framework.lower()}.{self.module}",
             architecture=self.module,
             source_info=(self.pytorch_source if framework == "PT" else None) or self.paper,
         )

@@ -5,6 +5,7 @@ They are in its folder `models`.
 
 import hashlib
 import importlib
+import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -123,14 +124,13 @@ def _imported(tree: Tree) -> ModuleType:
 
 
 def _extend_package(name: str, folder: Path, *, first: bool) -> None:
-    """Adds a folder to the search path of a package; creates the package if necessary."""
-    try:
-        package = importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        package = ModuleType(name)
-        package.__path__ = []
-        sys.modules[name] = package
+    """Adds a folder to the search path of a package; creates the package if we have none."""
+    if name not in sys.modules:
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.submodule_search_locations is None:
+            # A model of ours is a module, which this package replaces in the worker.
+            sys.modules[name] = ModuleType(name)
+            sys.modules[name].__path__ = []
+    package = importlib.import_module(name)
     places = [place for place in package.__path__ if place != str(folder)]
     package.__path__ = [str(folder), *places] if first else [*places, str(folder)]

@@ -173,7 +173,7 @@ class TrainingModel(shared_model.ArchitectureModel, TrainableModel):
         self.trained = trained(parameters)
         self.judged = judged(parameters)
         name = network_of(parameters).name
-        module = f"openxla.benchmark.models.{framework}.{name}.{name}_model"
+        module = f"openxla.benchmark.models.{framework}.{name}"
         given = {key: value for key, value in parameters.items() if key != "train"}
         create = importlib.import_module(module).create_model
         self.network = self.masters = create(**{**given, "data_type": "fp32"})

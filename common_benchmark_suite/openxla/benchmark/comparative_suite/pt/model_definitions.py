@@ -12,7 +12,7 @@ EXAMPLE_PT_IMPL = ModelImplementation(
     name="EXAMPLE_PT",
     tags=["example"],
     framework_type=ModelFrameworkType.PYTORCH,
-    module_path="openxla.benchmark.models.pt.example.example_model",
+    module_path="openxla.benchmark.models.pt.example",
     source_info="https://arxiv.org/abs/1905.02244",
 )
 

@@ -19,8 +19,8 @@ BERT_TFLITE_IMPL = ModelImplementation(
     name="BERT_TFLITE",
     tags=["tflite"],
     framework_type=ModelFrameworkType.TFLITE,
-    module_path=f"{_PACKAGE}.bert.bert_model",
-    architecture=f"{_PACKAGE}.bert.architecture",
+    module_path=f"{_PACKAGE}.bert",
+    architecture=f"{_PACKAGE}.bert",
     source_info="https://arxiv.org/abs/1810.04805",
 )
 
@@ -28,8 +28,8 @@ VIT_TFLITE_IMPL = ModelImplementation(
     name="VIT_TFLITE",
     tags=["tflite"],
     framework_type=ModelFrameworkType.TFLITE,
-    module_path=f"{_PACKAGE}.vit.vit_model",
-    architecture=f"{_PACKAGE}.vit.architecture",
+    module_path=f"{_PACKAGE}.vit",
+    architecture=f"{_PACKAGE}.vit",
     source_info="https://arxiv.org/abs/2010.11929",
 )
 

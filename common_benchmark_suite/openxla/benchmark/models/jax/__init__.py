@@ -1,1 +1,1 @@
-"""Model implementations in JAX, one folder each."""
+"""Model implementations in JAX."""

@@ -1,1 +1,1 @@
-"""Model implementations in PyTorch, one folder each."""
+"""Model implementations in PyTorch."""

@@ -1,4 +1,4 @@
-"""Model implementations in TensorFlow: Keras layers, one folder each.
+"""Model implementations in TensorFlow: Keras layers.
 
 Keras runs on one of several frameworks, chosen when it is first imported. Importing this package
 chooses TensorFlow, and raises if another framework was chosen before, because weights would be

@@ -1,1 +1,1 @@
-"""TFLite files as models, one folder for each architecture; see `docs/design/0010-tflite.md`."""
+"""TFLite files as models; see `docs/design/0010-tflite.md`."""

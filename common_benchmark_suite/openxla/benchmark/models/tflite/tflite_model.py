@@ -122,14 +122,10 @@ def create_model(**parameters: Any) -> TfLiteModel:
       DefinitionError: the address is malformed, or names a model unknown to the suite.
     """
     uri = files.parse_uri(parameters.get("model_uri"))
-    rooms = [f"{__package__}.{name}" for name in ("bert", "vit")]
-    for room in rooms:
-        architecture = importlib.import_module(f"{room}.architecture").ARCHITECTURE
-        if any(re.fullmatch(pattern, uri.source) for pattern, _ in architecture.sources):
-            name = room.rpartition(".")[2]
-            made: TfLiteModel = importlib.import_module(f"{room}.{name}_model").create_model(
-                **parameters
-            )
+    for name in ("bert", "vit"):
+        module = importlib.import_module(f"{__package__}.{name}")
+        if any(re.fullmatch(pattern, uri.source) for pattern, _ in module.ARCHITECTURE.sources):
+            made: TfLiteModel = module.create_model(**parameters)
             return made
     raise DefinitionError(f"model_uri {uri.text!r}: the suite has no JAX model {uri.source}")
 

@@ -1,1 +1,0 @@
-"""GPT-2 as a pipeline in JAX."""

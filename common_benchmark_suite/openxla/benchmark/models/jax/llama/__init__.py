@@ -1,1 +1,0 @@
-"""Llama in JAX."""

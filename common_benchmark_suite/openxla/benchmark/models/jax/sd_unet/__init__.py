@@ -1,1 +1,0 @@
-"""The denoiser of Stable Diffusion in JAX."""

@@ -1,1 +1,0 @@
-"""The smallest complete model: copy this folder to add your own."""

@@ -1,1 +1,0 @@
-"""The text encoder of Stable Diffusion in PyTorch."""

@@ -1,1 +1,0 @@
-"""The picture decoder of Stable Diffusion in PyTorch."""

@@ -1,1 +1,0 @@
-"""ViT in PyTorch."""

@@ -1,1 +1,0 @@
-"""BERT in TensorFlow."""

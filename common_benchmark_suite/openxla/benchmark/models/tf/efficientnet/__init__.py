@@ -1,1 +1,0 @@
-"""EfficientNet in TensorFlow."""

@@ -1,1 +1,0 @@
-"""Gemma in TensorFlow."""

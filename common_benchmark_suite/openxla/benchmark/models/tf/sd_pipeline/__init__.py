@@ -1,1 +1,0 @@
-"""Stable Diffusion, from a text to a picture, in TensorFlow."""

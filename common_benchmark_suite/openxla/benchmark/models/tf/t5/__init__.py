@@ -1,1 +1,0 @@
-"""T5 in TensorFlow."""
