@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from openxla.benchmark.def_types import Model, ModelFrameworkType, ModelImplementation
-from openxla.benchmark.models import utils
+from openxla.benchmark.models import in_tree
 
 
 @pytest.fixture
@@ -23,16 +23,16 @@ def test_a_picture_is_read_from_its_address(server, tmp_path):
     image = pytest.importorskip("PIL.Image")
     image.new("RGB", (3, 2), (255, 0, 0)).save(tmp_path / "red.png")
     (tmp_path / "text.png").write_text("no picture")
-    found = utils.download_and_read_img(f"{server}/red.png")
+    found = in_tree.download_and_read_img(f"{server}/red.png")
     assert (found.size, found.getpixel((2, 1))) == ((3, 2), (255, 0, 0))
     for name in ("text.png", "nowhere.png"):
         with pytest.raises(OSError, match=r"cannot identify|404"):
-            utils.download_and_read_img(f"{server}/{name}")
+            in_tree.download_and_read_img(f"{server}/{name}")
 
 
 def test_no_file_of_this_machine_is_an_address(tmp_path):
     with pytest.raises(ValueError, match="is not an http or https URL"):
-        utils.download_and_read_img((tmp_path / "a.png").as_uri())
+        in_tree.download_and_read_img((tmp_path / "a.png").as_uri())
 
 
 def test_a_definition_names_module_and_parameters(tmp_path, monkeypatch):
@@ -46,6 +46,6 @@ def test_a_definition_names_module_and_parameters(tmp_path, monkeypatch):
     )
     parameters = {"batch_size": 2, "data_type": "fp32"}
     model = Model(name="OWN", tags=[], model_impl=implementation, model_parameters=parameters)
-    assert utils.create_model_obj(model) == parameters
-    assert utils.canonicalize_to_tuple(3) == (3,)
-    assert utils.canonicalize_to_tuple((3, 4)) == (3, 4)
+    assert in_tree.create_model_obj(model) == parameters
+    assert in_tree.canonicalize_to_tuple(3) == (3,)
+    assert in_tree.canonicalize_to_tuple((3, 4)) == (3, 4)

@@ -1,25 +1,33 @@
 """Models of another OpenXLA suite checkout: where they are, and how a worker adapts them.
 
-They are in its folder `models`.
+They are in its folder `models`. They call helpers and subclass an interface of that suite, which
+they import from `models.utils` and `models.jax.jax_model_interface`; both are this module.
 """
 
 import hashlib
 import importlib
 import importlib.util
+import io
 import sys
+import urllib.request
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from openxla.benchmark.def_types import DefinitionError, ParameterValue
+from openxla.benchmark.def_types import DefinitionError, Model, ParameterValue
 from openxla.benchmark.files import import_file
-from openxla.benchmark.models.jax.jax_model_interface import JaxInferenceModel
+from openxla.benchmark.models.model_interfaces import InferenceModel
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 MODELS = "openxla.benchmark.models"
 # Module that makes such a model in a worker.
 IN_TREE = "openxla.benchmark.models.in_tree"
+
+_TIMEOUT_S = 30.0
 
 
 @attrs.frozen(kw_only=True)
@@ -89,6 +97,14 @@ def create_model(*, tree: str, tree_module: str, tree_sha256: str, **parameters:
     return _OfInputsAlone(model) if isinstance(model, JaxInferenceModel) else model
 
 
+class JaxInferenceModel(InferenceModel):
+    """A model whose `forward` is compiled, with its parameters as constants."""
+
+    def apply(self, *preprocessed_inputs: Any) -> Any:
+        """Runs the model as a pure function of its inputs; returns one array or a tuple."""
+        raise NotImplementedError(f"{type(self).__name__} has no apply()")
+
+
 class _OfInputsAlone:
     """Adapts that suite's JAX interface to ours, in which `apply` also takes parameters.
 
@@ -106,6 +122,32 @@ class _OfInputsAlone:
     def apply(self, _: tuple[()], *inputs: Any) -> Any:
         """Runs the model."""
         return self._model.forward(*inputs)
+
+
+def download_and_read_img(url: str) -> "Image":
+    """Returns the picture at an address.
+
+    Raises:
+      OSError: the address cannot be reached, or holds no picture.
+      ValueError: the address is not http or https.
+    """
+    from PIL import Image
+
+    if not url.startswith(("https://", "http://")):
+        raise ValueError(f"{url!r} is not an http or https URL")
+    with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:  # noqa: S310  # checked above
+        return Image.open(io.BytesIO(answer.read()))
+
+
+def create_model_obj(model: Model) -> Any:
+    """Returns the model of a definition, created with its parameters."""
+    module = importlib.import_module(str(model.model_impl.module_path))
+    return module.create_model(**model.model_parameters)
+
+
+def canonicalize_to_tuple(return_value: Any) -> tuple[Any, ...]:
+    """Returns a tuple unchanged, and a single value as a tuple of one."""
+    return return_value if isinstance(return_value, tuple) else (return_value,)
 
 
 def _imported(tree: Tree) -> ModuleType:
