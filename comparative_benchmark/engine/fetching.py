@@ -21,7 +21,6 @@ from openxla.benchmark.artifacts import installing, manifests, published_models
 from openxla.benchmark.artifacts.cache import Cache
 from openxla.benchmark.artifacts.installing import CHECKPOINT_TYPE, WORKLOAD_TYPES
 from openxla.benchmark.artifacts.manifests import LockedModel
-from openxla.benchmark.artifacts.progress import Progress, human_bytes
 from openxla.benchmark.artifacts.published_models import (
     FetchedModel,
     FetchError,
@@ -29,7 +28,7 @@ from openxla.benchmark.artifacts.published_models import (
     Source,
     fetch,
 )
-from openxla.benchmark.artifacts.stores import StoreError
+from openxla.benchmark.artifacts.stores import Progress, StoreError, human_bytes
 from openxla.benchmark.artifacts.workload_store import ArtifactError, WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase
 from openxla.benchmark.workloads import generated_tokens

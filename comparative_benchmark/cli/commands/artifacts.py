@@ -23,7 +23,6 @@ from openxla.benchmark.artifacts import manifests, published_models
 from openxla.benchmark.artifacts import publish as publications
 from openxla.benchmark.artifacts.cache import Cache, Usage
 from openxla.benchmark.artifacts.manifests import MANIFEST_FILE, LockedModel, read_manifest
-from openxla.benchmark.artifacts.progress import human_bytes
 from openxla.benchmark.artifacts.publish import Action, PublishOptions, PublishReport
 from openxla.benchmark.artifacts.published_models import (
     FetchedModel,
@@ -32,7 +31,7 @@ from openxla.benchmark.artifacts.published_models import (
     Source,
     lock_published,
 )
-from openxla.benchmark.artifacts.stores import StoreError
+from openxla.benchmark.artifacts.stores import StoreError, human_bytes
 from openxla.benchmark.comparative_suite import catalog, families
 from openxla.benchmark.comparative_suite.catalog import Expression
 from openxla.benchmark.def_types import BenchmarkCase

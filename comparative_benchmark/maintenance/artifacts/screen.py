@@ -9,7 +9,7 @@ from rich.text import Text
 from comparative_benchmark.maintenance.artifacts.outcomes import Ending, Outcome
 from comparative_benchmark.terminal.screen import Screen as Paper
 from comparative_benchmark.terminal.status import StatusScreen
-from openxla.benchmark.artifacts.progress import Progress, human_bytes
+from openxla.benchmark.artifacts.stores import Progress, human_bytes
 
 _STYLES = {
     Ending.OK: "green",

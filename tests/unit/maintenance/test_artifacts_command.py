@@ -16,7 +16,7 @@ from openxla.benchmark.artifacts import manifests
 from openxla.benchmark.artifacts import published_models as fetching
 from openxla.benchmark.artifacts import transfers as downloading
 from openxla.benchmark.artifacts.cache import Cache
-from openxla.benchmark.artifacts.progress import Progress
+from openxla.benchmark.artifacts.stores import Progress
 
 FILES = {"model.mlir": content(30_000, 1), "inputs/input_0.npy": content(7_000, 2)}
 BERT = "BERT_TINY_FP32_JAX_32XI32_BATCH1"

@@ -17,7 +17,6 @@ from openxla.benchmark.artifacts import manifests
 from openxla.benchmark.artifacts import published_models as fetching
 from openxla.benchmark.artifacts.cache import Cache, is_unchanged
 from openxla.benchmark.artifacts.manifests import locked_model
-from openxla.benchmark.artifacts.progress import Meter
 from openxla.benchmark.artifacts.published_models import (
     FetchError,
     FetchOptions,
@@ -25,7 +24,7 @@ from openxla.benchmark.artifacts.published_models import (
     fetch,
     lock_published,
 )
-from openxla.benchmark.artifacts.stores import NoSpaceError
+from openxla.benchmark.artifacts.stores import Meter, NoSpaceError
 
 pytestmark = pytest.mark.slow
 
@@ -213,7 +212,7 @@ def test_what_does_not_fit_is_refused_before_it_begins(server, cache, monkeypatc
 
 
 def test_progress_ends_with_all_bytes_and_tells_rate_and_remaining_time(server, cache, monkeypatch):
-    monkeypatch.setattr("openxla.benchmark.artifacts.progress._INTERVAL_S", 0.0)
+    monkeypatch.setattr("openxla.benchmark.artifacts.stores._INTERVAL_S", 0.0)
     told, threads = [], set()
 
     def tell(progress):

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 
 from openxla.benchmark.artifacts import transfers as downloading
 from openxla.benchmark.artifacts.cache import Cache
-from openxla.benchmark.artifacts.progress import Meter
 from openxla.benchmark.artifacts.published_models import FetchError, FetchOptions, Source, fetch
 from openxla.benchmark.artifacts.stores import (
     AccessDeniedError,
     AlreadyExistsError,
     DamagedError,
     DeadlineError,
+    Meter,
     NoSpaceError,
     NotFoundError,
     StoreError,

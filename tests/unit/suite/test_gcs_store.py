@@ -194,9 +194,9 @@ def test_a_service_that_hangs_is_left_at_the_deadline(proxy, made, pattern):
 def test_killed_between_two_pieces_of_an_upload(proxy, made):
     program = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from openxla.benchmark.artifacts import progress\n"
+        "from openxla.benchmark.artifacts import stores\n"
         "from openxla.benchmark.artifacts.publish import PublishOptions, publish\n"
-        "progress._INTERVAL_S = 0.0\n"
+        "stores._INTERVAL_S = 0.0\n"
         "def end(at):\n"
         "    if at.done_bytes > 10_000_000: os.kill(os.getpid(), signal.SIGKILL)\n"
         "publish(Path(sys.argv[1]), sys.argv[2], PublishOptions(on_progress=end))\n"
@@ -271,9 +271,9 @@ def test_without_credentials_reads_are_anonymous(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
-    from openxla.benchmark.artifacts.stores import remote
+    from openxla.benchmark.artifacts import remote_stores
 
-    assert type(remote._credentials(anonymous=False)).__name__ == "AnonymousCredentials"
+    assert type(remote_stores._credentials(anonymous=False)).__name__ == "AnonymousCredentials"
 
 
 def test_zz_count(capsys):

@@ -22,8 +22,7 @@ from openxla.benchmark.artifacts.publish import (
     publish,
 )
 from openxla.benchmark.artifacts.published_models import Source, fetch
-from openxla.benchmark.artifacts.stores import AlreadyExistsError, StoreError
-from openxla.benchmark.artifacts.stores.local import LocalStore
+from openxla.benchmark.artifacts.stores import AlreadyExistsError, LocalStore, StoreError
 from openxla.benchmark.artifacts.strict_json import MalformedError
 
 FILES = {"model.mlir": content(50_000, 1), "inputs/input_0.npy": content(7000, 2), "empty": b""}

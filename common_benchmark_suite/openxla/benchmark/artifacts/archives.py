@@ -24,8 +24,7 @@ import numpy.typing as npt
 
 from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.artifacts.cache import Cache
-from openxla.benchmark.artifacts.progress import Meter, human_bytes
-from openxla.benchmark.artifacts.stores import StoreError, Stores
+from openxla.benchmark.artifacts.stores import Meter, StoreError, Stores, human_bytes
 from openxla.benchmark.artifacts.strict_json import check_names, why_no_object_name
 from openxla.benchmark.artifacts.transfers import FetchOptions, Transfer, Wanted, download
 from openxla.benchmark.files import new_directory, new_file

@@ -18,11 +18,11 @@ from openxla.benchmark.artifacts.manifests import (
     LockedModel,
     locked_model,
 )
-from openxla.benchmark.artifacts.progress import Meter
 from openxla.benchmark.artifacts.stores import (
     AlreadyExistsError,
     DamagedError,
     LocalFile,
+    Meter,
     NotFoundError,
     Store,
     StoreError,

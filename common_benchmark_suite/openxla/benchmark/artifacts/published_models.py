@@ -24,15 +24,16 @@ from openxla.benchmark.artifacts.manifests import (
     Manifest,
     locked_model,
 )
-from openxla.benchmark.artifacts.progress import Meter, human_bytes
 from openxla.benchmark.artifacts.stores import (
     Deadline,
     DeadlineError,
+    Meter,
     NoSpaceError,
     NotFoundError,
     Store,
     StoreError,
     Stores,
+    human_bytes,
 )
 from openxla.benchmark.artifacts.strict_json import MalformedError
 from openxla.benchmark.artifacts.transfers import FetchOptions, Transfer, Wanted, download, run_all

@@ -21,15 +21,16 @@ from urllib3.util import Retry
 
 from openxla.benchmark.artifacts.cache import Cache
 from openxla.benchmark.artifacts.manifests import ArtifactFile
-from openxla.benchmark.artifacts.progress import Meter, human_bytes
 from openxla.benchmark.artifacts.stores import (
     DamagedError,
     Deadline,
+    Meter,
     NoSpaceError,
     Store,
     StoreError,
     TransferOptions,
     TransientError,
+    human_bytes,
 )
 
 # Waiting threads must not draw from a generator that other code may seed.

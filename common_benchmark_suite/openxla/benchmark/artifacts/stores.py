@@ -1,17 +1,29 @@
-"""Stores for published artifacts: local directory, HTTPS (read-only), Google Cloud Storage."""
+"""Stores for published artifacts: local directory, HTTPS (read-only), Google Cloud Storage.
 
+Transfers between a store and this machine have time limits, and report their progress.
+"""
+
+import collections
+import errno
+import hashlib
+import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import attrs
 
-from openxla.benchmark.artifacts.progress import OnProgress
+from openxla.benchmark.files import UNFINISHED, new_file, sha256_of
+
+_CHUNK_BYTES = 1 << 20
+# Window for the rate: recent enough to show that a connection has become slow.
+_WINDOW_S = 5.0
+_INTERVAL_S = 0.2
 
 Advance = Callable[[int], None]
 """Told the number of bytes each time that some have gone out."""
@@ -80,6 +92,38 @@ class Deadline:
             f"{task}: not done within {self.seconds:g} s; the received part is kept, so run the "
             "same command again, or set a longer deadline"
         )
+
+
+@attrs.frozen(kw_only=True)
+class Progress:
+    """The state of a transfer.
+
+    Attributes:
+      done_bytes: bytes so far, including those that were present at the start.
+      total_bytes: bytes in total.
+      done_files: files so far.
+      total_files: files in total.
+      rate_bytes_per_s: rate over the last seconds, excluding data that was present.
+      remaining_s: remaining time at that rate; None if nothing is moving.
+    """
+
+    done_bytes: int
+    total_bytes: int
+    done_files: int
+    total_files: int
+    rate_bytes_per_s: float
+    remaining_s: float | None
+
+    def __str__(self) -> str:
+        left = "-" if self.remaining_s is None else f"{self.remaining_s:.0f} s"
+        return (
+            f"{self.done_files}/{self.total_files} files, "
+            f"{human_bytes(self.done_bytes)} of {human_bytes(self.total_bytes)}, "
+            f"{human_bytes(self.rate_bytes_per_s)}/s, {left} left"
+        )
+
+
+OnProgress = Callable[[Progress], None]
 
 
 @attrs.frozen(kw_only=True)
@@ -180,6 +224,67 @@ class Store(ABC):
         """
 
 
+class LocalStore(Store):
+    """Objects are files below a directory. Partially written files are never listed."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.expanduser().absolute()
+        self.url = str(self.directory)
+
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """Returns the files whose relative paths begin with a prefix."""
+        sizes = {
+            path.relative_to(self.directory).as_posix(): path.stat().st_size
+            for path in self.directory.rglob("*")
+            if path.is_file() and not path.name.startswith(UNFINISHED)
+        }
+        return {name: sizes[name] for name in sorted(sizes) if name.startswith(prefix)}
+
+    def open(self, name: str, *, offset: int = 0) -> Body:
+        """Opens a file at an offset."""
+        path = self._path(name)
+        with _translated(path):
+            file = path.open("rb", buffering=0)
+        file.seek(offset)
+
+        def read(most: int) -> bytes:
+            with _translated(path):
+                return file.read(most)
+
+        size = os.fstat(file.fileno()).st_size
+        return Body(offset=offset, total_bytes=size, read=read, close=file.close)
+
+    def put(self, name: str, file: LocalFile, advance: Advance) -> None:
+        """Copies a file to a temporary name, syncs it, and renames it unless the name is taken."""
+        path, digest = self._path(name), hashlib.sha256()
+        with _translated(path):
+            if path.exists():
+                raise FileExistsError
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with new_file(path, overwrite=False) as temporary:
+                with file.path.open("rb") as read, temporary.open("wb") as written:
+                    while piece := read.read(_CHUNK_BYTES):
+                        written.write(piece)
+                        digest.update(piece)
+                        advance(len(piece))
+                if digest.hexdigest() != file.sha256:
+                    raise DamagedError(f"{file.path} changed while it was being copied to {path}")
+
+    def check(self, name: str, file: LocalFile) -> None:
+        """Reads the file again."""
+        path = self._path(name)
+        with _translated(path):
+            digest = sha256_of(path)
+        if digest != file.sha256:
+            raise DamagedError(f"{path} has sha256 {digest}, but {file.path} has {file.sha256}")
+
+    def _path(self, name: str) -> Path:
+        parts = name.split("/")
+        if any(part in ("", ".", "..") for part in parts):
+            raise StoreError(f"{name!r} is not a valid object name: it leads out of {self.url}")
+        return self.directory.joinpath(*parts)
+
+
 class Stores:
     """Opens stores by URL; stores of one scheme share connections and credentials.
 
@@ -214,11 +319,11 @@ class Stores:
             raise StoreError(f"{url}: the URL of a store cannot have a query or fragment")
         # Imported late, so that commands without downloads do not load HTTP libraries.
         if parts.scheme in ("http", "https"):
-            from openxla.benchmark.artifacts.stores.remote import HttpReader, HttpsStore
+            from openxla.benchmark.artifacts.remote_stores import HttpReader, HttpsStore
 
             return HttpsStore(url, self._client(HttpReader))
         if parts.scheme == "gs":
-            from openxla.benchmark.artifacts.stores.remote import GcsClient, GcsStore
+            from openxla.benchmark.artifacts.remote_stores import GcsClient, GcsStore
 
             if not parts.netloc:
                 raise StoreError(f"{url} has no bucket; write gs://bucket/folder")
@@ -228,8 +333,6 @@ class Stores:
                 f"{url}: {parts.scheme}:// is not supported; use https://, gs://, file:// or the "
                 "path of a directory"
             )
-        from openxla.benchmark.artifacts.stores.local import LocalStore
-
         return LocalStore(Path(unquote(parts.path) if parts.scheme else url))
 
     def _client(self, kind: Callable[["Stores"], Any]) -> Any:
@@ -237,3 +340,90 @@ class Stores:
             if kind not in self._clients:
                 self._clients[kind] = kind(self)
             return self._clients[kind]
+
+
+class Meter:
+    """Counts bytes and files of several threads; calls a listener a few times per second."""
+
+    def __init__(
+        self, *, total_bytes: int, total_files: int, on_progress: OnProgress | None = None
+    ) -> None:
+        self._total_bytes, self._total_files = total_bytes, total_files
+        self._on_progress = on_progress
+        self._lock = threading.Lock()
+        self._done_bytes = self._moved_bytes = self._done_files = 0
+        now = time.monotonic()
+        self._samples = collections.deque([(now, 0)])
+        self._shown_at = now
+
+    def moved(self, count: int) -> None:
+        """Adds transferred bytes; a negative number subtracts bytes that proved bad."""
+        with self._lock:
+            self._done_bytes += count
+            self._moved_bytes += max(0, count)
+            self._show(force=False)
+
+    def present(self, count: int) -> None:
+        """Adds bytes that were present already."""
+        with self._lock:
+            self._done_bytes += count
+
+    def finished_file(self) -> None:
+        """Adds a file."""
+        with self._lock:
+            self._done_files += 1
+            self._show(force=self._done_files == self._total_files)
+
+    def _show(self, *, force: bool) -> None:
+        if self._on_progress is None:
+            return
+        now = time.monotonic()
+        if force or now - self._shown_at >= _INTERVAL_S:
+            self._shown_at = now
+            self._on_progress(self._progress(now))
+
+    def _progress(self, now: float) -> Progress:
+        self._samples.append((now, self._moved_bytes))
+        while len(self._samples) > 2 and now - self._samples[1][0] >= _WINDOW_S:
+            self._samples.popleft()
+        then, moved = self._samples[0]
+        rate = (self._moved_bytes - moved) / (now - then) if now > then else 0.0
+        left = max(0, self._total_bytes - self._done_bytes)
+        return Progress(
+            done_bytes=self._done_bytes,
+            total_bytes=self._total_bytes,
+            done_files=self._done_files,
+            total_files=self._total_files,
+            rate_bytes_per_s=rate,
+            remaining_s=0.0 if not left else left / rate if rate else None,
+        )
+
+
+def human_bytes(count: float) -> str:
+    """Returns a human-readable size, e.g. `1.5 GiB`."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} bytes" if unit == "bytes" else f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.3g} TiB"
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """Translates system errors into store errors that name the path."""
+    try:
+        yield
+    except FileExistsError as error:
+        raise AlreadyExistsError(f"{path} already exists; artifacts are written once") from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFoundError(f"{path}: no such file") from error
+    except IsADirectoryError as error:
+        raise NotFoundError(f"{path} is a directory, not a file") from error
+    except PermissionError as error:
+        raise AccessDeniedError(f"{path}: {error.strerror}; check its owner") from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise NoSpaceError(
+                f"{path}: {error.strerror}; free some space and run again"
+            ) from error
+        raise StoreError(f"{path}: {error}") from error
