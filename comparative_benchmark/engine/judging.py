@@ -35,9 +35,8 @@ from openxla.benchmark.artifacts.workload_store import (
 from openxla.benchmark.def_types import ModelFrameworkType
 from openxla.benchmark.models.model_interfaces import TOKENS
 from openxla.benchmark.models.preprocessing import element_type_of
-from openxla.benchmark.training import models
+from openxla.benchmark.training import models, optimizer_of
 from openxla.benchmark.training.architecture import trained
-from openxla.benchmark.training.optimizers import optimizer_of
 from openxla.benchmark.workloads import generated_tokens, training_of
 
 # A change must exceed the allowed error by this factor.

@@ -23,7 +23,7 @@ from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.models.architectures.base import Architecture, digest_of
 from openxla.benchmark.models.model_interfaces import TOKENS
 from openxla.benchmark.testdata import file_digest
-from openxla.benchmark.training.optimizers import STEPS, optimizer_of
+from openxla.benchmark.training import STEPS, optimizer_of
 
 _PLACES = ("source", "base", "folder", "packages", "hub", "tree", "written")
 

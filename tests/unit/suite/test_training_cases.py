@@ -63,9 +63,7 @@ def test_the_checkpoint_is_that_of_the_inference_case():
 def test_a_hyper_parameter_is_a_part_of_the_identity(monkeypatch):
     before = ARCHITECTURE.training({**BERT, "train": "sgd"})
     changed = attrs.evolve(OPTIMIZERS["sgd"], weight_decay=0.02)
-    monkeypatch.setattr(
-        "openxla.benchmark.training.optimizers.OPTIMIZERS", {**OPTIMIZERS, "sgd": changed}
-    )
+    monkeypatch.setattr("openxla.benchmark.training.OPTIMIZERS", {**OPTIMIZERS, "sgd": changed})
     assert ARCHITECTURE.training({**BERT, "train": "sgd"}) != before
 
 

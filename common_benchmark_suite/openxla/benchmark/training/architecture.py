@@ -21,7 +21,7 @@ from openxla.benchmark.models.architectures.base import (
     integer,
 )
 from openxla.benchmark.models.architectures.image_classifier import LABELS
-from openxla.benchmark.training.optimizers import STEPS, optimizer_of
+from openxla.benchmark.training import STEPS, optimizer_of
 
 # Tasks of a network: predict hidden words, the next word, or the class of a picture.
 MASKED, NEXT, CLASSES = "masked tokens", "next token", "classes"

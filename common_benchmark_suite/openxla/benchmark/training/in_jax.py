@@ -10,10 +10,9 @@ from flax import nnx
 
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import model_interfaces
-from openxla.benchmark.training import models
+from openxla.benchmark.training import Optimizer, models
 from openxla.benchmark.training.architecture import MASKED, NEXT, is_mixed
 from openxla.benchmark.training.models import Draw
-from openxla.benchmark.training.optimizers import Optimizer
 
 # Trained weights by name, the optimizer's slots for each, and the number of steps taken.
 State = dict[str, Any]

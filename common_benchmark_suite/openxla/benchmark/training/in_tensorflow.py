@@ -11,10 +11,9 @@ from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import model_interfaces
 from openxla.benchmark.models.tf.keras_model import variables_of
 from openxla.benchmark.models.tf.operations import at_least_float32, differentiable
-from openxla.benchmark.training import models
+from openxla.benchmark.training import Optimizer, models
 from openxla.benchmark.training.architecture import MASKED, NEXT
 from openxla.benchmark.training.models import Draw
-from openxla.benchmark.training.optimizers import Optimizer
 
 
 class TrainableModel(models.TrainableModel):

@@ -9,10 +9,9 @@ import torch
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import model_interfaces
 from openxla.benchmark.models.pt.tensors import as_tensor
-from openxla.benchmark.training import models
+from openxla.benchmark.training import Optimizer, models
 from openxla.benchmark.training.architecture import IGNORED, MASKED, NEXT
 from openxla.benchmark.training.models import Draw
-from openxla.benchmark.training.optimizers import Optimizer
 
 # Names of the optimizers' slots in `torch.optim`.
 _SLOTS = {"exp_avg": "first", "exp_avg_sq": "second", "momentum_buffer": "momentum"}

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import model_interfaces, shared_model
+from openxla.benchmark.training import STEPS, Optimizer, optimizer_of
 from openxla.benchmark.training.architecture import (
     ARCHITECTURE,
     NEXT,
@@ -28,7 +29,6 @@ from openxla.benchmark.training.architecture import (
     task_of,
     trained,
 )
-from openxla.benchmark.training.optimizers import STEPS, Optimizer, optimizer_of
 
 Floats = npt.NDArray[np.floating]
 # Gives the values of a kind (`weight`, `gradient`, or a slot of the optimizer) for a weight.

@@ -16,7 +16,7 @@ from openxla.benchmark.def_types import (
     ModelTestData,
 )
 from openxla.benchmark.text import did_you_mean
-from openxla.benchmark.training.optimizers import OPTIMIZERS
+from openxla.benchmark.training import OPTIMIZERS
 from openxla.benchmark.user_models import model_options
 from openxla.benchmark.user_models.model_options import (
     ModelCases,

@@ -8,8 +8,8 @@ import attrs
 import numpy as np
 
 from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.training import STEPS, optimizer_of
 from openxla.benchmark.training.models import TrainableModel
-from openxla.benchmark.training.optimizers import STEPS, optimizer_of
 from openxla.benchmark.user_models.inputs import UserModel, form_of
 from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.python_files.call_form import CallForm
