@@ -43,7 +43,7 @@ from comparative_benchmark.pt_inductor import BACKEND, cuda, dynamo, exports, pr
 from openxla.benchmark.models.model_interfaces import GenerationModel
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
-from openxla.benchmark.operators import backward_torch
+from openxla.benchmark.operators import in_torch
 from openxla.benchmark.training import in_torch as training
 from openxla.benchmark.training.models import Draw
 
@@ -425,7 +425,7 @@ class PtInductor(Backend):
         return profiler.profile(self, directory, iterations)
 
     def _trains(self) -> bool:
-        return isinstance(self._model, backward_torch.TrainingModel)
+        return isinstance(self._model, in_torch.TrainingModel)
 
     def _takes_steps(self) -> bool:
         return isinstance(self._model, training.TrainableModel)

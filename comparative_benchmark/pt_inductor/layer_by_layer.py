@@ -20,8 +20,8 @@ from torch.utils._pytree import tree_leaves
 
 from comparative_benchmark.backends.frameworks import torch_modules as modules
 from openxla.benchmark.models.pt.greedy import GreedyModel, KeysValues, choose
-from openxla.benchmark.operators import backward_torch
-from openxla.benchmark.training import in_torch
+from openxla.benchmark.operators.in_torch import TrainingModel
+from openxla.benchmark.training.in_torch import TrainableModel
 
 # Widening all layers takes as long as drafting about ten tokens, and nearly all drafts of a 16-bit
 # model are correct.
@@ -44,7 +44,7 @@ def forward(model: Any, tensors: Sequence[torch.Tensor]) -> Any:
     """
     if isinstance(model, GreedyModel):
         return _generate(model, tensors)
-    if isinstance(model, backward_torch.TrainingModel | in_torch.TrainableModel):
+    if isinstance(model, TrainingModel | TrainableModel):
         raise RoundsError("gradients are computed when the layers are no longer float64")
     with _in_float64(model):
         return model.forward(*map(_wide, tensors))

@@ -64,8 +64,7 @@ def create_model(fault: str, framework: str, **parameters: Any) -> Any:
 
 
 def _in_torch(function: Fault, parameters: dict[str, Any]) -> Any:
-    from openxla.benchmark.operators.backward_torch import TrainingModel
-    from openxla.benchmark.operators.in_torch import create_model
+    from openxla.benchmark.operators.in_torch import TrainingModel, create_model
 
     class Wrong(TrainingModel):
         def training_step(self, *compiler: Any) -> Any:

@@ -164,21 +164,21 @@ class Whisper(TextArchitecture):
 
     def default_inputs(self, parameters: Parameters) -> "tuple[npt.NDArray[np.float32], str]":
         """A synthetic signal, float32[samples] at 16 kHz, and the bundled text."""
-        from openxla.benchmark.models import audio
+        from openxla.benchmark.models import preprocessing
 
         frames = self.input_specs(parameters)[0].shape[2]
-        signal = audio.synthetic_signal(frames * _SAMPLES_PER_FRAME, seed=0)
+        signal = preprocessing.synthetic_signal(frames * _SAMPLES_PER_FRAME, seed=0)
         return signal, testdata.load_text()
 
     def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Makes features and tokens, different ones for each row of the batch."""
-        from openxla.benchmark.models import audio, preprocessing
+        from openxla.benchmark.models import preprocessing
 
         signal, text = raw_input
         features, tokens = self.input_specs(parameters)
         ids, _ = self.token_windows(text, parameters, checkpoint)
-        mels = audio.log_mel(
-            audio.signal_batch(signal, batch_size=tokens.shape[0]), bands=features.shape[1]
+        mels = preprocessing.log_mel(
+            preprocessing.signal_batch(signal, batch_size=tokens.shape[0]), bands=features.shape[1]
         )
         return mels.astype(preprocessing.numpy_dtype(features.dtype)), ids
 
