@@ -32,9 +32,7 @@ old_names.install(
         "brought.in_torchscript": "user_models.programs.in_torchscript",
         "brought.in_transformers": "user_models.hugging_face.in_transformers",
         "comparative_suite.networks": "comparative_suite.families",
-        "devices.gcp": "devices",
-        "devices.host": "devices",
-        "devices.mobile": "devices",
+        **{f"devices.{name}": "devices" for name in ("gcp", "host", "mobile")},
         "extras": "installation",
         **{
             f"models.{framework}.{name}.{name}_model": f"models.{framework}.{name}"
@@ -57,9 +55,7 @@ old_names.install(
         "python_files": "files",
         "root": "installation",
         "temporary": "files",
-        "testdata.files": "testdata",
-        "testdata.input_data": "testdata",
-        "testdata.input_sets": "testdata",
+        **{f"testdata.{name}": "testdata" for name in ("files", "input_data", "input_sets")},
         "user_models.programs.pt2_archive": "user_models.programs.torch_archives",
     },
 )

@@ -81,9 +81,7 @@ class _FormerPackage(SourceFileLoader):
 
 def _found_as_package(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
     spec = PathFinder.find_spec(name, path)
-    if spec is None or spec.submodule_search_locations is not None:
-        return spec
-    if isinstance(spec.loader, SourceFileLoader):
+    if spec and not spec.submodule_search_locations and isinstance(spec.loader, SourceFileLoader):
         spec.loader = _FormerPackage(spec.loader.name, spec.loader.path)
     return spec
 

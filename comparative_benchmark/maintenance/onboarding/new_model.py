@@ -138,8 +138,6 @@ def new_files(name: str, frameworks: Sequence[Framework], root: Path) -> dict[Pa
     }
     for item in frameworks:
         folder = _SUITE / "models" / item.package
-        if not (root / folder).is_dir():
-            raise UsageError(f"{root} has no models for {item.package}: {folder} is missing")
         files[folder / f"{name}.py"] = _filled(f"{item.package}_model.py", fields)
     _check_free(name, files, root)
     return files
