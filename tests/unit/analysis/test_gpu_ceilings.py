@@ -14,15 +14,16 @@ import pytest
 from comparative_benchmark.analysis.machine import gpu_state
 from comparative_benchmark.analysis.machine.gpu_state import GpuClocks
 from comparative_benchmark.analysis.roofline import _gpu_rates, ceilings
-from comparative_benchmark.analysis.roofline._gpu_libraries import (
+from comparative_benchmark.analysis.roofline._gpu_rates import (
     Jax,
     NoDeviceError,
     Product,
     Torch,
     UnmeasurableError,
+    clocks_of_first,
     is_out_of_memory,
+    time_calls,
 )
-from comparative_benchmark.analysis.roofline._gpu_rates import clocks_of_first, time_calls
 from comparative_benchmark.analysis.roofline.ceilings import Answer, Budget
 from comparative_benchmark.cli.commands import doctor as command
 from comparative_benchmark.cli.options import maintenance as options
