@@ -143,13 +143,13 @@ COMMANDS = (
         "export",
         "write results in the format of another tool",
         "results:add_export_arguments",
-        "formats:export",
+        "results:export",
     ),
     Command(
         "import",
         "import results of other tools into the history",
         "results:add_import_arguments",
-        "formats:import_",
+        "results:import_",
     ),
     Command(
         "userbenchmark",
@@ -161,7 +161,7 @@ COMMANDS = (
         "bisect",
         "find the release or commit that made a workload slower, larger or wrong",
         "studies:add_bisect_arguments",
-        "bisect:run",
+        "studies:find_first_bad",
     ),
     Command(
         "history",
@@ -173,13 +173,13 @@ COMMANDS = (
         "repro",
         "write a standalone reproducer of one result",
         "studies:add_repro_arguments",
-        "one_result:repro",
+        "studies:repro",
     ),
     Command(
         "explain",
         "explain a difference by operators, fusions and fallbacks",
         "studies:add_explain_arguments",
-        "one_result:explain",
+        "studies:explain",
     ),
     Command(
         "artifacts",
@@ -200,7 +200,7 @@ COMMANDS = (
         "report",
         "write results as a page, Markdown or a chart",
         "results:add_report_arguments",
-        "report:run",
+        "results:report",
     ),
     Command(
         "completion",

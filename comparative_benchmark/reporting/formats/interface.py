@@ -134,7 +134,7 @@ def numbers(fields: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def printable(sentence: str) -> str:
+def escaped(sentence: str) -> str:
     """Returns a sentence with quotes of a foreign file, without terminal control characters."""
     return "".join(
         character if character.isprintable() else ascii(character)[1:-1] for character in sentence

@@ -1,4 +1,4 @@
-"""`cbs bisect`: races candidates to find the first release or commit that is slower or wrong."""
+"""Commands that explain one result or one change: `cbs bisect`, `explain` and `repro`."""
 
 import argparse
 import json
@@ -12,8 +12,9 @@ from comparative_benchmark.cli.options.run import request_from
 from comparative_benchmark.cli.options.studies import bisect_request
 from comparative_benchmark.engine.settings import settings_of
 from comparative_benchmark.engine.trial import parse_competitors
-from comparative_benchmark.errors import EXIT_MISSING, EXIT_OK
+from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, UsageError
 from comparative_benchmark.request import EVAL
+from comparative_benchmark.results.results_file import read_document
 from comparative_benchmark.sources.selection import find_device
 from comparative_benchmark.studies.bisection import bisection
 from comparative_benchmark.studies.bisection.bisection import as_json
@@ -26,11 +27,16 @@ from comparative_benchmark.studies.bisection.environments import (
 from comparative_benchmark.studies.bisection.judging import Metric
 from comparative_benchmark.studies.bisection.racing import RaceOracle
 from comparative_benchmark.studies.bisection.request import BisectRequest, Subject, bisect
+from comparative_benchmark.studies.explain import table
+from comparative_benchmark.studies.explain.explained import explained
+from comparative_benchmark.studies.explain.profiling import NoProfileError, Profiling
+from comparative_benchmark.studies.reproduce.creating import reproduce
 from comparative_benchmark.terminal.console import Console
+from comparative_benchmark.terminal.screen import output_screen
 from openxla.benchmark.workloads import workload_of
 
 
-def run(options: argparse.Namespace) -> int:
+def find_first_bad(options: argparse.Namespace) -> int:
     """Bisects, prints the outcome and returns the exit code.
 
     Returns:
@@ -108,3 +114,67 @@ def _subject(options: argparse.Namespace, request: BisectRequest, console: Conso
         # Catalogue and options do not determine these; earlier state files do not contain them.
         question["cases"] = {case.name: workload_of(case).digest for case in selection.cases}
     return Subject(lock=lock, question=question, noise=metric.noise, oracle=oracle)
+
+
+def explain(options: argparse.Namespace) -> int:
+    """Prints where the slower competitor loses time.
+
+    Returns:
+      0; 1 if one of them cannot be profiled, with a message.
+
+    Raises:
+      UsageError: the results are missing, or the cases or packages that produced them are.
+      DefinitionError: see `catalog`.
+    """
+    if options.again and options.no_profiling:
+        raise UsageError("--again and --no-profiling cannot be combined; use one of them")
+    document = read_document(options.results)
+    console = Console()
+    wanted = Profiling(
+        results=options.results,
+        again=options.again,
+        stored_only=options.no_profiling,
+        suites=options.suite,
+        recorded_python=options.recorded_python,
+        timeout_s=options.timeout,
+        memory_bytes=options.memory_limit,
+    )
+    try:
+        found = explained(
+            document,
+            wanted,
+            console,
+            competitors=options.competitors,
+            case=options.case,
+            device=options.device,
+        )
+    except NoProfileError as error:
+        console.say(f"no profile: {error}", style="red")
+        return EXIT_FAILED
+    if options.json:
+        print(table.as_json(found.explanation))
+        return EXIT_OK
+    found.print(output_screen())
+    console.say(f"profiles: {options.results.with_suffix('.profiles')}")
+    return EXIT_OK
+
+
+def repro(options: argparse.Namespace) -> int:
+    """Creates a reproducer; returns 0, or 1 if nothing could be exported.
+
+    Raises:
+      UsageError: the result is missing or ambiguous, or the directory is in use.
+      DefinitionError: see `catalog`.
+    """
+    return reproduce(
+        read_document(options.results),
+        case=options.case,
+        competitor=options.backend,
+        device=options.device,
+        suites=options.suite,
+        recorded_python=options.recorded_python,
+        output=options.output,
+        check=options.check,
+        timeout_s=options.timeout,
+        memory_bytes=options.memory_limit,
+    )
