@@ -108,6 +108,7 @@ old_names.install(
         "runs": "engine",
         "stats": "analysis.stats",
         "studies.reproduce.exporting": "backends.exported_programs",
+        "tflite.export": "tflite.backend",
         "torchbench": "sources.torchbench",
         "userbenchmarks": "interop.userbenchmarks",
         "worker": "engine.worker",

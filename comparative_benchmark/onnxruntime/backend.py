@@ -23,7 +23,7 @@ from comparative_benchmark.backends.resident_programs import (
     GenerationPlan,
     ResidentBackend,
 )
-from comparative_benchmark.onnxruntime import WIDENED, graph, profiler, session
+from comparative_benchmark.onnxruntime import WIDENED, graph, session
 
 _NOTE = (
     "ONNX Runtime silently uses float32 for operators without a 16-bit kernel; run.py does not "
@@ -179,7 +179,7 @@ class OnnxRuntime(ResidentBackend):
         Raises:
           UnsupportedError: the model generates.
         """
-        return profiler.profile_model(
+        return session.profile_model(
             self._only_path("ONNX Runtime"),
             self._arrays,
             directory,

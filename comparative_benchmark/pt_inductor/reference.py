@@ -1,6 +1,16 @@
 """Truth, reference and cost of a PyTorch model, and limits of its truth.
 
 Work is counted on tensors without content: nothing is computed.
+
+If a float64 copy of a model does not fit into memory, the model stays in its own type. Each layer
+(an element of a `ModuleList`; elsewhere each module that holds weights itself) is float64 only
+while it runs, with the same values that a float64 copy of the model would have, so the outputs are
+the same.
+
+A model that continues prompts would widen all its layers for each token. So tokens are drafted in
+the model's own type, then a window of them is run in float64, which shows how many are correct
+(speculative decoding: Leviathan, Kalman and Matias 2023, arXiv:2211.17192, in its greedy form).
+Drafts affect only the time, never the outputs.
 """
 
 import contextlib
@@ -23,14 +33,36 @@ from comparative_benchmark.backends.frameworks.torch_modules import to_numpy
 from comparative_benchmark.backends.host_settings import free_bytes
 from comparative_benchmark.backends.model_protocols import ForeignModel
 from comparative_benchmark.backends.recipes.definition import Rounding
-from comparative_benchmark.pt_inductor import layer_by_layer
 from comparative_benchmark.pt_inductor.quantization import QuantisedRun
 from openxla.benchmark.artifacts.workload_store import WorkloadCost
+from openxla.benchmark.models.pt.greedy import GreedyModel, KeysValues, choose
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
+from openxla.benchmark.operators.in_torch import TrainingModel
+from openxla.benchmark.training.in_torch import TrainableModel
 from openxla.benchmark.user_models.programs.program_model import rounded
 
+# Widening all layers takes as long as drafting about ten tokens, and nearly all drafts of a 16-bit
+# model are correct.
+_WINDOW = 32
 _ATEN = torch.ops.aten
+# Operations that read only part of their operand.
+_INDEXING = (_ATEN.embedding, _ATEN.gather, _ATEN.index, _ATEN.index_select, _ATEN.slice)
+# A constant of the program text, moved to the device.
+_CONSTANTS = (_ATEN.lift_fresh,)
+# Operations that only move numbers, or create exact ones, and do not round.
+_EXACT = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("_to_copy", "_unsafe_view", "abs", "cat", "clone", "constant_pad_nd", "copy", "copy_"),
+        *("fill", "fill_", "flip", "full_like", "gather", "index", "index_put", "index_put_"),
+        *("index_select", "masked_fill", "masked_fill_", "maximum", "minimum", "neg", "ones_like"),
+        *("relu", "repeat", "roll", "scatter", "stack", "tril", "triu", "where", "zeros_like"),
+        *("lift_fresh", "lift_fresh_copy", "new_zeros", "new_ones", "new_empty", "empty_like"),
+    )
+)
+# Share of the memory that is free next to the model; the rest is for computing.
+_PART_FOR_A_COPY = 0.5
 
 
 def _sdpa_backward_flop(_: Any, *operands: Any, out_val: Any, **__: Any) -> int:
@@ -44,10 +76,6 @@ _FORMULAS: Mapping[Any, Callable[..., int]] = {
     _ATEN._scaled_dot_product_flash_attention_for_cpu: sdpa_flop,  # noqa: SLF001  # its name
     _ATEN._scaled_dot_product_flash_attention_for_cpu_backward: _sdpa_backward_flop,  # noqa: SLF001
 }
-# Operations that read only part of their operand.
-_INDEXING = (_ATEN.embedding, _ATEN.gather, _ATEN.index, _ATEN.index_select, _ATEN.slice)
-# A constant of the program text, moved to the device.
-_CONSTANTS = (_ATEN.lift_fresh,)
 
 
 def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
@@ -165,19 +193,6 @@ def remark(model: Any, inputs: Sequence[Array]) -> str | None:
     )
 
 
-# Operations that only move numbers, or create exact ones, and do not round.
-_EXACT = frozenset(
-    f"aten::{name}"
-    for name in (
-        *("_to_copy", "_unsafe_view", "abs", "cat", "clone", "constant_pad_nd", "copy", "copy_"),
-        *("fill", "fill_", "flip", "full_like", "gather", "index", "index_put", "index_put_"),
-        *("index_select", "masked_fill", "masked_fill_", "maximum", "minimum", "neg", "ones_like"),
-        *("relu", "repeat", "roll", "scatter", "stack", "tril", "triu", "where", "zeros_like"),
-        *("lift_fresh", "lift_fresh_copy", "new_zeros", "new_ones", "new_empty", "empty_like"),
-    )
-)
-
-
 class _Roundings(TorchDispatchMode):
     """Records types that float64 numbers are rounded to, and narrower types of computations."""
 
@@ -204,16 +219,12 @@ def _types(values: Any) -> set[torch.dtype]:
     }
 
 
-# Share of the memory that is free next to the model; the rest is for computing.
-_PART_FOR_A_COPY = 0.5
-
-
 def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
     """Returns the outputs of the model in float64, and eagerly in its own type.
 
     The float64 model has the same weights as the model, so that for a 16-bit model only the
     computation differs, not the rounding of weights and inputs. If a float64 copy would take more
-    than half of the memory, layers are widened one at a time (see `layer_by_layer`).
+    than half of the memory, layers are widened one at a time (see `forward_by_layer`).
 
     A model may create tensors of the default type, which float64 layers refuse. It is then run
     again with float64 as the default type.
@@ -241,9 +252,9 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
 
 
 def _in_float64(model: Any, tensors: Sequence[torch.Tensor]) -> Any:
-    if layer_by_layer.float64_bytes(model) > free_bytes() * _PART_FOR_A_COPY:
-        with contextlib.suppress(layer_by_layer.RoundsError):
-            return layer_by_layer.forward(model, tensors)
+    if float64_bytes(model) > free_bytes() * _PART_FOR_A_COPY:
+        with contextlib.suppress(RoundsError):
+            return forward_by_layer(model, tensors)
     wide = copy.deepcopy(model)
     for module in modules.of(wide):
         module.double()
@@ -301,3 +312,177 @@ def changed_weights(model: Any, random: np.random.Generator, spacings: float) ->
 
 def _arrays(outputs: Any) -> list[Any]:
     return [to_numpy(value) for value in as_tuple(outputs)]
+
+
+class RoundsError(RuntimeError):
+    """A part of a model computes in a narrower type although its layer is float64."""
+
+
+def forward_by_layer(model: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    """Returns the outputs of `model.forward` in float64.
+
+    Args:
+      model: in its own type, and unchanged afterwards.
+      tensors: its inputs, in its own type.
+
+    Raises:
+      RoundsError: the result would not be exact enough for a truth.
+    """
+    if isinstance(model, GreedyModel):
+        return _generate(model, tensors)
+    if isinstance(model, TrainingModel | TrainableModel):
+        raise RoundsError("gradients are computed when the layers are no longer float64")
+    with _layers_in_float64(model):
+        return model.forward(*map(_wide, tensors))
+
+
+def float64_bytes(model: Any) -> int:
+    """Returns the memory that a float64 copy of the model's weights takes."""
+    tensors = {id(tensor): tensor for tensor in modules.tensors_of(model)}
+    return sum(8 * t.numel() for t in tensors.values() if t.is_floating_point())
+
+
+def _generate(
+    model: GreedyModel, inputs: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """See `GenerationModel.generate`."""
+    prompt, given = inputs[: model.prompt_inputs], inputs[model.prompt_inputs :]
+    first, count = model.first_position(*prompt), model.max_new_tokens
+    draft = None if given else _Draft(model, prompt)
+    with _layers_in_float64(model):
+        start, cache = model.prefill(*map(_wide, prompt))
+    logits, tokens = start[:, None], choose(start)[:, None]
+    while (done := tokens.shape[1]) < count:
+        until = min(done + _WINDOW, count)
+        positions = torch.arange(first + done - 1, first + until - 1)
+        if draft is None:
+            window = given[0][:, done - 1 : until - 1]
+        else:
+            window = draft.follow(tokens[:, -1], positions)
+        with _layers_in_float64(model):
+            read, cache = model.read(window, positions, cache)
+        chosen = choose(read)
+        # Tokens after a wrong one are wrong as well.
+        kept = until - done if draft is None else 1 + _agreeing(window[:, 1:], chosen[:, :-1])
+        tokens = torch.cat((tokens, chosen[:, :kept]), dim=1)
+        logits = torch.cat((logits, read[:, :kept]), dim=1)
+    return tokens, logits
+
+
+class _Draft:
+    """Guesses the next tokens in the model's own type."""
+
+    def __init__(self, model: GreedyModel, prompt: Sequence[torch.Tensor]) -> None:
+        self._model = model
+        self._cache: KeysValues
+        _, self._cache = model.prefill(*prompt)
+
+    def follow(self, token: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Returns a token of each row, and guesses after it: i32[batch, len(positions)].
+
+        All of them are read, so that the cache covers everything before the next window, however
+        many of these tokens are kept; later entries are overwritten before they are read.
+        """
+        window = [token]
+        for position in positions:
+            logits, self._cache = self._model.decode(window[-1], position[None], self._cache)
+            window.append(choose(logits))
+        return torch.stack(window[:-1], dim=1)
+
+
+def _agreeing(left: torch.Tensor, right: torch.Tensor) -> int:
+    """Returns the number of leading columns in which two matrices agree in all rows."""
+    return int((left == right).all(dim=0).cumprod(dim=0).sum())
+
+
+def _wide(value: torch.Tensor) -> torch.Tensor:
+    return value.double() if value.is_floating_point() else value
+
+
+@contextlib.contextmanager
+def _layers_in_float64(model: Any) -> Iterator[None]:
+    """Makes each layer of a model compute in float64 inside the block."""
+    layers = [layer for root in modules.of(model) for layer in _layers(root)]
+    hooks = []
+    try:
+        for module, tensors in layers:
+            widening = _Widening(tensors)
+            hooks.append(module.register_forward_pre_hook(widening.start))
+            hooks.append(module.register_forward_hook(widening.end, always_call=True))
+        with _NothingRounded([tensor for _, tensors in layers for tensor in tensors]):
+            yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _layers(root: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, list[torch.Tensor]]]:
+    """Yields modules, each with the tensors that are float64 while it runs."""
+    layers = {
+        layer
+        for module in root.modules()
+        if isinstance(module, torch.nn.ModuleList)
+        for layer in module
+    }
+    for module in root.modules():
+        is_layer = module in layers
+        tensors = [
+            tensor
+            for tensor in (*module.parameters(is_layer), *module.buffers(is_layer))
+            if tensor.is_floating_point() and tensor.dtype != torch.float64
+        ]
+        if tensors:
+            yield module, tensors
+
+
+class _Widening:
+    """Widens tensors at the start of a module's forward, and restores them at its end."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._tensors = tensors
+        self._narrow: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def start(self, *_: Any) -> None:
+        # Except tensors that an enclosing module, or one that shares them, has widened.
+        self._narrow = [(t, t.data) for t in self._tensors if t.dtype != torch.float64]
+        for tensor, values in self._narrow:
+            tensor.data = values.double()
+
+    def end(self, *_: Any) -> None:
+        for tensor, values in self._narrow:
+            tensor.data = values
+        self._narrow = []
+
+
+class _NothingRounded(TorchDispatchMode):
+    """Refuses operations that round: their outputs would not be a truth.
+
+    Operations on integers only are the same in a float64 copy.
+    """
+
+    def __init__(self, weights: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self._narrow_weights = {weight.untyped_storage().data_ptr() for weight in weights}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        narrow = [t.dtype for t in _floating(result) if t.dtype != torch.float64]
+        # A view of weights whose layer has not started computes nothing.
+        if narrow and not func.is_view and any(map(self._is_exact, _floating((args, kwargs)))):
+            raise RoundsError(f"{func} rounds to {narrow[0]} although its layer is float64")
+        return result
+
+    def _is_exact(self, value: torch.Tensor) -> bool:
+        if value.dtype == torch.float64:
+            return True
+        return value.untyped_storage().data_ptr() in self._narrow_weights
+
+
+def _floating(values: Any) -> list[torch.Tensor]:
+    return [
+        value
+        for value in tree_leaves(values)
+        if isinstance(value, torch.Tensor) and value.is_floating_point()
+    ]

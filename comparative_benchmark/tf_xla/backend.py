@@ -1,10 +1,12 @@
-"""TensorFlow on CPU and GPU: its programs, and their reproducers.
+"""TensorFlow on CPU and GPU: its programs, their identity and cache, and their reproducers.
 
 Prefill and decode of a model that generates are separate programs. A reproducer is a SavedModel
 with the weights as its variables.
 """
 
 import functools
+import hashlib
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,10 +38,107 @@ from comparative_benchmark.backends.model_protocols import (
     StepParts,
     TrainingLoop,
 )
-from comparative_benchmark.tf_xla import compiled_programs, profiler
+from comparative_benchmark.tf_xla import profiler
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.training.in_tensorflow import Run, TrainableModel
 from openxla.benchmark.training.models import Draw
+
+_FLAG = re.compile(r"--tf_xla_persistent_cache_directory=(\S+)")
+
+# By file, the values that change when it is written again.
+Files = Mapping[Path, tuple[int, int]]
+# The operators of `tf.py_function` and `tf.numpy_function`.
+_PYTHON = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
+_MODULE = re.compile(r"^HloModule ([\w.-]+)")
+# Source location of an operation; its strings may contain braces.
+_METADATA = re.compile(r',? metadata=\{(?:"(?:[^"\\]|\\.)*"|[^"}])*\}')
+# Argument `jit_compile` of the reproducer's function, by compiler.
+_JIT: dict[str, bool | None] = {"xla": True, "graph": None, "eager": None}
+_NOTE = (
+    "The measurement ran the model's own function. The SavedModel contains the graph that "
+    "TensorFlow traced, so the reproducer does not include the tracing."
+)
+_GPU = "GPU:0"
+_INTER_OP_POOL = "tf_Compute"
+# TensorFlow's messages if an operation has no kernel, or no lowering to XLA.
+_MISSING = re.compile(
+    r"(?<=unsupported operations when trying to compile graph ).+"
+    r"|No OpKernel was registered.+|Could not find device for node.+"
+)
+
+
+@attrs.frozen(kw_only=True)
+class CacheUse:
+    """Cache use of one compilation; None for unknown values.
+
+    Attributes:
+      hits: 1 if the program was cached.
+      misses: number of programs that were compiled and written.
+      size_bytes: size of what was loaded or written.
+    """
+
+    hits: int | None = None
+    misses: int | None = None
+    size_bytes: int | None = None
+
+
+class PersistentCache:
+    """The persistent cache's directory, from the flags of this process."""
+
+    def __init__(self) -> None:
+        found = _FLAG.search(os.environ.get("TF_XLA_FLAGS", ""))
+        self._directory = Path(found[1]) if found else None
+
+    def files(self) -> Files:
+        """Returns the files in the cache."""
+        if self._directory is None or not self._directory.is_dir():
+            return {}
+        states = {path: path.stat() for path in self._directory.iterdir() if path.is_file()}
+        return {path: (state.st_ino, state.st_mtime_ns) for path, state in states.items()}
+
+    def use_since(self, before: Files) -> CacheUse:
+        """Returns the cache use of one compilation that began with these files in the cache.
+
+        Unknown if the cache is empty: it is off, or it cannot hold the program.
+        """
+        after = self.files()
+        written = [path for path, state in after.items() if before.get(path) != state]
+        if not after:
+            return CacheUse()
+        return CacheUse(
+            hits=int(not written),
+            misses=len(written),
+            size_bytes=sum(path.stat().st_size for path in written or after),
+        )
+
+
+def python_operators(concrete: Any) -> list[str]:
+    """Returns the types of a function's operators that call Python, without duplicates."""
+    definition = concrete.graph.as_graph_def()
+    functions = (function.node_def for function in definition.library.function)
+    nodes = itertools.chain(definition.node, *functions)
+    return sorted({node.op for node in nodes if node.op in _PYTHON})
+
+
+def optimized_hlo(function: Any, inputs: Sequence[Any]) -> str:
+    """Returns the optimised HLO of a `tf.function(jit_compile=True)`.
+
+    XLA compiles again for that: TensorFlow does not expose the program that it runs.
+    """
+    text: str = function.experimental_get_compiler_ir(*inputs)(stage="optimized_hlo")
+    return text
+
+
+def fingerprint(hlo: str) -> str:
+    """Returns the sha256 of a program's text.
+
+    It leaves out metadata, which hold lines of Python source, and the module's name, which holds
+    TensorFlow's running number of the function.
+    """
+    text = _METADATA.sub("", hlo)
+    if module := _MODULE.match(text):
+        text = text.replace(module[1], "module")
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def parts_of(
@@ -91,15 +190,6 @@ def _chosen(logits: tf.Tensor, cache: Any) -> Step:
     return tf.argmax(logits, axis=-1, output_type=tf.int32), logits, cache
 
 
-# Argument `jit_compile` of the reproducer's function, by compiler.
-_JIT: dict[str, bool | None] = {"xla": True, "graph": None, "eager": None}
-
-_NOTE = (
-    "The measurement ran the model's own function. The SavedModel contains the graph that "
-    "TensorFlow traced, so the reproducer does not include the tracing."
-)
-
-
 def export_reproducer(task: ExportTask) -> Exported:
     """Writes `saved_model`, whose function `run` takes the inputs by position."""
     tf.config.set_visible_devices([], "GPU")
@@ -131,15 +221,6 @@ def export_reproducer(task: ExportTask) -> Exported:
     )
 
 
-_GPU = "GPU:0"
-_INTER_OP_POOL = "tf_Compute"
-# TensorFlow's messages if an operation has no kernel, or no lowering to XLA.
-_MISSING = re.compile(
-    r"(?<=unsupported operations when trying to compile graph ).+"
-    r"|No OpKernel was registered.+|Could not find device for node.+"
-)
-
-
 class TfXla(Backend):
     """Runs `model.forward`, compiled by XLA, as a graph, or op by op.
 
@@ -156,8 +237,8 @@ class TfXla(Backend):
         self._run: Any = None
         self._concrete: Any = None
         self._types: frozenset[str] = frozenset()
-        self._cache = compiled_programs.PersistentCache()
-        self._cached = compiled_programs.CacheUse()
+        self._cache = PersistentCache()
+        self._cached = CacheUse()
         self._facts: BackendFacts | None = None
         self._training: TrainingLoop | None = None
 
@@ -226,7 +307,7 @@ class TfXla(Backend):
         if self.context.compiler == "xla":
             if not concrete.function_def.attr["_XlaMustCompile"].b:
                 raise UnsupportedError("TensorFlow would run operators outside XLA's program")
-        elif python := compiled_programs.python_operators(concrete):
+        elif python := python_operators(concrete):
             raise UnsupportedError(
                 f"the graph calls Python functions ({', '.join(python)}), which are not part of a "
                 "compiled program: measure tf_xla:eager"
@@ -342,7 +423,7 @@ class TfXla(Backend):
         inputs = self._inputs
         if self._training is not None:
             inputs = self._model.batches(inputs)[0]
-        return compiled_programs.optimized_hlo(self._function, inputs)
+        return optimized_hlo(self._function, inputs)
 
     def _known_once(self) -> BackendFacts:
         has_variables = next(_variables(self._model), None) is not None
@@ -353,7 +434,7 @@ class TfXla(Backend):
         if self.context.compiler == "xla":
             facts.cache_hits, facts.cache_misses = self._cached.hits, self._cached.misses
             facts.artifact_size_bytes = self._cached.size_bytes
-            facts.artifact_sha256 = compiled_programs.fingerprint(self._optimized_hlo())
+            facts.artifact_sha256 = fingerprint(self._optimized_hlo())
         if self._on_gpu:
             [gpu, *_] = tf.config.list_physical_devices("GPU")
             details = tf.config.experimental.get_device_details(gpu)

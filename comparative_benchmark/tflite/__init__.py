@@ -62,6 +62,6 @@ BACKEND = BackendInfo(
         "TF_CPP_MIN_LOG_LEVEL": "1",
     },
     packages={"ai_edge_litert": "ai-edge-litert"},
-    reproducer="comparative_benchmark.tflite.export:export_reproducer",
+    reproducer="comparative_benchmark.tflite.backend:export_reproducer",
     extras=("tflite", "tf-xla", "jax-xla"),
 )

@@ -17,8 +17,8 @@ from comparative_benchmark.backends.api import BackendContext  # noqa: E402
 from comparative_benchmark.jax_xla import backend as jax_backend  # noqa: E402
 from comparative_benchmark.jax_xla.backend import JaxXla  # noqa: E402
 from comparative_benchmark.xla_hlo import exported_program  # noqa: E402
+from comparative_benchmark.xla_hlo.export import JaxExporter  # noqa: E402
 from comparative_benchmark.xla_hlo.exported_program import InputType  # noqa: E402
-from comparative_benchmark.xla_hlo.exporters import JaxExporter  # noqa: E402
 from openxla.benchmark.devices import HOST_CPU, HOST_GPU  # noqa: E402
 
 pytestmark = pytest.mark.frameworks

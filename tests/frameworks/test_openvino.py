@@ -52,9 +52,9 @@ def test_allocated_outputs_have_memory_of_their_own():
     import numpy as np
 
     from comparative_benchmark.backends.resident_programs import SingleProgram
+    from comparative_benchmark.openvino.backend import CompiledProgram
     from comparative_benchmark.openvino.front_ends import INPUT, OUTPUT
     from comparative_benchmark.openvino.program import ov
-    from comparative_benchmark.openvino.requests import CompiledProgram
 
     x = ov.opset15.parameter([4], ov.Type.f32)
     model = ov.Model([ov.opset15.add(x, np.ones(4, np.float32))], [x])

@@ -61,7 +61,7 @@ from pathlib import Path
 import numpy as np, tensorflow as tf
 from comparative_benchmark.xla_hlo import exported_program
 from comparative_benchmark.xla_hlo.exported_program import InputType
-from comparative_benchmark.xla_hlo.exporters import TensorFlowExporter
+from comparative_benchmark.xla_hlo.export import TensorFlowExporter
 
 class Model:
     def __init__(self, type_):

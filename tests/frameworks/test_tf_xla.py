@@ -328,11 +328,11 @@ IDENTITY = """
 import json, sys
 from pathlib import Path
 import numpy as np, tensorflow as tf
-from comparative_benchmark.tf_xla import compiled_programs
+from comparative_benchmark.tf_xla import backend
 x = tf.constant(np.ones((4, 8), "f4"))
 def digest(function):
     compiled = tf.function(function, jit_compile=True)
-    return compiled_programs.fingerprint(compiled_programs.optimized_hlo(compiled, [x]))
+    return backend.fingerprint(backend.optimized_hlo(compiled, [x]))
 def one(x):
     return tf.tanh(x) * 2.5
 
@@ -358,7 +358,7 @@ def test_the_digest_is_that_of_the_program(tmp_path, environment):
 
 
 def test_metadata_and_names_are_no_part_of_the_digest():
-    from comparative_benchmark.tf_xla.compiled_programs import fingerprint
+    from comparative_benchmark.tf_xla.backend import fingerprint
 
     text = (
         "HloModule a_inference_f_{}, is_scheduled=true\n\nENTRY %a_inference_f_{} (p: f32[2]) {{\n"
@@ -371,7 +371,7 @@ def test_metadata_and_names_are_no_part_of_the_digest():
 
 
 def test_the_cache_tells_hits_from_misses(tmp_path, monkeypatch):
-    from comparative_benchmark.tf_xla.compiled_programs import CacheUse, PersistentCache
+    from comparative_benchmark.tf_xla.backend import CacheUse, PersistentCache
 
     flag = f"--tf_xla_auto_jit=0 --tf_xla_persistent_cache_directory={tmp_path / 'xla'}"
     monkeypatch.setenv("TF_XLA_FLAGS", flag)

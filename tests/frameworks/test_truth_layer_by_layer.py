@@ -13,7 +13,7 @@ import contextlib, importlib, json, sys
 from unittest import mock
 import numpy as np
 import torch
-from comparative_benchmark.pt_inductor import layer_by_layer, reference
+from comparative_benchmark.pt_inductor import reference
 
 module, parameters, lies = sys.argv[1:]
 model = importlib.import_module(module).create_model(**json.loads(parameters))
@@ -24,14 +24,14 @@ due = [reference.compute(model, inputs)[0]]
 if hasattr(model, "max_new_tokens"):
     given.append(model.verification_inputs(inputs, [due[0][0][:, ::-1].copy()]))
     due.append(reference.compute(model, given[1])[0])
-guess = layer_by_layer._Draft.follow
+guess = reference._Draft.follow
 
 def lie(self, token, positions):
     return torch.cat((token[:, None], 1 + guess(self, token, positions)[:, 1:] % 7), dim=1)
 
-layered = mock.patch.object(layer_by_layer, "forward", wraps=layer_by_layer.forward)
+layered = mock.patch.object(reference, "forward_by_layer", wraps=reference.forward_by_layer)
 no_room = mock.patch.object(reference, "_PART_FOR_A_COPY", 0.0)
-lying = mock.patch.object(layer_by_layer._Draft, "follow", lie)
+lying = mock.patch.object(reference._Draft, "follow", lie)
 with layered as forward, no_room, lying if lies == "lies" else contextlib.nullcontext():
     got = [reference.compute(model, values)[0] for values in given]
 assert forward.call_count == len(given)
@@ -81,7 +81,7 @@ def test_a_draft_that_is_always_wrong_costs_time_alone(environment):
 
 ROUNDS = """
 import torch
-from comparative_benchmark.pt_inductor import layer_by_layer
+from comparative_benchmark.pt_inductor import reference
 
 class Rounds(torch.nn.Module):
     def __init__(self, where):
@@ -97,8 +97,8 @@ x = torch.ones(2, 4, dtype=torch.bfloat16)
 for where in ("output", "weight"):
     model = Rounds(where)
     try:
-        layer_by_layer.forward(model, [x])
-    except layer_by_layer.RoundsError as error:
+        reference.forward_by_layer(model, [x])
+    except reference.RoundsError as error:
         assert "rounds to torch." in str(error)
     else:
         raise AssertionError(where)

@@ -147,7 +147,7 @@ def test_the_program_says_whether_tf32_may_be_used(tmp_path, form, asked, device
         return jax.numpy.dot(x, x, precision=asked)
 
     jax = pytest.importorskip("jax")
-    from comparative_benchmark.xla_hlo.exporters import JaxExporter
+    from comparative_benchmark.xla_hlo.export import JaxExporter
 
     exporter = JaxExporter(
         SimpleNamespace(forward=apply), [InputType(shape=(4, 4), dtype="float32")], "cpu"

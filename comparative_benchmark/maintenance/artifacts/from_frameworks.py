@@ -10,7 +10,7 @@ from pathlib import Path
 
 from comparative_benchmark.backends.api import Array, UnsupportedError, untimed
 from comparative_benchmark.maintenance.artifacts.job import Job
-from comparative_benchmark.tflite.export import export_file, specs_of
+from comparative_benchmark.tflite.backend import export_file, specs_of
 from openxla.benchmark.artifacts import archives
 
 _ONNX = "model.onnx"

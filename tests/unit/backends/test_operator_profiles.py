@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from comparative_benchmark.backends import operator_profile
 from comparative_benchmark.backends.operator_profile import Operator, own_times, read_trace
 from comparative_benchmark.iree import profiler as iree
-from comparative_benchmark.onnxruntime import profiler as onnxruntime
-from comparative_benchmark.openvino import requests as openvino
+from comparative_benchmark.onnxruntime import session as onnxruntime
+from comparative_benchmark.openvino import backend as openvino
 from comparative_benchmark.pt_inductor import profiler as pytorch
 from comparative_benchmark.results import published
 from comparative_benchmark.results.comparing.explanations import kind_of
