@@ -28,11 +28,10 @@ from _timing import print_goal, print_table
 
 from comparative_benchmark.analysis.stats.steps import Array, boundaries, noise_scale, penalties
 from comparative_benchmark.reporting.history import queries, results_files
-from comparative_benchmark.reporting.history.database import Database
+from comparative_benchmark.reporting.history.database import Database, Writer, import_files
 from comparative_benchmark.reporting.history.queries import Filter
 from comparative_benchmark.reporting.history.regressions import find_regressions
 from comparative_benchmark.reporting.history.rows import Row
-from comparative_benchmark.reporting.history.writing import Writer, import_files
 
 START = datetime.datetime(2025, 11, 1, 2, tzinfo=datetime.UTC)
 IMPORT_GOAL_S, STEPS_GOAL_S, QUERY_GOAL_S = 10.0, 30.0, 1.0

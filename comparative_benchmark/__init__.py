@@ -95,6 +95,7 @@ old_names.install(
         "parity": "studies.parity",
         "recipes": "backends.recipes",
         "report": "reporting.report",
+        "reporting.history.writing": "reporting.history.database",
         "repro": "studies.reproduce",
         "results.codec": "results.results_file",
         "results.compare": "results.comparing.compare",

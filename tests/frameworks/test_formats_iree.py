@@ -16,7 +16,7 @@ from comparative_benchmark.reporting.formats.interface import (
     read_file,
     read_source,
 )
-from comparative_benchmark.reporting.history.writing import rows_of
+from comparative_benchmark.reporting.history.database import rows_of
 
 pytestmark = pytest.mark.frameworks
 

@@ -17,10 +17,9 @@ from openxla.benchmark.installation import install_command
 
 try:
     from comparative_benchmark.reporting.history import output, queries, regressions, results_files
-    from comparative_benchmark.reporting.history.database import Database
+    from comparative_benchmark.reporting.history.database import Database, import_files
     from comparative_benchmark.reporting.history.findings import Kind, as_json, changed_text
     from comparative_benchmark.reporting.history.rows import COLUMNS, DamagedRowError
-    from comparative_benchmark.reporting.history.writing import import_files
 except ModuleNotFoundError as missing:
     raise UsageError(f"the history needs {missing.name}: {install_command('history')}") from missing
 

@@ -310,8 +310,7 @@ def import_(options: argparse.Namespace) -> int:
         return _dry_run(options)
     # SQL is imported only when needed.
     try:
-        from comparative_benchmark.reporting.history.database import Database
-        from comparative_benchmark.reporting.history.writing import import_files
+        from comparative_benchmark.reporting.history.database import Database, import_files
     except ModuleNotFoundError as error:
         raise UsageError(f"the history needs {error.name}: {install_command('history')}") from error
     database = Database(options.db)

@@ -14,8 +14,8 @@ from comparative_benchmark.reporting.formats.interface import (
     read_file,
     read_source,
 )
+from comparative_benchmark.reporting.history.database import rows_of
 from comparative_benchmark.reporting.history.rows import Contents, FormatError
-from comparative_benchmark.reporting.history.writing import rows_of
 
 BASE = "model=resnet50, test=eval, device=cuda, bs=32, extra_args=['--inductor', 'a, b'], metric="
 TORCHBENCH = {

@@ -15,8 +15,8 @@ from comparative_benchmark.reporting.formats.interface import (
     read_file,
 )
 from comparative_benchmark.reporting.history import results_files
+from comparative_benchmark.reporting.history.database import rows_of
 from comparative_benchmark.reporting.history.rows import FormatError
-from comparative_benchmark.reporting.history.writing import rows_of
 
 pytestmark = pytest.mark.slow
 

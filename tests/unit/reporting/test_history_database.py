@@ -11,17 +11,18 @@ from old_history import create_old_history
 from test_history_rows import noisy_nights, row
 
 from comparative_benchmark.reporting.history import database as module
-from comparative_benchmark.reporting.history import default_location, writing
+from comparative_benchmark.reporting.history import default_location
 from comparative_benchmark.reporting.history.database import (
     RESULTS,
     VERSION,
     Database,
     HistoryError,
+    Writer,
+    Written,
     database_url,
     upgrade,
 )
 from comparative_benchmark.reporting.history.queries import Filter, rows
-from comparative_benchmark.reporting.history.writing import Writer, Written
 
 NIGHTS = 40
 DATA = Path(__file__).parents[2] / "data"
@@ -240,7 +241,7 @@ def test_rows_come_back_as_they_were_written(tmp_path):
 
 def write(location, seed, barrier):
     # Many transactions, which interleave with others'.
-    writing._CHUNK = 50
+    module._CHUNK = 50
     barrier.wait()
     with opened(location) as database:
         made = noisy_nights(seed, nights=NIGHTS)

@@ -11,7 +11,7 @@ from test_history_regressions import cbs  # noqa: F401
 
 from comparative_benchmark.analysis.stats.analysis import latency_interval
 from comparative_benchmark.reporting.history import results_files
-from comparative_benchmark.reporting.history.writing import rows_of
+from comparative_benchmark.reporting.history.database import rows_of
 from comparative_benchmark.results.results_file import encode
 
 TIME = "2026-11-01T02:00:00+01:00"

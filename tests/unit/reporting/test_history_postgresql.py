@@ -18,10 +18,9 @@ from test_history_rows import noisy_nights, row
 
 from comparative_benchmark.reporting.history import database as module
 from comparative_benchmark.reporting.history import queries
-from comparative_benchmark.reporting.history.database import Database, HistoryError
+from comparative_benchmark.reporting.history.database import Database, HistoryError, Writer, Written
 from comparative_benchmark.reporting.history.queries import Filter
 from comparative_benchmark.reporting.history.regressions import find_regressions
-from comparative_benchmark.reporting.history.writing import Writer, Written
 
 pytest.importorskip("psycopg")
 # SQLite has the same tests in the default tier.

@@ -114,7 +114,7 @@ def test_series_are_listed_with_their_last_status(database):
 
 def test_the_last_of_two_results_at_one_time_is_the_one_that_was_written_last(history):  # noqa: F811
     with contextlib.closing(Database(str(history([row()])))) as opened:
-        from comparative_benchmark.reporting.history.writing import Writer
+        from comparative_benchmark.reporting.history.database import Writer
 
         Writer(opened).add(
             [row(status="failed", latency_ms=None, latency_low_ms=None, latency_high_ms=None)]
@@ -262,7 +262,7 @@ NUMBER = st.none() | st.floats(0, 1e12)
 def test_whatever_a_row_holds_comes_back(tmp_path_factory, made):
     path = tmp_path_factory.mktemp("h") / "h.sqlite"
     with contextlib.closing(Database(str(path))) as opened:
-        from comparative_benchmark.reporting.history.writing import Writer
+        from comparative_benchmark.reporting.history.database import Writer
 
         Writer(opened).add(made)
         found = list(queries.rows(opened, Filter()))

@@ -12,11 +12,10 @@ from test_history_rows import NOISE, night, noisy_nights, row
 
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.reporting.history import output
-from comparative_benchmark.reporting.history.database import Database
+from comparative_benchmark.reporting.history.database import Database, Writer
 from comparative_benchmark.reporting.history.findings import Kind
 from comparative_benchmark.reporting.history.queries import Filter
 from comparative_benchmark.reporting.history.regressions import Settings, find_regressions
-from comparative_benchmark.reporting.history.writing import Writer
 from comparative_benchmark.reporting.writers import as_yaml
 
 pytestmark = pytest.mark.slow

@@ -320,8 +320,7 @@ def test_a_mistake_is_one_sentence(cbs, tmp_path, monkeypatch, arguments, messag
 def test_a_history_database_gives_trends(cbs, tmp_path):
     pytest.importorskip("sqlalchemy", reason="the history needs the extra `history`")
     from comparative_benchmark.reporting.history import results_files
-    from comparative_benchmark.reporting.history.database import Database
-    from comparative_benchmark.reporting.history.writing import import_files
+    from comparative_benchmark.reporting.history.database import Database, import_files
 
     old, new, location = tmp_path / "old.json", tmp_path / "new.json", tmp_path / "history.sqlite"
     host = {**HOST, "python": "3.11.7"}
