@@ -58,7 +58,7 @@ def installed_backends(options: argparse.Namespace) -> int:
 
 def new_model(options: argparse.Namespace) -> int:
     """Writes the files of a new model; returns 0."""
-    from comparative_benchmark.maintenance.onboarding.new_model import write_model
+    from comparative_benchmark.maintenance.onboarding.creating import write_model
 
     return write_model(
         options.name,
@@ -70,7 +70,7 @@ def new_model(options: argparse.Namespace) -> int:
 
 def new_package(options: argparse.Namespace) -> int:
     """Writes a package with a backend, a recipe or an operator; returns 0."""
-    from comparative_benchmark.maintenance.onboarding.new_package import write_package
+    from comparative_benchmark.maintenance.onboarding.creating import write_package
 
     return write_package(options.kind, options.name, into=options.into)
 
@@ -88,10 +88,10 @@ def check_model(options: argparse.Namespace) -> int:
     Raises:
       UsageError: the model, the framework or the folder does not exist.
     """
-    if options.torchbench:
-        from comparative_benchmark.maintenance.onboarding.folder_check import check_folders
+    from comparative_benchmark.maintenance.onboarding import model_check
 
-        return check_folders(
+    if options.torchbench:
+        return model_check.check_folders(
             options.torchbench,
             name=options.name,
             install=options.install,
@@ -99,8 +99,6 @@ def check_model(options: argparse.Namespace) -> int:
         )
     if options.name is None:
         raise UsageError("give a model name or --torchbench PATH")
-    from comparative_benchmark.maintenance.onboarding import model_check
-
     return model_check.check_model(
         options.name,
         frameworks=options.framework,

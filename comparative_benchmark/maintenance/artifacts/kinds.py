@@ -78,8 +78,8 @@ def _file_kind(
     return Kind(
         name=name,
         files=(file,),
-        exporter=f"{_HERE}.from_workload:export_{what}",
-        consumer=f"{_HERE}.from_workload:read_{what}",
+        exporter=f"{_HERE}.from_models:export_{what}",
+        consumer=f"{_HERE}.from_models:read_{what}",
         options=options or {},
         modules=dict.fromkeys(_ALL, ()),
         backend="jax_xla",  # no framework is imported, so its variables have no effect
@@ -149,8 +149,8 @@ def _tflite(name: str, compiler: str, precision: str | None) -> Kind:
     return Kind(
         name=name,
         files=(file,),
-        exporter=f"{_HERE}.from_frameworks:export_tflite",
-        consumer=f"{_HERE}.from_frameworks:run_tflite",
+        exporter=f"{_HERE}.from_models:export_tflite",
+        consumer=f"{_HERE}.from_models:run_tflite",
         options={"file": file, "compiler": compiler},
         modules=_of_the_suite(tflite.BACKEND),
         backend="tflite",
@@ -201,8 +201,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="onnx",
         files=("model.onnx", "model.onnx.data"),
-        exporter=f"{_HERE}.from_frameworks:export_onnx",
-        consumer=f"{_HERE}.from_frameworks:run_onnx",
+        exporter=f"{_HERE}.from_models:export_onnx",
+        consumer=f"{_HERE}.from_models:run_onnx",
         modules=_of_the_suite(onnxruntime.BACKEND),
         backend="onnxruntime",
         producers=("torch", "transformers", "onnx", "onnxscript", "onnxruntime", "numpy"),
@@ -210,8 +210,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="tf_savedmodel_v2",
         files=("tf-model.tgz",),
-        exporter=f"{_HERE}.from_frameworks:export_saved_model",
-        consumer=f"{_HERE}.from_frameworks:run_saved_model",
+        exporter=f"{_HERE}.from_models:export_saved_model",
+        consumer=f"{_HERE}.from_models:run_saved_model",
         modules={_JAX: ("tensorflow", "jax", "flax"), _TF: ("tensorflow", "keras")},
         backend="tflite",
         producers=_JAX_AND_TENSORFLOW,

@@ -1,19 +1,28 @@
-"""`cbs check-model`: validates a model against the suite's contract."""
+"""`cbs check-model`: validates a model against the suite's contract.
+
+With `--torchbench` it validates a model folder against TorchBench's guide.
+"""
 
 import difflib
 import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from rich.text import Text
 
 import openxla.benchmark
 from comparative_benchmark.backends.api import BackendInfo, judges_of
-from comparative_benchmark.engine.session import Limits
+from comparative_benchmark.engine.session import Limits, SessionEnded
+from comparative_benchmark.engine.settings import RunSettings, call_once
 from comparative_benchmark.errors import EXIT_OK, EXIT_WRONG, UsageError
 from comparative_benchmark.maintenance.onboarding import findings, implementation_checks
 from comparative_benchmark.maintenance.onboarding.findings import Finding, State, print_findings
+from comparative_benchmark.results.record import Status
+from comparative_benchmark.sources.torchbench import folders, installing
+from comparative_benchmark.sources.torchbench.folders import Folder
 from comparative_benchmark.terminal.screen import Screen
 from openxla.benchmark import devices, synonyms
 from openxla.benchmark.comparative_suite import catalog
@@ -21,6 +30,32 @@ from openxla.benchmark.def_types import BenchmarkCase
 from openxla.benchmark.files import temporary_folder
 from openxla.benchmark.workloads import workload_of
 
+_FOLDER_TESTS = ("eval", "train")
+_FOLDER_CHECK = "comparative_benchmark.sources.torchbench.checks:check"
+FOLDER_CHECKS = MappingProxyType(
+    {
+        "runs": "it loads and runs from another directory",
+        "repeatable": "the same seed gives the same output, also in another process",
+        "inputs": "a run does not modify its inputs",
+        "signal": "outputs are finite and not constant",
+        "jit": "the scripted module gives the same output as eager",
+        "memory": "its memory is freed when it is dropped",
+        "folder": "a run does not modify the folder",
+    }
+)
+_FOLDER_FIXES = MappingProxyType(
+    {
+        "runs": "open files next to __file__ (pathlib.Path(__file__).parent), and import the "
+        "folder's own modules relatively (from . import utils)",
+        "repeatable": "set the seeds of torch, random and numpy when the module is imported, and "
+        "draw random numbers only in the constructor",
+        "inputs": "clone tensors that a step modifies, or separate them from the example inputs",
+        "signal": "use example inputs that vary, and weights that do not vanish",
+        "jit": "script the module with the weights and mode of the eager one (call .eval() first)",
+        "memory": "keep no tensor or module in globals, caches or hooks",
+        "folder": "write to a temporary directory; create data in install.py",
+    }
+)
 _MODELS = Path(str(openxla.benchmark.__file__)).parent / "models"
 _CREATES = re.compile(r"^(def create_model\(|create_model =)", re.MULTILINE)
 _SMALL = "tiny"
@@ -204,3 +239,79 @@ def _agreement(
     case = next(iter(chosen.values()))[0]
     hint = f"cbs parity --drift -name '{case.name}'"
     return [*found, *findings.agreement(truths, hint)]
+
+
+def check_folders(
+    places: Sequence[Path], *, name: str | None, install: bool, timeout_s: float
+) -> int:
+    """Checks TorchBench model folders and prints a table of each.
+
+    Args:
+      places: folders, or checkouts with folders.
+      name: name of the only folder to check; None for all.
+      install: whether to run the folders' `install.py`.
+      timeout_s: time limit of each worker.
+
+    Returns:
+      0 if all follow the guide, 2 if not.
+
+    Raises:
+      UsageError: a path contains no folders, or none with that name.
+    """
+    found = folders.named(folders.find(places))
+    if name is not None:
+        if name not in found:
+            raise UsageError(f"no folder {name!r}; choices are {', '.join(found)}")
+        found = {name: found[name]}
+    installed = installing.packages_of(list(found.values()), install=install)
+    console, code = Screen(stderr=True, soft_wrap=True), EXIT_OK
+    for label, folder in found.items():
+        console.print(Text(f"checking {label}"))
+        reason = folder.problem or installed.failures.get(folder.path)
+        findings = (
+            [_folder_finding("runs", "eval", "not_run", reason)]
+            if reason
+            else _of_folder(folder, timeout_s, installed.packages.get(folder.path))
+        )
+        print_findings(
+            findings,
+            [t for t in _FOLDER_TESTS if any(f.framework == t for f in findings)],
+            FOLDER_CHECKS,
+        )
+        if any(item.state in ("failed", "not_run") for item in findings) or all(
+            item.state == "not_applicable" for item in findings
+        ):
+            code = EXIT_WRONG
+    return code
+
+
+def _of_folder(folder: Folder, timeout_s: float, packages: Path | None) -> list[Finding]:
+    arguments = {"folder": str(folder.path), "packages": str(packages) if packages else None}
+    found: list[Finding] = []
+    for test in _FOLDER_TESTS:
+        try:
+            first = _in_worker(timeout_s, {**arguments, "test": test})
+            second = _in_worker(timeout_s, {**arguments, "test": test})
+        except SessionEnded as ended:
+            found += _folder_not_run(ended, test)
+            continue
+        states = dict(first["states"])
+        if states["repeatable"][0] == "ok" and first["outputs"] != second["outputs"]:
+            states["repeatable"] = ("failed", "another process gives a different output")
+        found += [_folder_finding(check, test, *states[check]) for check in FOLDER_CHECKS]
+    return found
+
+
+def _in_worker(timeout_s: float, arguments: dict[str, Any]) -> dict[str, Any]:
+    settings = RunSettings(device=devices.HOST_CPU, limits=Limits(deadline_s=timeout_s))
+    return call_once(settings, _FOLDER_CHECK, arguments, dict[str, Any])
+
+
+def _folder_not_run(ended: SessionEnded, test: str) -> list[Finding]:
+    if ended.status is Status.UNSUPPORTED:
+        return [_folder_finding("runs", test, "not_applicable", ended.reason)]
+    return [_folder_finding("runs", test, "failed", f"{ended.status.value}: {ended.reason}")]
+
+
+def _folder_finding(check: str, test: str, state: Any, detail: str) -> Finding:
+    return Finding(check, test, state, detail, _FOLDER_FIXES[check] if state == "failed" else None)

@@ -1,7 +1,7 @@
 """Checks of one folder in a separate worker, which may crash: the guide's tests, batch sizes.
 
 The guide lists what "our test scripts will test"; the command's side is
-`maintenance.onboarding.folder_check`.
+`maintenance.onboarding.model_check`.
 """
 
 import gc

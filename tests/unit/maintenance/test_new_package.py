@@ -15,7 +15,7 @@ from tests_support import python_path
 
 from comparative_benchmark.backends.recipes import registry
 from comparative_benchmark.cli.command import main
-from comparative_benchmark.maintenance.onboarding import new_package
+from comparative_benchmark.maintenance.onboarding import creating
 
 GUIDES = ROOT / "docs" / "guides" / "extend"
 # Of each kind: the name in the guide, the guide, and the place of its file in the suite. There,
@@ -40,7 +40,7 @@ def written(tmp_path, capsys):
         code = main([f"new-{kind}", name, "--into", str(tmp_path)])
         out, err = capsys.readouterr()
         assert code == 0, err
-        return tmp_path / new_package.package_of(name), out
+        return tmp_path / creating.package_of(name), out
 
     return write
 
@@ -85,7 +85,7 @@ def test_the_guide_shows_what_is_written(written, kind):
         .removesuffix(".py")
         .endswith(module.replace(".", "/"))
     )
-    assert name == new_package.KINDS[kind].object
+    assert name == creating.KINDS[kind].object
 
 
 @pytest.mark.parametrize(
