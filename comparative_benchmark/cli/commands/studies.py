@@ -24,11 +24,9 @@ from comparative_benchmark.studies.bisection.environments import (
     companions_of,
     lock_of,
 )
-from comparative_benchmark.studies.bisection.judging import Metric
-from comparative_benchmark.studies.bisection.racing import RaceOracle
+from comparative_benchmark.studies.bisection.racing import Metric, RaceOracle
 from comparative_benchmark.studies.bisection.request import BisectRequest, Subject, bisect
-from comparative_benchmark.studies.explain import table
-from comparative_benchmark.studies.explain.explained import explained
+from comparative_benchmark.studies.explain import explained
 from comparative_benchmark.studies.explain.profiling import NoProfileError, Profiling
 from comparative_benchmark.studies.reproduce.creating import reproduce
 from comparative_benchmark.terminal.console import Console
@@ -140,7 +138,7 @@ def explain(options: argparse.Namespace) -> int:
         memory_bytes=options.memory_limit,
     )
     try:
-        found = explained(
+        found = explained.explained(
             document,
             wanted,
             console,
@@ -152,7 +150,7 @@ def explain(options: argparse.Namespace) -> int:
         console.say(f"no profile: {error}", style="red")
         return EXIT_FAILED
     if options.json:
-        print(table.as_json(found.explanation))
+        print(explained.as_json(found.explanation))
         return EXIT_OK
     found.print(output_screen())
     console.say(f"profiles: {options.results.with_suffix('.profiles')}")

@@ -28,7 +28,7 @@ from comparative_benchmark.interop.userbenchmarks.runner import (
 )
 from comparative_benchmark.studies.bisection.bisection import Outcome
 from comparative_benchmark.studies.bisection.environments import EnvironmentPool, Recipe, Recipes
-from comparative_benchmark.studies.bisection.judging import by_ratio
+from comparative_benchmark.studies.bisection.racing import by_ratio
 from comparative_benchmark.studies.bisection.request import BisectRequest, Subject, bisect
 from comparative_benchmark.studies.bisection.search import (
     Answer,

@@ -17,7 +17,7 @@ from comparative_benchmark.studies.bisection.environments import (
     Recipes,
     companions_of,
 )
-from comparative_benchmark.studies.bisection.judging import sought_threshold
+from comparative_benchmark.studies.bisection.racing import sought_threshold
 from comparative_benchmark.studies.bisection.search import (
     Candidate,
     CaseAnswer,

@@ -6,7 +6,7 @@ import pytest
 
 from comparative_benchmark.studies.bisection import bisection
 from comparative_benchmark.studies.bisection.bisection import Bisection, Journal, as_json
-from comparative_benchmark.studies.bisection.judging import Metric, sought_threshold
+from comparative_benchmark.studies.bisection.racing import Metric, sought_threshold
 from comparative_benchmark.studies.bisection.search import (
     Answer,
     BisectError,

@@ -3,7 +3,7 @@
 import pytest
 from results_support import completed
 
-from comparative_benchmark.studies.bisection.judging import Metric, judge, sought_threshold
+from comparative_benchmark.studies.bisection.racing import Metric, judge, sought_threshold
 from comparative_benchmark.studies.bisection.search import Answer, CaseAnswer, Finding, Ratio
 
 SPREAD = (1.0, 1.002, 0.999, 1.001, 0.9995, 1.0005)

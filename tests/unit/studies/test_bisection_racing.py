@@ -11,8 +11,7 @@ from comparative_benchmark.analysis.stats.planning import (
 )
 from comparative_benchmark.api.case_selection import Selection
 from comparative_benchmark.engine.settings import Environment, RunSettings
-from comparative_benchmark.studies.bisection.judging import Metric
-from comparative_benchmark.studies.bisection.racing import RaceOracle, other_packages
+from comparative_benchmark.studies.bisection.racing import Metric, RaceOracle, other_packages
 from comparative_benchmark.studies.bisection.search import Focus
 from openxla.benchmark import devices
 
