@@ -1,17 +1,19 @@
-"""The ceilings of this machine: measured by `cbs doctor --ceilings`, stored for later results.
+"""Ceilings of a CPU or a GPU, and how close a result comes to them.
 
-Child processes measure, each in one library, with individual and total time limits.
+`cbs doctor --ceilings` measures those of this machine and stores them for later results. Child
+processes measure, each in one library, with individual and total time limits.
 """
 
 import importlib.util
 import json
+import math
 import platform
 import re
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,23 +23,272 @@ import msgspec
 import psutil
 
 from comparative_benchmark.analysis.machine import conditions, host
-from comparative_benchmark.analysis.roofline.roofline import (
-    READABLE_SCHEMAS,
-    Ceilings,
-    CeilingsError,
-    Copy,
-    Gemm,
-    share_of_roof,
-)
 from openxla.benchmark import devices
 from openxla.benchmark.files import write_atomically
 from openxla.benchmark.installation import root_dir
 
+SCHEMA = 2
+# Files of schema 1 are for CPUs; fields that they lack have a default.
+READABLE_SCHEMAS = (1, SCHEMA)
 _TIMEOUT_S = 120.0
 # A process with less time would end before its library is imported.
 _LEAST_S = 4.0
 NO_TIME_LEFT = "no time left"
 _PACKAGE = "comparative_benchmark.analysis.roofline"
+DATA_TYPES = ("fp32", "fp16", "bf16", "int8")
+# Libraries with the data types of their products here. Factors of int8 have 8 bits, sums 32; if a
+# library's kernels require it, one of the factors is unsigned.
+PRODUCTS = {
+    "torch": ("fp32", "fp16", "bf16", "int8"),
+    "jax": ("fp32", "fp16", "bf16", "int8"),
+    "numpy": ("fp32",),
+    "onnxruntime": ("int8",),
+}
+# A buffer of four times the last-level cache leaves little of it there.
+_CACHE_MULTIPLE = 4
+_SMALLEST_BUFFER_BYTES = 256 * 2**20
+COPY = "copy"
+# The most useful first, so that a short budget leaves the ceilings of most results. All types of
+# one library come first: a new type is worth more than a second opinion on another.
+MEASURED = {
+    "torch": (COPY, "bf16", "fp32", "tf32", "fp16", "fp8", "int8"),
+    "jax": (COPY, "bf16", "fp32", "tf32", "fp16"),
+}
+# Devices that this suite's users can have, by name; no phones.
+_ACCELERATORS = {
+    device.name: device.accelerator_type
+    for device in devices.ALL_DEVICES
+    if device.host_type != "mobile" and device.accelerator_type in ("cpu", "gpu")
+}
+DEVICES = tuple(_ACCELERATORS)
+
+
+class CeilingsError(Exception):
+    """The ceilings could not be measured.
+
+    Attributes:
+      summary: states that nothing could be measured.
+      reasons: the reason for each library.
+    """
+
+    def __init__(self, summary: str, reasons: Sequence[str] = ()) -> None:
+        super().__init__(f"{summary}: {'; '.join(reasons)}" if reasons else summary)
+        self.summary = summary
+        self.reasons = tuple(reasons)
+
+
+@attrs.frozen(kw_only=True)
+class Gemm:
+    """The best rate of a square matrix product, over several sizes and repeats.
+
+    Attributes:
+      data_type: "tf32" is a product of fp32 matrices that TensorFloat-32 units compute; "fp32" is
+        computed without them. "fp8" is e4m3 with one scale for each matrix and a bf16 result,
+        "int8" has 8-bit factors, both signed or one of them unsigned, and 32-bit sums; its flops
+        are operations on integers.
+      size: rows and columns of the matrices.
+      sm_mhz: clock of a GPU during the product; None on a CPU, or if the driver does not report it.
+      held_back_by: what kept that clock from being higher; None if the driver does not report it.
+    """
+
+    data_type: str
+    library: str
+    version: str
+    size: int
+    gflops: float = attrs.field(validator=attrs.validators.gt(0))
+    sm_mhz: int | None = None
+    held_back_by: tuple[str, ...] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Copy:
+    """The best rate of a copy in memory; bytes read and bytes written both count.
+
+    A read-only kernel may exceed this bandwidth, because memory then does not switch between
+    reading and writing.
+
+    Attributes:
+      threads: threads of the CPU; None for a copy within the memory of a GPU.
+      sm_mhz, held_back_by: see `Gemm`.
+    """
+
+    threads: int | None
+    buffer_bytes: int
+    version: str
+    gb_per_s: float = attrs.field(validator=attrs.validators.gt(0))
+    library: str = "numpy"
+    sm_mhz: int | None = None
+    held_back_by: tuple[str, ...] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Ceilings:
+    """Measured ceilings of a CPU with a number of threads, or of a GPU.
+
+    Attributes:
+      cpu_model: CPU model of the machine, even if a GPU was measured.
+      threads: None for a GPU.
+      gemms: one for each library and data type that could be measured.
+      copies: one for one thread, one for all; only one for a GPU.
+      skipped: what could not be measured, and why.
+      contended: whether others took CPU time meanwhile, so that the true ceilings are higher; None
+        if unknown, as on GPUs.
+      gpu: name of the GPU, as its driver reports it; None if the CPU was measured.
+    """
+
+    cpu_model: str
+    threads: int | None
+    date: str
+    gemms: tuple[Gemm, ...]
+    copies: tuple[Copy, ...]
+    skipped: tuple[str, ...] = ()
+    contended: bool | None = None
+    gpu: str | None = None
+    schema: int = SCHEMA
+
+    def best_gemm(self, data_type: str) -> Gemm | None:
+        """Returns the fastest product of a data type, over libraries."""
+        found = [gemm for gemm in self.gemms if gemm.data_type == data_type]
+        return max(found, key=lambda gemm: gemm.gflops, default=None)
+
+    def unmeasured(self, data_types: Iterable[str]) -> tuple[str, ...]:
+        """Returns the data types that were never tried."""
+        tried = {gemm.data_type for gemm in self.gemms}
+        # "torch int8: why", or "torch int8 after 512: why".
+        tried |= {word.rstrip(":") for line in self.skipped for word in line.split()[1:2]}
+        return tuple(name for name in data_types if name not in tried)
+
+    def best_copy(self) -> Copy | None:
+        """Returns the fastest copy with no more threads than these ceilings are for."""
+        found = [
+            copy
+            for copy in self.copies
+            if copy.threads is None or self.threads is None or copy.threads <= self.threads
+        ]
+        return max(found, key=lambda copy: copy.gb_per_s, default=None)
+
+
+def share_of_roof(
+    flops: float | None,
+    bytes_moved: float | None,
+    latency_ms: float,
+    ceilings: Ceilings,
+    data_type: str,
+) -> float | None:
+    """Returns the shortest time that the roofline allows over the measured time.
+
+    The shortest time is the longer one of `flops / peak` and `bytes / bandwidth` (Williams,
+    Waterman and Patterson, "Roofline", CACM 52(4), 2009): arithmetic and transfers overlap at best.
+
+    The share does not show which code is slow, nor whether the flops were necessary. Flops and
+    bytes are the model's (`WorkloadCost`), not the compiled program's, so that all competitors have
+    the same roof. Elementwise work is not included: if it dominates, a small share is not the
+    compiler's fault. The result can exceed 1, which means that the ceiling does not fit: weights
+    that stay in the caches move faster than the copy, reading alone may be faster as well, and
+    ceilings measured on a busy machine are too low. Programs of mixed data types are compared with
+    one peak.
+
+    Args:
+      flops: floating-point operations of one iteration, a multiply-add counted as two.
+      bytes_moved: bytes of weights, inputs and outputs, each once.
+      latency_ms: latency of one iteration.
+      ceilings: ceilings of this machine for the same number of threads, or of this GPU.
+      data_type: "fp32", "tf32", "fp16", "bf16", "fp8" or "int8".
+
+    Returns:
+      The share; None if a number is missing, not finite or not positive, or if there is no ceiling
+      to compare with. Missing flops or bytes are None: one alone gives no roof.
+    """
+    gemm, copy = ceilings.best_gemm(data_type), ceilings.best_copy()
+    if flops is None or bytes_moved is None or gemm is None or copy is None:
+        return None
+    if not all(map(math.isfinite, (flops, bytes_moved, latency_ms))):
+        return None
+    if min(flops, bytes_moved) < 0 or max(flops, bytes_moved) == 0 or latency_ms <= 0:
+        return None
+    shortest_s = max(flops / (gemm.gflops * 1e9), bytes_moved / (copy.gb_per_s * 1e9))
+    return shortest_s * 1e3 / latency_ms
+
+
+def accelerator_of(device: str) -> str | None:
+    """Returns "cpu" or "gpu" for the name of a device, None if it has no ceilings here."""
+    return _ACCELERATORS.get(device)
+
+
+def measure_ceilings(
+    threads: int | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    *,
+    device: str = "host-cpu",
+    budget_s: float | None = None,
+) -> Ceilings:
+    """Measures the ceilings of a device of this machine.
+
+    It takes about a minute for a CPU and two for a GPU: each library and data type has a separate
+    process, so that a crash or hang costs only its own rate.
+
+    Args:
+      threads: threads of a CPU; one per core by default. Ignored for a GPU.
+      say: called with progress messages.
+      device: name of a device, e.g. "host-gpu".
+      budget_s: seconds that all may take together, in the order of their value: the copy, then
+        bf16, fp32, tf32, fp16 and fp8 on a GPU. The rest is in `skipped` with "no time left". None
+        for no limit but two minutes per process.
+
+    Raises:
+      CeilingsError: nothing could be measured; it gives the reasons.
+    """
+    budget = Budget.of(budget_s)
+    if accelerator_of(device) == "gpu":
+        return measure_gpu(_cpu_model(), say, budget)
+    count = threads or host.default_threads().number
+    return measure_cpu(_cpu_model(), count, say, budget)
+
+
+def complete_ceilings(ceilings: Ceilings, say: Callable[[str], None] = lambda _: None) -> Ceilings:
+    """Measures what older ceilings of this machine's CPU lack, and returns the complete ones.
+
+    Ceilings of a GPU are returned unchanged: `cbs doctor --ceilings -device host-gpu` measures
+    them.
+    """
+    return complete(ceilings, say)
+
+
+def ceilings_path(
+    threads: int | None, cpu_model: str | None = None, gpu: str | None = None
+) -> Path:
+    """Returns the file under the artifact root that holds the ceilings of this CPU, or of a GPU.
+
+    Args:
+      threads: threads of a CPU.
+      cpu_model: this one by default.
+      gpu: name of a GPU; the CPU and its threads are then ignored.
+    """
+    if gpu is not None:
+        return root_dir() / f"ceilings-{_slug(gpu)}.json"
+    return root_dir() / f"ceilings-{_slug(cpu_model or _cpu_model())}-{threads}.json"
+
+
+def load_ceilings(
+    threads: int | None = None, cpu_model: str | None = None, *, gpu: str | None = None
+) -> Ceilings | None:
+    """Returns the ceilings of this CPU, of another CPU model, or of a GPU.
+
+    None if there is no readable file.
+    """
+    path = ceilings_path(threads or host.default_threads().number, cpu_model, gpu)
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Ceilings)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if found.schema in READABLE_SCHEMAS else None
+
+
+def save_ceilings(ceilings: Ceilings) -> Path:
+    """Writes the ceilings atomically, and returns the path."""
+    path = ceilings_path(ceilings.threads, ceilings.cpu_model, ceilings.gpu)
+    write_atomically(path, json.dumps(attrs.asdict(ceilings), indent=2) + "\n")
+    return path
 
 
 @attrs.frozen(kw_only=True)
@@ -115,21 +366,6 @@ def _last(printed: str) -> Mapping[str, Any] | None:
         if isinstance(found, dict):
             return found
     return None
-
-
-DATA_TYPES = ("fp32", "fp16", "bf16", "int8")
-# Libraries with the data types of their products here. Factors of int8 have 8 bits, sums 32; if a
-# library's kernels require it, one of the factors is unsigned.
-PRODUCTS = {
-    "torch": ("fp32", "fp16", "bf16", "int8"),
-    "jax": ("fp32", "fp16", "bf16", "int8"),
-    "numpy": ("fp32",),
-    "onnxruntime": ("int8",),
-}
-
-# A buffer of four times the last-level cache leaves little of it there.
-_CACHE_MULTIPLE = 4
-_SMALLEST_BUFFER_BYTES = 256 * 2**20
 
 
 def measure_cpu(
@@ -252,15 +488,6 @@ def _snapshot_with_children() -> conditions.Snapshot:
     return attrs.evolve(snapshot, cpu_ns=snapshot.cpu_ns + children_ns)
 
 
-COPY = "copy"
-# The most useful first, so that a short budget leaves the ceilings of most results. All types of
-# one library come first: a new type is worth more than a second opinion on another.
-MEASURED = {
-    "torch": (COPY, "bf16", "fp32", "tf32", "fp16", "fp8", "int8"),
-    "jax": (COPY, "bf16", "fp32", "tf32", "fp16"),
-}
-
-
 @attrs.define
 class _Found:
     """Measurements so far.
@@ -360,111 +587,6 @@ def _measure_one(
     else:
         found.gemms.append(Gemm(library=library, data_type=what, **values))
         say(f"{name}: {found.gemms[-1].gflops / 1e3:.3g} TFLOP/s at {found.gemms[-1].size}")
-
-
-__all__ = [
-    "DEVICES",
-    "Ceilings",
-    "CeilingsError",
-    "Copy",
-    "Gemm",
-    "accelerator_of",
-    "ceilings_path",
-    "complete_ceilings",
-    "load_ceilings",
-    "measure_ceilings",
-    "save_ceilings",
-    "share_of_roof",
-]
-
-# Devices that this suite's users can have, by name; no phones.
-_ACCELERATORS = {
-    device.name: device.accelerator_type
-    for device in devices.ALL_DEVICES
-    if device.host_type != "mobile" and device.accelerator_type in ("cpu", "gpu")
-}
-DEVICES = tuple(_ACCELERATORS)
-
-
-def accelerator_of(device: str) -> str | None:
-    """Returns "cpu" or "gpu" for the name of a device, None if it has no ceilings here."""
-    return _ACCELERATORS.get(device)
-
-
-def measure_ceilings(
-    threads: int | None = None,
-    say: Callable[[str], None] = lambda _: None,
-    *,
-    device: str = "host-cpu",
-    budget_s: float | None = None,
-) -> Ceilings:
-    """Measures the ceilings of a device of this machine.
-
-    It takes about a minute for a CPU and two for a GPU: each library and data type has a separate
-    process, so that a crash or hang costs only its own rate.
-
-    Args:
-      threads: threads of a CPU; one per core by default. Ignored for a GPU.
-      say: called with progress messages.
-      device: name of a device, e.g. "host-gpu".
-      budget_s: seconds that all may take together, in the order of their value: the copy, then
-        bf16, fp32, tf32, fp16 and fp8 on a GPU. The rest is in `skipped` with "no time left". None
-        for no limit but two minutes per process.
-
-    Raises:
-      CeilingsError: nothing could be measured; it gives the reasons.
-    """
-    budget = Budget.of(budget_s)
-    if accelerator_of(device) == "gpu":
-        return measure_gpu(_cpu_model(), say, budget)
-    count = threads or host.default_threads().number
-    return measure_cpu(_cpu_model(), count, say, budget)
-
-
-def complete_ceilings(ceilings: Ceilings, say: Callable[[str], None] = lambda _: None) -> Ceilings:
-    """Measures what older ceilings of this machine's CPU lack, and returns the complete ones.
-
-    Ceilings of a GPU are returned unchanged: `cbs doctor --ceilings -device host-gpu` measures
-    them.
-    """
-    return complete(ceilings, say)
-
-
-def ceilings_path(
-    threads: int | None, cpu_model: str | None = None, gpu: str | None = None
-) -> Path:
-    """Returns the file under the artifact root that holds the ceilings of this CPU, or of a GPU.
-
-    Args:
-      threads: threads of a CPU.
-      cpu_model: this one by default.
-      gpu: name of a GPU; the CPU and its threads are then ignored.
-    """
-    if gpu is not None:
-        return root_dir() / f"ceilings-{_slug(gpu)}.json"
-    return root_dir() / f"ceilings-{_slug(cpu_model or _cpu_model())}-{threads}.json"
-
-
-def load_ceilings(
-    threads: int | None = None, cpu_model: str | None = None, *, gpu: str | None = None
-) -> Ceilings | None:
-    """Returns the ceilings of this CPU, of another CPU model, or of a GPU.
-
-    None if there is no readable file.
-    """
-    path = ceilings_path(threads or host.default_threads().number, cpu_model, gpu)
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=Ceilings)
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if found.schema in READABLE_SCHEMAS else None
-
-
-def save_ceilings(ceilings: Ceilings) -> Path:
-    """Writes the ceilings atomically, and returns the path."""
-    path = ceilings_path(ceilings.threads, ceilings.cpu_model, ceilings.gpu)
-    write_atomically(path, json.dumps(attrs.asdict(ceilings), indent=2) + "\n")
-    return path
 
 
 def _slug(name: str) -> str:

@@ -8,7 +8,7 @@ from report_support import document, read, record, run
 from results_support import completed, plain_document
 
 import comparative_benchmark as cb
-from comparative_benchmark.analysis.roofline.roofline import Ceilings, Copy, Gemm
+from comparative_benchmark.analysis.roofline.ceilings import Ceilings, Copy, Gemm
 from comparative_benchmark.api.results import Results
 from comparative_benchmark.backends.operator_profile import (
     FILE,
