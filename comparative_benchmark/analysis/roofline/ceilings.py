@@ -54,13 +54,12 @@ MEASURED = {
     "torch": (COPY, "bf16", "fp32", "tf32", "fp16", "fp8", "int8"),
     "jax": (COPY, "bf16", "fp32", "tf32", "fp16"),
 }
-# Devices that this suite's users can have, by name; no phones.
-_ACCELERATORS = {
+# "cpu" or "gpu" for each device that this suite's users can have; no phones.
+ACCELERATORS = {
     device.name: device.accelerator_type
     for device in devices.ALL_DEVICES
     if device.host_type != "mobile" and device.accelerator_type in ("cpu", "gpu")
 }
-DEVICES = tuple(_ACCELERATORS)
 
 
 class CeilingsError(Exception):
@@ -210,11 +209,6 @@ def share_of_roof(
     return shortest_s * 1e3 / latency_ms
 
 
-def accelerator_of(device: str) -> str | None:
-    """Returns "cpu" or "gpu" for the name of a device, None if it has no ceilings here."""
-    return _ACCELERATORS.get(device)
-
-
 def measure_ceilings(
     threads: int | None = None,
     say: Callable[[str], None] = lambda _: None,
@@ -239,19 +233,24 @@ def measure_ceilings(
       CeilingsError: nothing could be measured; it gives the reasons.
     """
     budget = Budget.of(budget_s)
-    if accelerator_of(device) == "gpu":
+    if ACCELERATORS.get(device) == "gpu":
         return measure_gpu(_cpu_model(), say, budget)
     count = threads or host.default_threads().number
     return measure_cpu(_cpu_model(), count, say, budget)
 
 
-def complete_ceilings(ceilings: Ceilings, say: Callable[[str], None] = lambda _: None) -> Ceilings:
+def complete_ceilings(found: Ceilings, say: Callable[[str], None] = lambda _: None) -> Ceilings:
     """Measures what older ceilings of this machine's CPU lack, and returns the complete ones.
 
+    They lack products of some data types. Products that could not be measured stay missing.
     Ceilings of a GPU are returned unchanged: `cbs doctor --ceilings -device host-gpu` measures
     them.
     """
-    return complete(ceilings, say)
+    if found.threads is None or not (missing := found.unmeasured(DATA_TYPES)):
+        return found
+    skipped: list[str] = []
+    gemms = list(_gemms(found.threads, say, Budget(), skipped, missing))
+    return attrs.evolve(found, gemms=(*found.gemms, *gemms), skipped=(*found.skipped, *skipped))
 
 
 def ceilings_path(
@@ -398,18 +397,6 @@ def measure_cpu(
         skipped=tuple(skipped),
         contended=meanwhile.contended,
     )
-
-
-def complete(found: Ceilings, say: Callable[[str], None]) -> Ceilings:
-    """Measures the products of missing data types and returns the complete ceilings.
-
-    They are missing in files of older suites. Products that could not be measured stay missing.
-    """
-    if found.threads is None or not (missing := found.unmeasured(DATA_TYPES)):
-        return found
-    skipped: list[str] = []
-    gemms = list(_gemms(found.threads, say, Budget(), skipped, missing))
-    return attrs.evolve(found, gemms=(*found.gemms, *gemms), skipped=(*found.skipped, *skipped))
 
 
 def buffer_bytes(root: Path = conditions.ROOT) -> int:

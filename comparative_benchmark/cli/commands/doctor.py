@@ -43,8 +43,8 @@ def run(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return EXIT_FAILED
-    if roofs.accelerator_of(options.device) is None:
-        known = ", ".join(roofs.DEVICES)
+    if options.device not in roofs.ACCELERATORS:
+        known = ", ".join(roofs.ACCELERATORS)
         print(
             f"cbs: no ceilings exist for -device {options.device!r}; choices: {known}",
             file=sys.stderr,
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     findings = examine(System(artifact_root=root_dir()))
     if not options.json:
         _print_findings(findings)
-    on_cpu = roofs.accelerator_of(options.device) == "cpu"
+    on_cpu = roofs.ACCELERATORS[options.device] == "cpu"
     measured = roofs.load_ceilings(threads) if on_cpu else None
     if options.ceilings:
         measured = _measure(options, threads, errors)

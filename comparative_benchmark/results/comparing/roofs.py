@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from comparative_benchmark.analysis.roofline.ceilings import (
+    ACCELERATORS,
     Ceilings,
     CeilingsError,
-    accelerator_of,
     complete_ceilings,
     load_ceilings,
     measure_ceilings,
@@ -83,7 +83,7 @@ class Roofs:
     def place(self, result: Result) -> Place | None:
         """Returns where a result was measured; None if its GPU is unknown."""
         device = result.definition.device
-        accelerator = accelerator_of(device)
+        accelerator = ACCELERATORS.get(device)
         name = result.measured.program.device_name or self._gpus.get((result.run_id, device))
         if accelerator == "gpu" and name:
             return Place(name)
