@@ -178,15 +178,15 @@ def profile_model(
     """
     counting = {name: value for name, value in properties.items() if name != "CACHE_DIR"}
     compiled = ov.Core().compile_model(path, DEVICE, {**counting, "PERF_COUNT": True})
-    program = CompiledProgram(compiled)
-    bound = SingleProgram(program, inputs)
+    counted = CompiledProgram(compiled)
+    bound = SingleProgram(counted, inputs)
     bound.run()
     layers: dict[str, dict[str, Any]] = {}
     spans: list[tuple[str, str, float]] = []
     seen: set[str] = set()
     for _ in range(iterations):
         bound.run()
-        for info in program.requests[0].get_profiling_info():
+        for info in counted.requests[0].get_profiling_info():
             # OpenVINO reports layers below a microsecond as not executed.
             seen.add(info.node_name)
             if info.status == info.Status.EXECUTED:

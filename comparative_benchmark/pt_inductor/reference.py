@@ -212,11 +212,7 @@ class _Roundings(TorchDispatchMode):
 
 
 def _types(values: Any) -> set[torch.dtype]:
-    return {
-        value.dtype
-        for value in tree_leaves(values)
-        if isinstance(value, torch.Tensor) and value.is_floating_point()
-    }
+    return {value.dtype for value in _floating(values)}
 
 
 def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
@@ -258,7 +254,7 @@ def _in_float64(model: Any, tensors: Sequence[torch.Tensor]) -> Any:
     wide = copy.deepcopy(model)
     for module in modules.of(wide):
         module.double()
-    return wide.forward(*(t.double() if t.is_floating_point() else t for t in tensors))
+    return wide.forward(*map(_wide, tensors))
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from comparative_benchmark.reporting import history
 from comparative_benchmark.reporting.formats.interface import Exported, escaped, exporter, read_file
 from comparative_benchmark.reporting.history import results_files
 from comparative_benchmark.reporting.history.rows import Contents, PortableResult
-from comparative_benchmark.reporting.report import inputs, writing
+from comparative_benchmark.reporting.report import inputs
 from comparative_benchmark.reporting.report.inputs import ReportError
 from comparative_benchmark.reporting.report.summary import summarize
 from comparative_benchmark.reporting.report.trends import (
@@ -25,6 +25,7 @@ from comparative_benchmark.reporting.report.trends import (
     usual_change,
 )
 from comparative_benchmark.reporting.report.writing import (
+    as_markdown,
     mistakes_as_usage_errors,
     page_of,
     write_file,
@@ -105,13 +106,7 @@ def show(options: argparse.Namespace) -> int:
     if not cases:
         print(f"{options.results} has no results yet{_unfinished(options.results)}")
         return EXIT_OK
-    baseline = options.baseline
-    if baseline:
-        try:
-            baseline = synonyms.competitor(baseline)
-        except ValueError as error:
-            raise UsageError(f"--baseline: {error}") from error
-    baseline = baseline or usual_baseline(cases)
+    baseline = _competitor(options.baseline) if options.baseline else usual_baseline(cases)
     if options.json:
         print(as_json(cases, baseline))
     else:
@@ -164,7 +159,7 @@ def report(options: argparse.Namespace) -> int:
             size = options.output.stat().st_size / 1e6
             say(f"page: {options.output} ({len(summary.judged)} results, {size:.1f} MB)")
         if options.markdown:
-            text = writing.as_markdown(summary, title=options.title)
+            text = as_markdown(summary, title=options.title)
             if options.markdown == _STANDARD_OUTPUT:
                 print(text, end="")
             else:
@@ -188,8 +183,12 @@ def _report_baseline(options: argparse.Namespace) -> tuple[str | None, Path | No
         return None, options.since
     if given.endswith(".json") or Path(given).is_file():
         return None, options.since or Path(given)
+    return _competitor(given), options.since
+
+
+def _competitor(baseline: str) -> str:
     try:
-        return synonyms.competitor(given), options.since
+        return synonyms.competitor(baseline)
     except ValueError as error:
         raise UsageError(f"--baseline: {error}") from error
 

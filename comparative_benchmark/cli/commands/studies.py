@@ -17,7 +17,6 @@ from comparative_benchmark.request import EVAL
 from comparative_benchmark.results.results_file import read_document
 from comparative_benchmark.sources.selection import find_device
 from comparative_benchmark.studies.bisection import bisection
-from comparative_benchmark.studies.bisection.bisection import as_json
 from comparative_benchmark.studies.bisection.environments import (
     EnvironmentPool,
     Recipes,
@@ -49,7 +48,7 @@ def find_first_bad(options: argparse.Namespace) -> int:
     with console.following():
         outcome = bisect(request, _subject(options, request, console), say=console.say)
     if options.json:
-        print(json.dumps(as_json(outcome), indent=2))
+        print(json.dumps(bisection.as_json(outcome), indent=2))
     else:
         metric = Metric(options.metric)
         print(
