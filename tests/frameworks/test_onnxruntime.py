@@ -18,7 +18,7 @@ from comparative_benchmark.backends.api import (  # noqa: E402
     untimed,
 )
 from comparative_benchmark.backends.resident_programs import SingleProgram  # noqa: E402
-from comparative_benchmark.onnxruntime import backend, graph, profiler, session  # noqa: E402
+from comparative_benchmark.onnxruntime import backend, graph, session  # noqa: E402
 from openxla.benchmark import devices  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
@@ -192,7 +192,7 @@ def test_the_profile_counts_the_measured_iterations_only():
         event("first_kernel_time", 1001, 30, "MatMul"),
         event("second_kernel_time", 1032, 10, "Softmax"),
     ]
-    table = profiler.operator_table(events, 1)
+    table = session.operator_table(events, 1)
     assert "1 iterations, 0.040 ms" in table
     assert "75.0%             30.0       1  MatMul" in table
     assert "25.0%             10.0       1  second" in table

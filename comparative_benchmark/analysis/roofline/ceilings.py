@@ -1,6 +1,6 @@
 """Ceilings of a CPU or a GPU, and how close a result comes to them.
 
-`cbs doctor --ceilings` measures those of this machine and stores them for later results. Child
+`cbs doctor --ceilings` measures this machine's ceilings and stores them for later results. Child
 processes measure, each in one library, with individual and total time limits.
 """
 
