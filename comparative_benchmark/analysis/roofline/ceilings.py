@@ -329,7 +329,7 @@ def ask(module: str, arguments: Sequence[str], budget: Budget) -> Answer:
     """Runs a module of this package in a child process and returns its answer.
 
     Args:
-      module: it prints lines of JSON, each of which replaces the one before.
+      module: it prints lines of JSON, and each line replaces the one before.
       arguments: arguments of the module.
       budget: the process is not started if it is spent, and killed when it ends.
     """
