@@ -183,19 +183,14 @@ class Campaign:
         self.engine.cancel(sorted(lost & set(queue or ())))
         now = self.spool.now()
         attempts = self.fleet.attempts
-        wanted = [
-            job
-            for job in plan.jobs
-            if may_retry(
-                found[job.key],
-                attempts,
-                now,
-                longer=longer and not self._exceeded_before(job.key, found[job.key]),
-            )
-        ]
-        waiting = sum(
-            found[job.key].state in WITHOUT_RESULT and found[job.key].attempts < attempts
-            for job in plan.jobs
+        wanted = []
+        for job in plan.jobs:
+            item = found[job.key]
+            doubled = longer and not self._exceeded_before(job.key, item)
+            if may_retry(item, attempts, now, longer=doubled):
+                wanted.append(job)
+        waiting = any(
+            item.state in WITHOUT_RESULT and item.attempts < attempts for item in found.values()
         )
         if waiting and not wanted:
             self.report(
@@ -287,11 +282,8 @@ class Campaign:
             name: reason for name, chosen in classes.items() if (reason := _none_of(chosen))
         }
         write_atomically(self.spool.folder / "unsupported.json", json.dumps(unsupported))
-        able = [
-            job
-            for job in jobs
-            if job.machine_class in classes and job.machine_class not in unsupported
-        ]
+        usable = classes.keys() - unsupported
+        able = [job for job in jobs if job.machine_class in usable]
         queued = {item.batch for item in found.values() if item.state in ACTIVE}
         room = self.engine.room(len(queued))
         done = _Progress()

@@ -121,8 +121,10 @@ def standings(
             old = expired(now, claimed_at(Attempt(key, latest)))
             found[key] = Standing(State.WAITING if old else State.CLAIMED, attempts)
         else:
-            submitted = view.submitted_at.get(batch, now)
-            found[key] = shared[kind] = _queued(attempts, batch, queue, submitted, now)
+            entry = (queue or {}).get(batch)
+            since = (entry and entry.ended_at) or view.submitted_at.get(batch, now)
+            late = expired(now, since, GRACE_S)
+            found[key] = shared[kind] = _queued(attempts, batch, queue, late=late)
     return found
 
 
@@ -186,23 +188,18 @@ def _ended(end: End, attempts: int, batch: str | None) -> Standing:
 
 
 def _queued(
-    attempts: int,
-    batch: str,
-    queue: Mapping[str, QueueEntry] | None,
-    submitted: float,
-    now: float,
+    attempts: int, batch: str, queue: Mapping[str, QueueEntry] | None, *, late: bool
 ) -> Standing:
     if queue is None:
         return Standing(State.PENDING, attempts, batch, "the scheduler does not answer")
     entry = queue.get(batch)
     if entry is None:
-        if not expired(now, submitted, GRACE_S):
+        if not late:
             return Standing(State.PENDING, attempts, batch, "not in the queue yet")
         return Standing(State.LOST, attempts, batch, "the scheduler has forgotten the batch")
     if (state := _OF_QUEUE.get(entry.state)) is None:
         # Its files may appear late.
-        ended = submitted if entry.ended_at is None else entry.ended_at
-        state = State.LOST if expired(now, ended, GRACE_S) else State.RUNNING
+        state = State.LOST if late else State.RUNNING
         return Standing(
             state, attempts, batch, entry.reason or "ended without a result", entry.node
         )

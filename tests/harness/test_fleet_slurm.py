@@ -209,7 +209,7 @@ def test_a_controller_that_stops(fleet, cluster):
 
 def test_a_time_limit_that_is_too_short(fleet, cluster):
     """The job starts once more with twice the limit, if the user asks for it."""
-    # Slurm checks limits every 30 s, so the job needs a minute and a half; twice the limit suffices.
+    # Slurm checks limits every 30 s. Twice the limit suffices.
     tiny = fleet(jobs=1, seconds=105, classes="""
 [[class]]
 name = "any"
