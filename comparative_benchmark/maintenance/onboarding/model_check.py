@@ -6,7 +6,7 @@ With `--torchbench` it validates a model folder against TorchBench's guide.
 import difflib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -84,25 +84,23 @@ def check_model(
     Raises:
       UsageError: the model or framework does not exist.
     """
-    asked = _frameworks(name, frameworks)
+    models = _models()
+    asked = _frameworks(name, frameworks, models)
     every = catalog.all_benchmarks(suites)
-    cases = {framework: _cases(every, _module_path(name, framework)) for framework in asked}
+    cases = {item: _cases(every, _module_path(models[name, item])) for item in asked}
     chosen = _smallest(cases)
     found: list[Finding] = []
     truths = {}
     console = Screen(stderr=True, soft_wrap=True)
     for framework in asked:
         console.print(Text(f"checking {name} in {framework}"))
-        folder = _MODELS / framework
-        found.append(
-            implementation_checks.definitions(
-                framework, _module_path(name, framework), cases[framework]
-            )
-        )
-        found.append(implementation_checks.docstrings(framework, folder / f"{name}.py"))
-        found.append(implementation_checks.requirements(framework, folder))
+        path = models[name, framework]
+        module = _module_path(path)
+        found.append(implementation_checks.definitions(framework, module, cases[framework]))
+        found.append(implementation_checks.docstrings(framework, path))
+        found.append(implementation_checks.requirements(framework, path.parent))
         if install:
-            found.append(implementation_checks.install(framework, folder))
+            found.append(implementation_checks.install(framework, path.parent))
         with temporary_folder("check") as scratch:
             more, truth = _run_model(framework, chosen[framework], timeout_s, Path(scratch))
         found += more
@@ -113,13 +111,21 @@ def check_model(
     return EXIT_WRONG if any(item.state in ("failed", "not_run") for item in found) else EXIT_OK
 
 
-def _frameworks(name: str, text: str | None) -> list[str]:
+def _models() -> dict[tuple[str, str], Path]:
+    """Returns the modules of all models by name and framework.
+
+    A model may have its own folder, as in the OpenXLA suite's guide: `NAME/NAME_model.py`.
+    """
+    nested = {(p.parent.name, p.parents[1].name): p for p in _MODELS.glob("*/*/*_model.py")}
+    written = (path for path in _MODELS.glob("*/*.py") if _CREATES.search(path.read_text("utf-8")))
+    return nested | {(path.stem, path.parent.name): path for path in written}
+
+
+def _frameworks(name: str, text: str | None, models: Collection[tuple[str, str]]) -> list[str]:
     """Returns the framework folders that contain the model, restricted to those in `text`."""
-    modules = sorted(_MODELS.glob("*/*.py"))
-    written = [path for path in modules if _CREATES.search(path.read_text(encoding="utf-8"))]
-    there = [path.parent.name for path in written if path.stem == name]
+    there = sorted(framework for other, framework in models if other == name)
     if not there or not name.isidentifier():
-        known = sorted({path.stem for path in written})
+        known = sorted({other for other, _ in models})
         nearest = difflib.get_close_matches(name, known, n=3) or known
         raise UsageError(
             f"no model {name!r} in {_MODELS}/<framework>/; choices include {', '.join(nearest)}"
@@ -136,8 +142,8 @@ def _frameworks(name: str, text: str | None) -> list[str]:
     return asked
 
 
-def _module_path(name: str, framework: str) -> str:
-    return f"openxla.benchmark.models.{framework}.{name}"
+def _module_path(path: Path) -> str:
+    return ".".join(["openxla.benchmark.models", *path.relative_to(_MODELS).with_suffix("").parts])
 
 
 def _cases(every: Sequence[BenchmarkCase], module_path: str) -> list[BenchmarkCase]:
