@@ -73,14 +73,23 @@ def _home() -> str:
 
 
 def _notebook(path: Path) -> str:
-    """Returns a notebook as Markdown: its texts and its code."""
+    """Returns a notebook as Markdown: its texts, its code, and the stored outputs."""
     title, *cells = nbformat.read(path, as_version=4).cells
     said = f"*This page is a notebook: [{path.name}]({path.name}).*"
-    shown = (
-        cell.source if cell.cell_type == "markdown" else f"```python\n{cell.source}\n```"
-        for cell in cells
-    )
-    return "\n\n".join([title.source, said, *shown])
+    return "\n\n".join([title.source, said, *(part for cell in cells for part in _parts(cell))])
+
+
+def _parts(cell: Any) -> list[str]:
+    if cell.cell_type == "markdown":
+        return [cell.source]
+    return [f"```python\n{cell.source}\n```", *(_output(output.data) for output in cell.outputs)]
+
+
+def _output(data: Any) -> str:
+    """Returns a stored output; HTML in one line, since Markdown ends it at an empty line."""
+    if html := data.get("text/html"):
+        return f'<div class="output">{"".join(line.strip() for line in html.splitlines())}</div>'
+    return f"```text\n{data['text/plain']}\n```"
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
