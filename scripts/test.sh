@@ -55,28 +55,20 @@ tests() {
   shift
   .venv/bin/pytest "$@" || failed=1
 }
-# Tests wait for a fifth of their time. So each CPU gets two processes, which are pinned to it (see
-# tests/conftest.py), if there are 5 GB of memory for each. Unit tests do not wait, and get one.
-processes() {
-  local each="$1" cpus memory_gb
-  cpus="$(nproc)"
-  memory_gb="$(awk '/^MemAvailable/ {print int($2 / 1e6)}' /proc/meminfo)"
-  local most=$((memory_gb / 5 > cpus ? memory_gb / 5 : cpus))
-  echo $((each * cpus < most ? each * cpus : most))
-}
-# If a process dies, the run ends, since xdist can wait forever for the tests of a replaced process.
-parallel=(--dist loadfile --no-loadscope-reorder --max-worker-restart 0)
+# One process per CPU, pinned to it (see tests/conftest.py). If one dies, the run ends, since xdist can
+# wait forever for the tests of a replaced process.
+parallel=(--numprocesses auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0)
 
 # The checks take one CPU for a minute. Tests that measure come after them.
 start_checks
 if (($#)); then
   tests "tests" "$@"
 elif [[ "${tier}" == fast ]]; then
-  tests "unit tests" --quiet --numprocesses "$(processes 1)" "${parallel[@]}" -m "not alone and not slow and not nightly" tests/unit tests/gpu
+  tests "unit tests" --quiet "${parallel[@]}" -m "not alone and not slow and not nightly" tests/unit tests/gpu
 else
   without="" longest=(--durations 10 --durations-min 1)
   [[ "${tier}" == all ]] || without=" and not nightly"
-  tests "tests" --numprocesses "$(processes 2)" "${parallel[@]}" "${longest[@]}" -m "not alone${without}"
+  tests "tests" "${parallel[@]}" "${longest[@]}" -m "not alone${without}"
   finish_checks && checks=()
   tests "tests that measure, one at a time" "${longest[@]}" -m "alone${without}"
 fi
