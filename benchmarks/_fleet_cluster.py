@@ -42,6 +42,7 @@ from comparative_benchmark.request import RunRequest
 MAX_QUEUED = 50
 # Slurm's MinJobAge: ended batches leave the queue.
 _FORGOTTEN_S = 300.0
+_ACTIVE = (QueueState.PENDING, QueueState.RUNNING)
 _JOB_S = 60.0
 _START = 1.8e9
 # After this many attempts, a job has no more faults: it must end.
@@ -154,7 +155,7 @@ class Cluster:
         self._queue = {
             name: item
             for name, item in self._queue.items()
-            if item in self._active() or self.now - item.changed < _FORGOTTEN_S
+            if item.state in _ACTIVE or self.now - item.changed < _FORGOTTEN_S
         }
         return {
             name: QueueEntry(state=item.state, node=item.node, reason=item.reason)
@@ -202,8 +203,7 @@ class Cluster:
         self.now = until
 
     def _active(self) -> list[_Queued]:
-        running = (QueueState.PENDING, QueueState.RUNNING)
-        return [item for item in self._queue.values() if item.state in running]
+        return [item for item in self._queue.values() if item.state in _ACTIVE]
 
     def _answer(self) -> None:
         if self.now < self._away_until:
