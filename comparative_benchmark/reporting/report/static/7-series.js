@@ -13,7 +13,7 @@ const DODGE = 3;
 
 // Of ten colours and five marks each pair comes once before one comes again.
 const markPath = (style, r) => MARKS[(style + Math.floor(style / MARKS.length)) % MARKS.length](r);
-const decided = (verdict) => verdict === "faster" || verdict === "slower";
+const decided = (verdict) => ["faster", "slower", "baseline"].includes(verdict);
 
 /** Returns limits of a logarithmic axis: of all estimates, and of intervals no further than twice that. */
 function domainOf(points, others = []) {

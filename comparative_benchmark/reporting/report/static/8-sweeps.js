@@ -96,7 +96,7 @@ function batchPlots(width, panel, off, shown) {
   return QUANTITIES.map(([yLabel, y]) => {
     const series = groups.map(([name, group]) => {
       const points = group.toSorted((a, b) => a.workload.batch_size - b.workload.batch_size).map((item) => ({
-        x: item.workload.batch_size, y: y(item.ms, item.workload.batch_size), verdict: isBaseline(item) ? "faster" : item.verdict, id: item.id,
+        x: item.workload.batch_size, y: y(item.ms, item.workload.batch_size), verdict: item.verdict, id: item.id,
         faint: !shown.has(item), says: [item.workload.label, item.runnerName, `batch ${item.workload.batch_size}: ${digits(y(item.ms, item.workload.batch_size)[0])} ${yLabel}`],
       }));
       return { name, style: BATCH_SERIES.indexOf(name), points, line: points.map((point) => [point.x, point.y[0]]) };
