@@ -77,7 +77,6 @@ MODELS = {
         {"model_name": "resnet-tiny", **IMAGES},
         {"fp32": {**PLAIN, "tf": XLA}, "fp16": PLAIN, "bf16": {**PLAIN, "tf": XLA}},
         truth_limit=1e-12,
-        default=("fp32", "bf16"),
     ),
     "vit-tiny": Model(
         "vit",
@@ -122,6 +121,7 @@ MODELS = {
         "whisper",
         {"model_name": "whisper-tiny-test", "seq_len": 16, "batch_size": 4},
         {"fp32": {**JITTED, "tf": XLA}, "fp16": JITTED, "bf16": JITTED},
+        default=(),
     ),
     "sd-clip-tiny": Model(
         "sd_clip",
@@ -144,6 +144,7 @@ MODELS = {
         "sd_vae",
         {"model_name": "sd-vae-tiny", **IMAGES},
         {"fp32": {**JITTED, "tf": GRAPH}, "fp16": {**JITTED, "tf": GRAPH}, "bf16": JITTED},
+        default=(),
     ),
     "sd-pipeline-tiny": Model(
         "sd_pipeline",
@@ -173,6 +174,7 @@ MODELS = {
         {"model_name": "t5-tiny", **GENERATION, "seq_len": 32},
         {"fp32": {**PLAIN, "tf": GRAPH}, "fp16": {**PLAIN, "tf": XLA}, "bf16": PLAIN},
         fed_limit=1e-12,
+        default=(),
     ),
     "gpt2-tiny-pipeline": Model(
         "gpt2_pipeline",

@@ -56,11 +56,8 @@ STEMS = [
         "vit-tiny-sgd-bf16",  # the truth of bf16 for texts equals fp32's
     )
 ]
-# Right programs, which make the truth, and some faults in the default tier.
-SAMPLE = {
-    *("BERT_NONE_FP32_PT", "BERT_RATE_OFF_BY_A_TENTH_FP32_PT"),
-    *("BERT_NONE_BF16_PT", "BERT_MASTERS_IN_BF16_BF16_PT", "BERT_LAST_UPDATE_FORGOTTEN_FP32_JAX"),
-}
+# In the default tier: the right program, which makes the truth, and a fault.
+SAMPLE = {"BERT_NONE_FP32_PT", "BERT_RATE_OFF_BY_A_TENTH_FP32_PT"}
 PLANTED = sorted(model.name for model in MODELS)
 assert set(PLANTED) >= SAMPLE
 
