@@ -71,7 +71,7 @@ def user_model_cases(request: RunRequest) -> "ModelCases | None":
         raise UsageError(str(error)) from error
 
 
-def definitions_to_save(request: RunRequest, found: "ModelCases") -> "Definitions | None":
+def definitions_to_save(request: RunRequest, cases: "ModelCases") -> "Definitions | None":
     """Returns the definitions that `--save-as` writes; None without that option.
 
     Raises:
@@ -83,7 +83,7 @@ def definitions_to_save(request: RunRequest, found: "ModelCases") -> "Definition
         return None
     try:
         model = str(request.model)
-        return definitions(model, _wanted(request), found.cases, request.save_as)
+        return definitions(model, _wanted(request), cases.cases, request.save_as)
     except UserModelError as error:
         raise UsageError(str(error)) from error
 
@@ -122,20 +122,20 @@ def largest_batch(try_out: Callable[[int], int]) -> tuple[int | None, str]:
       try_out: runs the folder with a batch size in a fresh process and returns the number of
         elements in its inputs. Raises `SessionEnded` if it does not run.
     """
-    size, found, held = 1, None, 0
+    size, largest, held = 1, None, 0
     while size <= _MOST:
         try:
             elements = try_out(size)
         except SessionEnded as ended:
-            if found is None:
+            if largest is None:
                 return None, f"unchanged: {ended.reason}"
             if ended.status not in _TOO_MUCH:
-                return found, f"{found}; {size} ended with {ended.status.value}: {ended.reason}"
-            return found, f"{found}; {size} ended with {ended.status.value}"
-        if found is not None and elements == held:
+                return largest, f"{largest}; {size} ended with {ended.status.value}: {ended.reason}"
+            return largest, f"{largest}; {size} ended with {ended.status.value}"
+        if largest is not None and elements == held:
             return None, "unchanged: the inputs do not grow with the batch size"
-        found, held, size = size, elements, size * 2
-    return found, f"{found}, the largest size that is tested"
+        largest, held, size = size, elements, size * 2
+    return largest, f"{largest}, the largest size that is tested"
 
 
 def batch_of_folder(

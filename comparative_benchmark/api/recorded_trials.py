@@ -50,10 +50,10 @@ def find(
     Raises:
       UsageError: no or several results match; the message gives the choices.
     """
-    latest = {found.result.key: found for found in cases_of(document)}
+    latest = {other.result.key: other for other in cases_of(document)}
     if not latest:
         raise UsageError("the results file contains no results")
-    name = _case_name([found.result.definition for found in latest.values()], case)
+    name = _case_name([other.result.definition for other in latest.values()], case)
     keys = [key for key in latest if key[0] == name]
     for what, position, wanted, option in (
         ("competitor", 1, competitor, "--backend"),
@@ -160,9 +160,9 @@ def _competitor(
                 f"{backend.name} cannot export programs; choose a result of one of these backends: "
                 f"{known}"
             )
-        [found] = competitors_of(backend, [definition.compiler], accelerator)
+        [competitor] = competitors_of(backend, [definition.compiler], accelerator)
         if environment is None:
-            return found
+            return competitor
         if not run_recorded_python:
             raise UsageError(
                 f"it was measured in the environment {environment.name!r} with the interpreter "
@@ -172,7 +172,7 @@ def _competitor(
         [where] = parse_environments(f"{environment.name}={environment.python}")
     except UnusableEnvironmentError as error:
         raise UsageError(f"the environment of the measurement cannot be used: {error}") from error
-    return attrs.evolve(found, environment=where)
+    return attrs.evolve(competitor, environment=where)
 
 
 def _case(definition: Definition, suites: Sequence[str], *, exports: bool) -> BenchmarkCase:

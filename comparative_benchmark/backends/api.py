@@ -636,11 +636,11 @@ class Origin:
 @functools.cache
 def _registered() -> Mapping[str, tuple[BackendInfo, Origin]]:
     """Returns every backend with its origin; a plug-in cannot replace a built-in backend."""
-    found: dict[str, tuple[BackendInfo, Origin]] = {}
+    backends: dict[str, tuple[BackendInfo, Origin]] = {}
     for plugin in plugins(BACKENDS_GROUP, BackendInfo):
         origin = Origin(plugin.distribution, plugin.built_in)
-        found.setdefault(plugin.name, (plugin.value, origin))
-    return {name: found[name] for name in sorted(found)}
+        backends.setdefault(plugin.name, (plugin.value, origin))
+    return {name: backends[name] for name in sorted(backends)}
 
 
 @functools.cache
@@ -686,19 +686,19 @@ def get_backend(name: str) -> BackendInfo:
 
 def recorded_packages() -> dict[str, str]:
     """Returns the packages whose versions results record, by module; see `BackendInfo.packages`."""
-    found = {"numpy": "numpy"}
+    packages = {"numpy": "numpy"}
     for info in backends().values():
-        found |= info.packages
-    return found
+        packages |= info.packages
+    return packages
 
 
 def installed_versions(packages: Iterable[str]) -> dict[str, str]:
     """Returns the versions of the installed ones among these distributions, by name."""
-    found = {}
+    versions = {}
     for package in packages:
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            versions[package] = version(package)
+    return versions
 
 
 def load_object(path: str) -> Any:

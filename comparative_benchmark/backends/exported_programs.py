@@ -74,8 +74,8 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
 
     See `openxla.benchmark.user_models.programs.program_model`.
     """
-    found: tuple[list[Any], list[Any]] = model.truth_and_reference(inputs)
-    return found
+    outputs: tuple[list[Any], list[Any]] = model.truth_and_reference(inputs)
+    return outputs
 
 
 _ONE = """\

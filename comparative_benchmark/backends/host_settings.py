@@ -28,14 +28,14 @@ def cores(cpus: Iterable[int], root: Path = Path("/")) -> list[list[int]] | None
       cpus: CPUs to group; their siblings that are not included are left out.
       root: directory that contains `sys`.
     """
-    found: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for cpu in sorted(cpus):
         try:
             siblings = (root / _TOPOLOGY.format(cpu=cpu)).read_text(encoding="ascii").strip()
         except OSError:
             return None
-        found.setdefault(siblings, []).append(cpu)
-    return list(found.values())
+        groups.setdefault(siblings, []).append(cpu)
+    return list(groups.values())
 
 
 def spread(cpus: Iterable[int], root: Path = Path("/")) -> list[int]:
@@ -104,13 +104,13 @@ def threads_by_name(root: Path = Path("/")) -> Mapping[str, int]:
 
     For stacks that report their threads only through the names of their pool.
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for task in (root / "proc/self/task").glob("*/comm"):
         try:
-            found[task.read_text(encoding="utf-8", errors="replace").rstrip("\n")] += 1
+            counts[task.read_text(encoding="utf-8", errors="replace").rstrip("\n")] += 1
         except OSError:  # the thread has ended
             continue
-    return found
+    return counts
 
 
 def pool_size(name: str, root: Path = Path("/")) -> int | None:

@@ -16,12 +16,12 @@ from openxla.benchmark.installation import checkout
 
 def chain(error: BaseException, *, implicit: bool) -> list[BaseException]:
     """Returns an error and its causes, including implicit ones if `implicit`."""
-    found: list[BaseException] = []
+    errors: list[BaseException] = []
     following: BaseException | None = error
-    while following is not None and following not in found:
-        found.append(following)
+    while following is not None and following not in errors:
+        errors.append(following)
         following = following.__cause__ or (following.__context__ if implicit else None)
-    return found
+    return errors
 
 
 def setup_script(backend: str) -> str | None:
@@ -208,7 +208,7 @@ def _listed(file: Path) -> set[str]:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return set()
-    return {_normalised(found[1]) for line in lines if (found := _REQUIREMENT.match(line))}
+    return {_normalised(match[1]) for line in lines if (match := _REQUIREMENT.match(line))}
 
 
 def _normalised(name: str) -> str:

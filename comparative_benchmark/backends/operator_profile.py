@@ -36,10 +36,10 @@ def take_files(
     """
     files = []
     for pattern, name in wanted.items():
-        found = next(scratch.glob(f"plugins/profile/*/{pattern}"), None)
-        if found is None:
+        path = next(scratch.glob(f"plugins/profile/*/{pattern}"), None)
+        if path is None:
             raise RuntimeError(f"{stack} wrote no {pattern} into its profile")
-        files.append(Path(shutil.move(found, directory / name)))
+        files.append(Path(shutil.move(path, directory / name)))
     shutil.rmtree(scratch)
     return files
 
@@ -216,10 +216,10 @@ def operators_of(
       told: details by name, with costs of one call; operators without details keep their name only.
     """
     times, counts = own_times(spans), Counter(name for name, *_ in spans)
-    found = []
+    operators = []
     for name, count in counts.items():
         known, calls = told.get(name) or Operator(name=str(name)), count / max(iterations, 1)
-        found.append(
+        operators.append(
             attrs.evolve(
                 known,
                 us=times.get(name, 0.0) / max(iterations, 1),
@@ -228,7 +228,7 @@ def operators_of(
                 bytes=known.bytes and known.bytes * calls,
             )
         )
-    return longest_first(found)
+    return longest_first(operators)
 
 
 def longest_first(operators: Iterable[Operator]) -> tuple[Operator, ...]:
@@ -274,12 +274,12 @@ def operators_in(hlo: str) -> dict[str, Operator]:
     A fusion is described by the instructions of its computation.
     """
     computations = _computations(hlo)
-    found: dict[str, Operator] = {}
+    operators: dict[str, Operator] = {}
     for body in computations.values():
         for name, instruction in body.items():
             if instruction.opcode not in _SILENT or instruction.opcode == "call":
-                found[name] = _operator(name, instruction, body, computations)
-    return found
+                operators[name] = _operator(name, instruction, body, computations)
+    return operators
 
 
 def spans_of(events: Iterable[Mapping[str, Any]]) -> list[Span[str]]:
@@ -328,17 +328,17 @@ def fusions_in(hlo: str) -> tuple[str, ...]:
 
 
 def _computations(hlo: str) -> dict[str, dict[str, _Instruction]]:
-    found: dict[str, dict[str, _Instruction]] = {}
+    computations: dict[str, dict[str, _Instruction]] = {}
     body: dict[str, _Instruction] = {}
     for line in hlo.splitlines():
         if not line.startswith(" "):
             if match := _COMPUTATION.match(line):
-                body = found.setdefault(match[1] or match[2], {})
+                body = computations.setdefault(match[1] or match[2], {})
         elif match := _INSTRUCTION.match(line):
             operands = tuple(re.findall(r"%([\w.\-]+)", match["operands"]))
             shape = _shape(match["type"])
             body[match["name"]] = _Instruction(shape, match["opcode"], operands, match["rest"])
-    return found
+    return computations
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]] | None:

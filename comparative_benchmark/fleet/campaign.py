@@ -157,11 +157,11 @@ class Campaign:
         except (Timeout, NotImplementedError):
             plan = self._stored_with_former(plan)
         self._adopt()
-        found = self.standings(plan, self._poll(fresh=True))
+        status = self.standings(plan, self._poll(fresh=True))
         # A machine may be back, or have a new feature.
         states = (State.WAITING, State.UNSUPPORTED)
-        wanted = [job for job in plan.jobs if found[job.key].state in states]
-        return self._submit(plan, wanted, found, campaign)
+        wanted = [job for job in plan.jobs if status[job.key].state in states]
+        return self._submit(plan, wanted, status, campaign)
 
     def resume(self, campaign: str, *, longer: bool = False) -> Submitting:
         """Submits again the jobs that have no result and are not in the queue.
@@ -176,28 +176,28 @@ class Campaign:
         plan = self.stored_plan()
         self._adopt()
         queue = self._poll(fresh=True)
-        found = self.standings(plan, queue)
-        self._record_ends(found)
+        status = self.standings(plan, queue)
+        self._record_ends(status)
         # Slurm holds batches that it could not start, and an administrator may release them.
-        lost = {item.batch for item in found.values() if item.batch and item.state is State.LOST}
+        lost = {item.batch for item in status.values() if item.batch and item.state is State.LOST}
         self.engine.cancel(sorted(lost & set(queue or ())))
         now = self.spool.now()
         attempts = self.fleet.attempts
         wanted = []
         for job in plan.jobs:
-            item = found[job.key]
+            item = status[job.key]
             doubled = longer and not self._exceeded_before(job.key, item)
             if may_retry(item, attempts, now, longer=doubled):
                 wanted.append(job)
         waiting = any(
-            item.state in WITHOUT_RESULT and item.attempts < attempts for item in found.values()
+            item.state in WITHOUT_RESULT and item.attempts < attempts for item in status.values()
         )
         if waiting and not wanted:
             self.report(
                 "nothing to start again yet: retries wait some minutes, and time limits need "
                 "--longer"
             )
-        return self._submit(plan, wanted, found, campaign, longer=longer)
+        return self._submit(plan, wanted, status, campaign, longer=longer)
 
     def standings(self, plan: Plan, queue: dict[str, QueueEntry] | None) -> dict[str, Standing]:
         """Returns the standing of each job by its key."""
@@ -229,8 +229,8 @@ class Campaign:
           EngineError: the scheduler does not answer.
         """
         plan = self.stored_plan()
-        found = self.standings(plan, self._poll(fresh=True))
-        active = {key: item for key, item in found.items() if item.state in ACTIVE and item.batch}
+        status = self.standings(plan, self._poll(fresh=True))
+        active = {key: item for key, item in status.items() if item.state in ACTIVE and item.batch}
         self.engine.cancel(sorted({item.batch for item in active.values() if item.batch}))
         for key, item in active.items():
             self._end(key, item, "cancelled", "by cbs fleet cancel")
@@ -260,7 +260,7 @@ class Campaign:
         self,
         plan: Plan,
         jobs: Sequence[Job],
-        found: dict[str, Standing],
+        status: dict[str, Standing],
         campaign: str,
         *,
         longer: bool = False,
@@ -284,7 +284,7 @@ class Campaign:
         write_atomically(self.spool.folder / "unsupported.json", json.dumps(unsupported))
         usable = classes.keys() - unsupported
         able = [job for job in jobs if job.machine_class in usable]
-        queued = {item.batch for item in found.values() if item.state in ACTIVE}
+        queued = {item.batch for item in status.values() if item.state in ACTIVE}
         room = self.engine.room(len(queued))
         done = _Progress()
         for batch in batches_of(self.fleet, able):
@@ -297,7 +297,7 @@ class Campaign:
                 done.left += len(batch)
                 continue
             self._submit_batch(
-                batch, classes[name], [node.name for node in nodes], found, done, campaign, longer
+                batch, classes[name], [node.name for node in nodes], status, done, campaign, longer
             )
         continues = bool(done.left) and self.engine.continue_later(
             self._command("submit", campaign), f"{self.prefix}submit"
@@ -316,14 +316,14 @@ class Campaign:
         jobs: Sequence[Job],
         chosen: "_Chosen",
         nodes: Sequence[str],
-        found: dict[str, Standing],
+        status: dict[str, Standing],
         done: "_Progress",
         campaign: str,
         longer: bool,
     ) -> None:
         claimed = []
         for job in jobs:
-            standing = found[job.key]
+            standing = status[job.key]
             # The attempt of an expired claim was never submitted.
             was_claimed = standing.state is State.WAITING and standing.attempts > 0
             attempt = Attempt(job.key, standing.attempts - was_claimed)
@@ -414,9 +414,9 @@ class Campaign:
                 if batch.name in queue:
                     self.spool.record_submission(batch.name, queue[batch.name].id, attempts)
 
-    def _record_ends(self, found: dict[str, Standing]) -> None:
+    def _record_ends(self, status: dict[str, Standing]) -> None:
         """Records the ends that only the queue knows, before it forgets them."""
-        for key, item in found.items():
+        for key, item in status.items():
             if item.state in _RECORDED and not item.recorded:
                 self._end(key, item, item.state.value, item.detail)
 

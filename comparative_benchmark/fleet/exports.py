@@ -224,7 +224,7 @@ def github_workflow(exporting: Exporting) -> str:
         "BATCHES": json.dumps(matrix),
     }
     text = (_TEMPLATES / "github_workflow.yml.txt").read_text(encoding="utf-8")
-    return re.sub(r"@([A-Z]+)@", lambda found: fields[found[1]], text)
+    return re.sub(r"@([A-Z]+)@", lambda match: fields[match[1]], text)
 
 
 def _inside_checkout(folder: Path) -> str:
@@ -359,10 +359,10 @@ def _affinity(item: MachineClass) -> dict[str, Any]:
 
 def _expressions(item: MachineClass, requirement: Requirement) -> list[dict[str, Any]]:
     def label(name: str) -> str:
-        found = _LABELS.get(name, name)
-        if not _LABEL.fullmatch(found):
+        label_name = _LABELS.get(name, name)
+        if not _LABEL.fullmatch(label_name):
             raise UsageError(f"class {item.name}: {name!r} cannot be a label of Kubernetes")
-        return found
+        return label_name
 
     # Every node has a CPU.
     present = sorted(requirement.present - {"cpu"})

@@ -125,20 +125,20 @@ class HostQueue:
 
     def states(self, prefix: str) -> dict[str, HostState]:
         """Returns the state of all batches whose names have a prefix."""
-        found: dict[str, HostState] = {}
+        states: dict[str, HostState] = {}
         active = self._is_locked()
         for path in self._pending():
-            found[_batch_name(path)] = HostState(state="pending")
+            states[_batch_name(path)] = HostState(state="pending")
         for path in self._files("running"):
             killed = HostState(state="lost", reason=_KILLED)
-            found[path.name] = HostState(state="running") if active else killed
+            states[path.name] = HostState(state="running") if active else killed
         for path in self._files("ended"):
             with contextlib.suppress(OSError, msgspec.DecodeError):
                 state = msgspec.json.decode(path.read_bytes(), type=HostState)
-                found[path.name] = attrs.evolve(state, ended_at=path.stat().st_mtime)
-        if found and not active:
+                states[path.name] = attrs.evolve(state, ended_at=path.stat().st_mtime)
+        if states and not active:
             self.start_runner()
-        return {name: state for name, state in found.items() if name.startswith(prefix)}
+        return {name: state for name, state in states.items() if name.startswith(prefix)}
 
     def cancel(self, names: Sequence[str]) -> None:
         """Removes batches from the queue, and ends those that run."""
@@ -328,7 +328,7 @@ def _new_files(folder: Path, have: set[str]) -> dict[str, str]:
 
     The submitter asks again for the files that one answer has no room for.
     """
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     size = 0
     for kind in ("results", "ends"):
         for path in sorted((folder / kind).glob("*.json")):
@@ -337,7 +337,7 @@ def _new_files(folder: Path, have: set[str]) -> dict[str, str]:
                 continue
             content = path.read_text(encoding="utf-8", errors="replace")
             size += len(content)
-            if found and size > _MOST_BYTES:
-                return found
-            found[name] = content
-    return found
+            if files and size > _MOST_BYTES:
+                return files
+            files[name] = content
+    return files

@@ -71,14 +71,14 @@ def class_verdicts(
       baseline: the competitor to compare with; by default the same as `cbs show`.
       threshold: smaller differences are not relevant.
     """
-    found: list[ClassVerdict] = []
+    verdicts: list[ClassVerdict] = []
     for machine_class, contests in _jobs(cases_of(document)).items():
         for jobs in contests.values():
             everyone = [case for cases in jobs.values() for case in cases]
             base = baseline or usual_baseline(everyone)
             if base is not None:
-                found += _verdicts(machine_class, list(jobs.values()), base, threshold)
-    return found
+                verdicts += _verdicts(machine_class, list(jobs.values()), base, threshold)
+    return verdicts
 
 
 def changes(
@@ -134,7 +134,7 @@ def slow_nodes_by_class(documents: Iterable[Document]) -> dict[str, SlowNodes]:
 
 def _jobs(cases: Sequence[Case]) -> dict[str, dict[_Contest, dict[str, list[Case]]]]:
     """Returns the latest cases by class, contest and job."""
-    found: dict[str, dict[_Contest, dict[str, list[Case]]]] = {}
+    jobs: dict[str, dict[_Contest, dict[str, list[Case]]]] = {}
     by_job: defaultdict[str, list[Case]] = defaultdict(list)
     for case in cases:
         if case.allocation is not None:
@@ -145,10 +145,10 @@ def _jobs(cases: Sequence[Case]) -> dict[str, dict[_Contest, dict[str, list[Case
             assert where is not None
             device = case.result.definition.device
             contest = (case.workload, "", device, case.quantity)
-            found.setdefault(where.machine_class, {}).setdefault(contest, {}).setdefault(
+            jobs.setdefault(where.machine_class, {}).setdefault(contest, {}).setdefault(
                 job, []
             ).append(case)
-    return found
+    return jobs
 
 
 def _verdicts(

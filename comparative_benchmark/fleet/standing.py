@@ -97,7 +97,7 @@ def standings(
       unsupported: reasons, by class, why no node can run its jobs.
     """
     finished = {attempt.partition(".")[0]: attempt for attempt in view.finished}
-    found: dict[str, Standing] = {}
+    states: dict[str, Standing] = {}
     # Most jobs of a batch share a standing: polls of many jobs are twice as fast.
     shared: dict[tuple[bool, int, str | None], Standing] = {}
     for job in plan.jobs:
@@ -109,28 +109,28 @@ def standings(
         batch = view.batches.get(name)
         kind = (attempt is not None, attempts, batch)
         if attempt is None and name in view.ended and (end := read_end(name)) is not None:
-            found[key] = _ended(end, attempts, batch)
+            states[key] = _ended(end, attempts, batch)
         elif kind in shared:
-            found[key] = shared[kind]
+            states[key] = shared[kind]
         elif attempt is not None:
-            found[key] = shared[kind] = Standing(State.DONE, attempts, batch)
+            states[key] = shared[kind] = Standing(State.DONE, attempts, batch)
         elif latest is None:
             reason = unsupported.get(job.machine_class)
-            found[key] = _WAITING if reason is None else _unsupported(reason)
+            states[key] = _WAITING if reason is None else _unsupported(reason)
         elif batch is None:
             old = expired(now, claimed_at(Attempt(key, latest)))
-            found[key] = Standing(State.WAITING if old else State.CLAIMED, attempts)
+            states[key] = Standing(State.WAITING if old else State.CLAIMED, attempts)
         else:
             entry = (queue or {}).get(batch)
             since = (entry and entry.ended_at) or view.submitted_at.get(batch, now)
             late = expired(now, since, GRACE_S)
-            found[key] = shared[kind] = _queued(attempts, batch, queue, late=late)
-    return found
+            states[key] = shared[kind] = _queued(attempts, batch, queue, late=late)
+    return states
 
 
-def counts(found: Iterable[Standing]) -> dict[State, int]:
+def counts(states: Iterable[Standing]) -> dict[State, int]:
     """Returns how many jobs are in each state, in the order of a job's life."""
-    counted = Counter(item.state for item in found)
+    counted = Counter(item.state for item in states)
     return {state: counted[state] for state in State if counted[state]}
 
 

@@ -63,10 +63,10 @@ class Ptx:
 
 def ptx_of(program: bytes) -> Ptx | None:
     """Returns facts from the PTX in a compiled program; None if it contains no PTX."""
-    found = {(int(major), int(minor)) for major, minor in _PTX_TARGET.findall(program)}
-    if not found:
+    targets = {(int(major), int(minor)) for major, minor in _PTX_TARGET.findall(program)}
+    if not targets:
         return None
-    return Ptx(capability=max(found), uses_tf32=_TF32.search(program) is not None)
+    return Ptx(capability=max(targets), uses_tf32=_TF32.search(program) is not None)
 
 
 def cuda_flags(target: str) -> tuple[str, ...]:
@@ -96,12 +96,12 @@ def compute_capability(load: Callable[[str], Any] = ctypes.CDLL) -> Capability |
     device, value = ctypes.c_int(), ctypes.c_int()
     if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0):
         return None
-    found = []
+    capabilities = []
     for attribute in (_CAPABILITY_MAJOR, _CAPABILITY_MINOR):
         if driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device):
             return None
-        found.append(value.value)
-    return found[0], found[1]
+        capabilities.append(value.value)
+    return capabilities[0], capabilities[1]
 
 
 def _target_name(capability: Capability) -> str:

@@ -18,19 +18,19 @@ def table() -> dict[Any, Any]:
     decomposed). Keeping linear, layer_norm, softmax or gelu whole changes nothing (224 to 230 ms).
     Without decompositions compilation fails on boolean literals of rank 0.
     """
-    found: dict[Any, Any] = torch.export.default_decompositions()
+    rules: dict[Any, Any] = torch.export.default_decompositions()
     # Core ATen ends at batch norms with three results, which IREE does not lower.
     batch_norms = ("_native_batch_norm_legit_no_training", "_native_batch_norm_legit")
-    found.update(get_decompositions([getattr(torch.ops.aten, name) for name in batch_norms]))
+    rules.update(get_decompositions([getattr(torch.ops.aten, name) for name in batch_norms]))
     # The importer's versions compute in the type of their input, PyTorch's in float32.
     norms = ("native_layer_norm", "native_group_norm", "_softmax")
-    found.update(get_decompositions([getattr(torch.ops.aten, name) for name in norms]))
-    found[torch.ops.aten.view.default] = _view
-    found[torch.ops.aten.gelu.default] = _gelu
-    found[torch.ops.aten.mean.dim] = _mean
-    found[torch.ops.aten.avg_pool2d.default] = _avg_pool2d
-    found[torch.ops.aten.squeeze.dims] = _squeeze
-    return found
+    rules.update(get_decompositions([getattr(torch.ops.aten, name) for name in norms]))
+    rules[torch.ops.aten.view.default] = _view
+    rules[torch.ops.aten.gelu.default] = _gelu
+    rules[torch.ops.aten.mean.dim] = _mean
+    rules[torch.ops.aten.avg_pool2d.default] = _avg_pool2d
+    rules[torch.ops.aten.squeeze.dims] = _squeeze
+    return rules
 
 
 def _squeeze(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:

@@ -87,8 +87,8 @@ def profile_program(
         events = trace_events(json.loads(line) for line in lines)
     exported.unlink()
     write_trace(trace, events)
-    found = profile_of(events, stack=f"IREE {version('iree-base-runtime')}")
-    return [bundle, report, trace, write(found, directory)]
+    profile = profile_of(events, stack=f"IREE {version('iree-base-runtime')}")
+    return [bundle, report, trace, write(profile, directory)]
 
 
 def profile_of(events: Sequence[Mapping[str, Any]], *, stack: str) -> OperatorProfile:

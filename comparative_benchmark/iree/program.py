@@ -169,8 +169,8 @@ def compile_program(
                 "used here"
             ) from None
         # LLVM writes its own errors in capitals before it aborts.
-        found = re.search(r"(?:error|ERROR): *(\S.*)", str(error))
-        reason = found[1].strip() if found else "no message"
+        message = re.search(r"(?:error|ERROR): *(\S.*)", str(error))
+        reason = message[1].strip() if message else "no message"
         raise RuntimeError(f"iree-compile failed: {reason}") from None
     partial.replace(output)
 
@@ -261,11 +261,11 @@ def _wrap_main(
         func.ReturnOp(call.results)
 
 
-def _first_difference(found: Sequence[Any], expected: Sequence[Any]) -> str:
-    for index, (argument, weight) in enumerate(zip(found, expected, strict=False)):
+def _first_difference(actual: Sequence[Any], expected: Sequence[Any]) -> str:
+    for index, (argument, weight) in enumerate(zip(actual, expected, strict=False)):
         if argument != weight:
             return f"argument {index} is {argument}, but its weight is {weight}"
-    return f"{len(found)} arguments, {len(expected)} weights"
+    return f"{len(actual)} arguments, {len(expected)} weights"
 
 
 def _define_global(block: Any, key: str, tensor_type: Any) -> Any:

@@ -159,8 +159,8 @@ def open_device(device: str, *, threads: int = 1) -> Any:
 
 def device_name(device: str) -> str | None:
     """Returns the driver's name of the first device of its kind, e.g. `NVIDIA H100 80GB HBM3`."""
-    found = rt.get_driver(device).query_available_devices()
-    return found[0]["name"] if found else None
+    devices = rt.get_driver(device).query_available_devices()
+    return devices[0]["name"] if devices else None
 
 
 def function_names(vmfb: bytes) -> list[str]:

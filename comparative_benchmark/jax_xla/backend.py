@@ -177,8 +177,8 @@ def write_profile(backend: Backend, directory: Path, iterations: int, hlo: str) 
         stack=stack,
     )
     events = operator_profile.read_trace(files[0])
-    found = operator_profile.profile_of(events, hlo, stack=stack, iterations=iterations)
-    return [*files, operator_profile.write(found, directory)]
+    profile = operator_profile.profile_of(events, hlo, stack=stack, iterations=iterations)
+    return [*files, operator_profile.write(profile, directory)]
 
 
 _NOTE = (

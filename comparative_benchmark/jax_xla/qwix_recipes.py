@@ -115,17 +115,17 @@ def _products(module: nnx.Module, inputs: Sequence[jax.Array]) -> int:
 def _count(program: Any, held: Sequence[bool]) -> int:
     """Counts products with weights in a program; `held` marks the arguments that are weights."""
     weights = {value for value, is_weight in zip(program.invars, held, strict=True) if is_weight}
-    found = 0
+    count = 0
     for equation in program.eqns:
         # Literals cannot be looked up, and are not weights.
         given = [not hasattr(value, "val") and value in weights for value in equation.invars]
         name = equation.primitive.name
-        found += name == _LINEAR and any(given)
+        count += name == _LINEAR and any(given)
         if name in SAME_VALUES and any(given):
             weights.update(equation.outvars)
         if "jaxpr" in equation.params and len(equation.params["jaxpr"].in_avals) == len(given):
-            found += _count(equation.params["jaxpr"].jaxpr, given)
-    return found
+            count += _count(equation.params["jaxpr"].jaxpr, given)
+    return count
 
 
 def _bytes(state: Any) -> int:

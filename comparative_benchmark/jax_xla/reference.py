@@ -73,22 +73,22 @@ class _Count:
 def _count(program: Any) -> _Count:
     """Counts a jaxpr, closed (with its constants) or not."""
     jaxpr = getattr(program, "jaxpr", program)
-    found = _Count()
+    total = _Count()
     for equation in jaxpr.eqns:
         if inner := list(bodies(equation.params)):
-            _add_bodies(found, equation, inner)
+            _add_bodies(total, equation, inner)
             continue
         name = equation.primitive.name
-        found.flops += _FORMULAS[name](equation) if name in _FORMULAS else 0
+        total.flops += _FORMULAS[name](equation) if name in _FORMULAS else 0
         for position, atom in enumerate(equation.invars):
             taken = position == 0 and name in _INDEXING
-            found.read(atom, sum(map(_bytes, equation.outvars)) if taken else _bytes(atom))
+            total.read(atom, sum(map(_bytes, equation.outvars)) if taken else _bytes(atom))
     held = zip(jaxpr.constvars, getattr(program, "consts", ()))
-    found.note_constants({id(array): found.reads.get(variable, 0) for variable, array in held})
-    return found
+    total.note_constants({id(array): total.reads.get(variable, 0) for variable, array in held})
+    return total
 
 
-def _add_bodies(found: _Count, equation: Any, inner: Sequence[Any]) -> None:
+def _add_bodies(total: _Count, equation: Any, inner: Sequence[Any]) -> None:
     """Adds the work of an equation that contains programs: a call, a loop, a branch."""
     name = equation.primitive.name
     if name == "while":
@@ -97,20 +97,20 @@ def _add_bodies(found: _Count, equation: Any, inner: Sequence[Any]) -> None:
     if len({count.flops for count in counts}) > 1:
         raise ValueError(f"the bodies of `{name}` differ in cost")
     times = equation.params["length"] if name == "scan" else 1
-    found.flops += times * counts[0].flops
+    total.flops += times * counts[0].flops
     # The first operand of `cond` chooses the branch.
     operands = equation.invars[1:] if name == "cond" else equation.invars
     for body, count in zip(inner, counts, strict=True):
-        found.note_constants(count.constants)
+        total.note_constants(count.constants)
         variables = getattr(body, "jaxpr", body).invars
         if name == "scan" or list(map(_shape, variables)) == list(map(_shape, operands)):
             for atom, variable in zip(operands, variables, strict=True):
-                found.read(atom, times * count.reads.get(variable, 0))
+                total.read(atom, times * count.reads.get(variable, 0))
         elif count.flops:
             raise ValueError(f"cannot determine how often `{name}` runs its body")
         else:  # the scalar function of a reduction or a scatter
             for atom in operands:
-                found.read(atom, _bytes(atom))
+                total.read(atom, _bytes(atom))
 
 
 def bodies(params: Mapping[str, Any]) -> Iterator[Any]:
@@ -204,36 +204,36 @@ class _Run:
             return self._move(name.val) if self._move is not None and is_array else name.val
 
         for equation in program.eqns:
-            found = [read(name) for name in equation.invars]
+            operands = [read(name) for name in equation.invars]
             are_weights = [
                 not isinstance(name, Literal) and name in weights for name in equation.invars
             ]
-            made = self._evaluate(equation, found, are_weights)
+            made = self._evaluate(equation, operands, are_weights)
             values |= dict(zip(equation.outvars, made, strict=True))
             if equation.primitive.name in SAME_VALUES and are_weights[0]:
                 weights.update(equation.outvars)
         return [read(name) for name in program.outvars]
 
-    def _evaluate(self, equation: Any, found: list[Any], held: Sequence[bool]) -> Sequence[Any]:
+    def _evaluate(self, equation: Any, operands: list[Any], held: Sequence[bool]) -> Sequence[Any]:
         name, parameters = equation.primitive.name, equation.params
         inner = parameters.get("jaxpr") or parameters.get("call_jaxpr")
         if name not in _LOOPS and inner is not None:
             program, constants = getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
-            return self.outputs(program, constants, held, found)
+            return self.outputs(program, constants, held, operands)
         if self._move is None and name in _LOOPS and "dot_general" in str(equation):
             raise UnsupportedError("a loop contains matrix products")
         if any(held):
-            self._round_factors(equation, found, held)
+            self._round_factors(equation, operands, held)
         bound = equation.primitive.get_bind_params(parameters)
         # Before JAX 0.10, functions were separate from the other parameters.
         functions, bound = bound if isinstance(bound, tuple) else ((), bound)
         with equation.ctx.manager:
-            made = equation.primitive.bind(*functions, *found, **bound)
+            made = equation.primitive.bind(*functions, *operands, **bound)
         made = made if equation.primitive.multiple_results else [made]
         grid = self._rounding.outputs
         return made if grid is None else [_rounded(value, grid, None) for value in made]
 
-    def _round_factors(self, equation: Any, found: list[Any], held: Sequence[bool]) -> None:
+    def _round_factors(self, equation: Any, operands: list[Any], held: Sequence[bool]) -> None:
         if equation.primitive.name == "dot_general":
             axes = equation.params["dimension_numbers"][0]
         elif equation.primitive.name == "conv_general_dilated" and self._rounding.convolutions:
@@ -245,7 +245,7 @@ class _Run:
         for place, is_weight in enumerate(held):
             grid = self._rounding.weights if is_weight else self._rounding.activations
             if grid is not None:
-                found[place] = _rounded(found[place], grid, axes[place])
+                operands[place] = _rounded(operands[place], grid, axes[place])
 
 
 def _rounded(value: Any, grid: Grid, axes: Sequence[int] | None) -> Any:

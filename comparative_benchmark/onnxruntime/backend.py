@@ -129,17 +129,17 @@ class OnnxRuntime(ResidentBackend):
         elif self.context.exported:
             facts.notes["starts_from"] = sorted(self.context.exported)
         if self._graphs:
-            facts.artifact_sha256 = joint_digest([found.sha256 for found in self._graphs])
-            facts.artifact_size_bytes = sum(found.size_bytes for found in self._graphs)
+            facts.artifact_sha256 = joint_digest([summary.sha256 for summary in self._graphs])
+            facts.artifact_size_bytes = sum(summary.size_bytes for summary in self._graphs)
             facts.notes["parameters_size_bytes"] = sum(
-                found.weights_size_bytes for found in self._graphs
+                summary.weights_size_bytes for summary in self._graphs
             )
-            for path, found in zip(self._paths, self._graphs, strict=True):
+            for path, summary in zip(self._paths, self._graphs, strict=True):
                 facts.notes[path.stem] = {
-                    "nodes": found.optimized.nodes,
-                    "operators": found.optimized.operators,
-                    "inserted_casts": found.optimized.inserted_casts,
-                    "widened": graph.widened(found.exported, found.optimized),
+                    "nodes": summary.optimized.nodes,
+                    "operators": summary.optimized.operators,
+                    "inserted_casts": summary.optimized.inserted_casts,
+                    "widened": graph.widened(summary.exported, summary.optimized),
                 }
         return facts
 
@@ -228,9 +228,9 @@ class OnnxRuntime(ResidentBackend):
         """Raises UnsupportedError if 16-bit products would run in float32 without `widened`."""
         if WIDENED in self.context.options:
             return
-        for found in self._graphs:
-            if graph.has_widened_products(found.exported, found.optimized):
-                wide = graph.widened(found.exported, found.optimized)
+        for summary in self._graphs:
+            if graph.has_widened_products(summary.exported, summary.optimized):
+                wide = graph.widened(summary.exported, summary.optimized)
                 products = [f"{n} {name}" for name, n in wide.items() if name in graph.PRODUCTS]
                 raise UnsupportedError(
                     f"ONNX Runtime {ort.__version__} has no 16-bit kernels on this CPU for "

@@ -57,8 +57,8 @@ class GraphSummary:
 
     def products(self, element_type: str) -> int:
         """Returns the number of products with operands of that type."""
-        found = self.operators.get(element_type, {})
-        return sum(count for name, count in found.items() if name in PRODUCTS)
+        counts = self.operators.get(element_type, {})
+        return sum(count for name, count in counts.items() if name in PRODUCTS)
 
 
 def load(path: Path) -> onnx.ModelProto:
@@ -80,7 +80,7 @@ def summarize(model: onnx.ModelProto) -> GraphSummary:
                 operators.setdefault(operand, Counter())[node.op_type] += 1
     return GraphSummary(
         nodes=nodes,
-        operators={name: dict(sorted(found.items())) for name, found in sorted(operators.items())},
+        operators={name: dict(sorted(types.items())) for name, types in sorted(operators.items())},
         inserted_casts=inserted,
     )
 
@@ -247,7 +247,7 @@ def examine_here(
     try:
         session.open_session(Path(path), "cpu", chosen)
         written = load(model)
-        found = OptimizedGraph(
+        optimized = OptimizedGraph(
             exported=summarize(load(Path(path))),
             optimized=summarize(written),
             sha256=fingerprint(written, work_dir),
@@ -257,7 +257,7 @@ def examine_here(
     finally:
         for file in (model, weights):
             file.unlink(missing_ok=True)
-    return attrs.asdict(found)
+    return attrs.asdict(optimized)
 
 
 _PRODUCTS = frozenset({"MatMul", "Gemm"})

@@ -121,9 +121,9 @@ def open_session(path: Path, device: str, chosen: ort.SessionOptions) -> ort.Inf
             "16-bit model, measure its fp32 variant"
         ) from error
     # A provider whose libraries cannot be loaded is left out with a warning.
-    if (found := opened.get_providers())[:1] != [wanted]:
+    if (providers := opened.get_providers())[:1] != [wanted]:
         raise UnsupportedError(
-            f"ONNX Runtime {ort.__version__} runs the graph with {', '.join(found)} instead of "
+            f"ONNX Runtime {ort.__version__} runs the graph with {', '.join(providers)} instead of "
             f"{wanted}, whose libraries could not be loaded"
         )
     return opened
@@ -132,10 +132,10 @@ def open_session(path: Path, device: str, chosen: ort.SessionOptions) -> ort.Inf
 def _newer(message: str) -> str | None:
     """Returns by how much a file is newer than ONNX Runtime, from its error; None if it is not."""
     for what, pattern in _LIMITS.items():
-        if found := re.search(pattern, message, re.DOTALL):
+        if match := re.search(pattern, message, re.DOTALL):
             return (
-                f"ONNX Runtime {ort.__version__} supports at most {what} {found['limit']}, and the "
-                f"file has {found['own']}; export it for that version, or install a newer "
+                f"ONNX Runtime {ort.__version__} supports at most {what} {match['limit']}, and the "
+                f"file has {match['own']}; export it for that version, or install a newer "
                 "onnxruntime"
             )
     return None
@@ -280,8 +280,8 @@ def profile_model(
     table.write_text(operator_table(events, iterations), encoding="utf-8")
     first, *_ = profiled.get_providers()
     stack = f"ONNX Runtime {ort.__version__}"
-    found = profile_of(events, iterations, stack=stack, provider=first)
-    return [trace, table, write(found, directory)]
+    operators = profile_of(events, iterations, stack=stack, provider=first)
+    return [trace, table, write(operators, directory)]
 
 
 def operator_table(events: Sequence[dict[str, Any]], iterations: int) -> str:

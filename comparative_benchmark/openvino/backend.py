@@ -201,8 +201,8 @@ def profile_model(
     text = time_table(f"OpenVINO {VERSION}", ("layer and kernel", "layer"), spans, iterations)
     table.write_text(text, encoding="utf-8")
     stack, left_out = f"OpenVINO {VERSION}", len(seen - layers.keys())
-    found = profile_of(layers, iterations, stack=stack, left_out=left_out)
-    return [times, table, write(found, directory)]
+    profile = profile_of(layers, iterations, stack=stack, left_out=left_out)
+    return [times, table, write(profile, directory)]
 
 
 class OpenVino(ResidentBackend):

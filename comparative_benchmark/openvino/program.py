@@ -57,8 +57,8 @@ def type_of(name: str) -> Any:
 
 def dtype_of(kind: Any) -> np.dtype[Any]:
     """Returns NumPy's type of an `openvino.Type`; OpenVINO takes bfloat16 for float16."""
-    found: np.dtype[Any] = kind.to_dtype()
-    return np.dtype(ml_dtypes.bfloat16) if kind == ov.Type.bf16 else found
+    dtype: np.dtype[Any] = kind.to_dtype()
+    return np.dtype(ml_dtypes.bfloat16) if kind == ov.Type.bf16 else dtype
 
 
 def save(model: Any, path: Path) -> None:
@@ -90,8 +90,8 @@ def element_type(model: Any) -> str:
             sizes[name] += math.prod(node.get_output_shape(0))
     weights = [name for name, _ in sizes.most_common() if name in _FLOATS]
     inputs = [port.get_element_type().get_type_name() for port in model.inputs]
-    found: list[str] = [*weights, *(name for name in inputs if name in _FLOATS), "f32"]
-    return found[0]
+    types: list[str] = [*weights, *(name for name in inputs if name in _FLOATS), "f32"]
+    return types[0]
 
 
 def configuration(*, threads: int, precision: str | None, cache_dir: str | None) -> dict[str, Any]:
@@ -125,10 +125,10 @@ def precision_of(compiled: Any) -> str:
 
 def executed(compiled: Any) -> dict[str, dict[str, int]]:
     """Returns the number of layers by kind and type."""
-    found: dict[str, Counter[str]] = {}
+    counts: dict[str, Counter[str]] = {}
     for facts in _layers(compiled):
-        found.setdefault(facts["layerType"], Counter())[facts["runtimePrecision"]] += 1
-    return {kind: dict(sorted(types.items())) for kind, types in sorted(found.items())}
+        counts.setdefault(facts["layerType"], Counter())[facts["runtimePrecision"]] += 1
+    return {kind: dict(sorted(types.items())) for kind, types in sorted(counts.items())}
 
 
 def runs_products_in(layers: Mapping[str, Mapping[str, int]], precision: str) -> bool:
@@ -222,10 +222,10 @@ def apply_here(channel: child_process.Channel, paths: list[str], recipe: str) ->
                     **settings,
                 )
                 save(model, target)
-            found = weight_types(model)
-            linear += len(found)
-            layers += found.count(weight_type)
-            kinds.update(found)
+            types = weight_types(model)
+            linear += len(types)
+            layers += types.count(weight_type)
+            kinds.update(types)
             before += weights_of(source).stat().st_size
             after += weights_of(target).stat().st_size
             made.append(str(target))

@@ -253,13 +253,13 @@ class PtInductor(Backend):
         """Returns foreign code's outputs to verify; a replay must call compiled programs."""
         calls = self.compiled_calls
         before = calls.calls if calls else 0
-        found = model.outputs_of(outputs)
+        judged = model.outputs_of(outputs)
         if calls and model.replayed and calls.calls == before:
             raise UnsupportedError(
                 "Inductor's program was not called in the verified steps: "
                 f"{calls.fallback_reason()}"
             )
-        return found
+        return judged
 
     def facts(self) -> BackendFacts:
         """Returns PyTorch's facts about the program."""

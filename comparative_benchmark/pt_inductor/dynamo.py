@@ -124,8 +124,8 @@ def compiled_shares(spans: Iterable[Span], *, has_python: bool = True) -> dict[s
         python = whole - known - frames * _FRAME_US if has_python else 0.0
         eager = max(python, _covered([*operators, *compiled]) - known)
         shares.append(1 - max(0.0, eager) / whole)
-    found = {"compiled_share": max(shares)}
-    return {**found, "share_of_iteration": max(of_iterations)} if of_iterations else found
+    notes = {"compiled_share": max(shares)}
+    return {**notes, "share_of_iteration": max(of_iterations)} if of_iterations else notes
 
 
 def _named(spans: Iterable[Span], *names: str) -> list[Span]:

@@ -115,8 +115,8 @@ def _digest(package: Path) -> str:
 def _extracted() -> Iterator[Path]:
     """Yields the temporary folders of unpacked packages, found by their mapped files."""
     for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
-        head, found, _ = line.partition("/data/aotinductor/")
-        if found and (start := head.find("/")) >= 0:
+        head, marker, _ = line.partition("/data/aotinductor/")
+        if marker and (start := head.find("/")) >= 0:
             yield Path(head[start:])
 
 

@@ -77,14 +77,14 @@ def profile(backend: Backend, directory: Path, iterations: int) -> list[Path]:
         head = f"PyTorch {torch.__version__}, {iterations} iterations, sorted by {key}\n"
         written.append(directory / f"{name}.txt")
         written[-1].write_text(head + text, encoding="utf-8")
-    found = profile_of(
+    measured = profile_of(
         read_trace(trace),
         stack=f"PyTorch {torch.__version__}",
         iterations=iterations,
         breaks=counters["graph_break"],
         compiled=backend.context.compiler != "eager",
     )
-    return [*written, write(found, directory)]
+    return [*written, write(measured, directory)]
 
 
 def profile_of(

@@ -58,13 +58,13 @@ def apply_recipe(model: Any, recipe: Chosen) -> dict[str, Any]:
     # A recipe changes the class of weights, or replaces layers by those of another class.
     linear = [part for root in modules.of(model) for part in _linear(root)]
     classes = [type(part).__name__ for part in linear]
-    found = [
+    weight_classes = [
         name if name == weight_class else type(layer.weight).__name__
         for name, layer in zip(classes, linear, strict=True)
     ]
-    changed = found.count(weight_class)
+    changed = weight_classes.count(weight_class)
     if not changed:
-        kinds = ", ".join(sorted(set(found)))
+        kinds = ", ".join(sorted(set(weight_classes)))
         raise NotAppliedError(
             f"{recipe.label} changed 0 of {len(linear)} linear layers: their weights are "
             f"{kinds}, not {weight_class}"
@@ -104,7 +104,7 @@ def _changes(
 
 def _states(model: Any, of: Container[str] | None = None) -> dict[str, tuple[str, str, int, int]]:
     """Returns, by name, the changeable facts of a linear layer: its class, and its weights."""
-    found = {}
+    states = {}
     for place, root in enumerate(modules.of(model)):
         for name, part in root.named_modules():
             key = f"{place}.{name}"
@@ -114,8 +114,8 @@ def _states(model: Any, of: Container[str] | None = None) -> dict[str, tuple[str
                 pointer = stores[0].data_ptr() if stores else 0
                 # torch has no public name for the number of writes to a tensor.
                 version = stores[0]._version if stores else 0  # noqa: SLF001
-                found[key] = (type(part).__name__, type(weight).__name__, pointer, version)
-    return found
+                states[key] = (type(part).__name__, type(weight).__name__, pointer, version)
+    return states
 
 
 def _linear(root: torch.nn.Module) -> Iterator[torch.nn.Linear]:

@@ -105,8 +105,8 @@ def matrix_products(module_path: str, parameters: dict[str, Any]) -> list[list[i
     """
     model = ModelDefinition(module_path=module_path, parameters=parameters).create()
     inputs = as_tuple(model.preprocess(model.generate_default_inputs()))
-    found = _counted(model, inputs)[0].products
-    rows = [[*shape, count] for shape, count in found.items()]
+    products = _counted(model, inputs)[0].products
+    rows = [[*shape, count] for shape, count in products.items()]
     return sorted(rows, key=math.prod, reverse=True)
 
 
@@ -172,8 +172,8 @@ def remark(model: Any, inputs: Sequence[Array]) -> str | None:
     fake = FakeTensorMode(allow_non_fake_inputs=True)
 
     def wide(tensor: torch.Tensor) -> torch.Tensor:
-        found = fake.from_tensor(tensor.detach())
-        return found.double() if found.is_floating_point() else found
+        without_values = fake.from_tensor(tensor.detach())
+        return without_values.double() if tensor.is_floating_point() else without_values
 
     with torch.no_grad():
         copies: dict[int, Any] = {}
@@ -184,13 +184,12 @@ def remark(model: Any, inputs: Sequence[Array]) -> str | None:
         # Copy before the mode is on, in which a tensor of another kind could not be copied.
         without_content = copy.deepcopy(model, copies)
         given = [wide(as_tensor(value)) for value in inputs]
-        with fake, _Roundings() as found:
+        with fake, _Roundings() as roundings:
             without_content.forward(*given)
-    if not found.seen:
+    if not roundings.seen:
         return None
-    return (
-        f"parts of it compute in {', '.join(sorted(found.seen))}, whatever the type of its weights"
-    )
+    types = ", ".join(sorted(roundings.seen))
+    return f"parts of it compute in {types}, whatever the type of its weights"
 
 
 class _Roundings(TorchDispatchMode):

@@ -49,15 +49,15 @@ def _effective(metrics: Metrics) -> Mapping[str, str] | None:
     return {name: " or ".join(sorted({one[name] for one in settings})) for name in settings[0]}
 
 
-def _named(found: EffectiveSettings) -> dict[str, str]:
-    before, after = found.denormals_before, found.denormals_after
+def _named(settings: EffectiveSettings) -> dict[str, str]:
+    before, after = settings.denormals_before, settings.denormals_after
     return {
-        "effective threads": str(found.threads),
-        "effective inter-op threads": str(found.inter_op_threads),
+        "effective threads": str(settings.threads),
+        "effective inter-op threads": str(settings.inter_op_threads),
         "denormals": str(before if before == after else f"{before}, then {after}"),
-        "allocator": str(found.allocator),
-        "BLAS": "; ".join(found.blas) or "unknown",
-        "worker CPUs": str(len(found.affinity)),
+        "allocator": str(settings.allocator),
+        "BLAS": "; ".join(settings.blas) or "unknown",
+        "worker CPUs": str(len(settings.affinity)),
     }
 
 

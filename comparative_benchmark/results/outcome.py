@@ -98,7 +98,7 @@ def contention_of(blocks: Sequence[Block]) -> Contention:
     verdicts = [block.conditions.contended if block.conditions else None for block in blocks]
     known = [block.conditions for block in blocks if block.conditions]
     # Sources without totals cannot be added up.
-    counted = len(known) == len(blocks) and all(found.totals for found in known)
+    counted = len(known) == len(blocks) and all(load.totals for load in known)
     every = conditions.together(known) if counted else None
     return Contention(
         contended_blocks=sum(verdict is True for verdict in verdicts),

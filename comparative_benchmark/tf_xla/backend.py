@@ -86,8 +86,8 @@ class PersistentCache:
     """The persistent cache's directory, from the flags of this process."""
 
     def __init__(self) -> None:
-        found = _FLAG.search(os.environ.get("TF_XLA_FLAGS", ""))
-        self._directory = Path(found[1]) if found else None
+        match = _FLAG.search(os.environ.get("TF_XLA_FLAGS", ""))
+        self._directory = Path(match[1]) if match else None
 
     def files(self) -> Files:
         """Returns the files in the cache."""
@@ -518,8 +518,8 @@ def _configure(context: BackendContext) -> None:
 
 def _missing(error: tf.errors.OpError) -> str | None:
     """Returns what TensorFlow lacks, if the error is about a missing kernel or lowering."""
-    if found := _MISSING.search(error.message):
-        return found[0]
+    if match := _MISSING.search(error.message):
+        return match[0]
     if isinstance(error, tf.errors.UnimplementedError):
         return str(error.message).partition("\n")[0]
     return None

@@ -61,8 +61,8 @@ def profile(backend: Backend, directory: Path, iterations: int, hlo: str) -> lis
     space = xplane_pb2.XSpace.FromString(space_file.read_bytes())
     events = list(trace_events(space))
     operator_profile.write_trace(trace, events)
-    found = profile_of(events, hlo, stack=stack, iterations=iterations)
-    return [trace, space_file, write(found, directory)]
+    measured = profile_of(events, hlo, stack=stack, iterations=iterations)
+    return [trace, space_file, write(measured, directory)]
 
 
 def trace_events(space: Any) -> Iterator[dict[str, Any]]:
@@ -85,7 +85,7 @@ def trace_events(space: Any) -> Iterator[dict[str, Any]]:
         )
         for event in line.events:
             metadata = plane.event_metadata[event.metadata_id]
-            found = {
+            events = {
                 "name": metadata.display_name or metadata.name or "unnamed",
                 "ph": "X",
                 "ts": (line.timestamp_ns - first_ns) / 1e3 + event.offset_ps / 1e6,
@@ -94,8 +94,8 @@ def trace_events(space: Any) -> Iterator[dict[str, Any]]:
                 "tid": row,
             }
             if operation := _hlo_op(plane, event):
-                found["args"] = {"hlo_op": operation}
-            yield found
+                events["args"] = {"hlo_op": operation}
+            yield events
 
 
 def _hlo_op(plane: Any, event: Any) -> str:

@@ -89,11 +89,11 @@ def export_file(
         "directory": str(directory),
         "xnnpack": xnnpack,
     }
-    found: dict[str, Any]
-    found, _ = child_process.call(
+    file: dict[str, Any]
+    file, _ = child_process.call(
         f"{__name__}:export_here", arguments, phase, name="the conversion process"
     )
-    return found
+    return file
 
 
 def specs_of(inputs: Sequence[Array]) -> list[TensorSpec]:
@@ -201,13 +201,13 @@ def export_reproducer(task: ExportTask) -> Exported:
     """Writes `model.tflite`."""
     context = task.context
     uses_xnnpack = "no-xnnpack" not in context.options
-    found = _file(task, uses_xnnpack)
-    shutil.copyfile(found["path"], task.directory / "model.tflite")
+    file = _file(task, uses_xnnpack)
+    shutil.copyfile(file["path"], task.directory / "model.tflite")
     resolver = "AUTO" if uses_xnnpack else "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
     return Exported(
         settings={"threads": context.threads, "resolver": resolver},
         packages=("ai-edge-litert", "numpy"),
-        files={"model.tflite": f"program and weights, in {found['precision']}; {found['origin']}"},
+        files={"model.tflite": f"program and weights, in {file['precision']}; {file['origin']}"},
         commands=(
             Command(
                 comment="Time it with LiteRT's own tool, which generates its inputs.",
@@ -219,14 +219,14 @@ def export_reproducer(task: ExportTask) -> Exported:
                 is_packaged=False,
             ),
         ),
-        notes=(_NOTE, *_changes(found)),
-        program_sha256=found["sha256"],
+        notes=(_NOTE, *_changes(file)),
+        program_sha256=file["sha256"],
     )
 
 
-def _changes(found: Mapping[str, Any]) -> Iterator[str]:
+def _changes(file: Mapping[str, Any]) -> Iterator[str]:
     """Yields how the conversion changed the model."""
-    for name, value in found.get("notes", {}).items():
+    for name, value in file.get("notes", {}).items():
         yield f"Changed by the conversion: {name}, {value}."
 
 
@@ -267,8 +267,8 @@ def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
     source, module = _source(model)
     if not hasattr(module, "cost"):
         return WorkloadCost.unknown(f"{module.__name__} does not define a cost")
-    found: WorkloadCost = module.cost(source, inputs)
-    return found
+    workload_cost: WorkloadCost = module.cost(source, inputs)
+    return workload_cost
 
 
 def _source(model: Any) -> tuple[Any, Any]:
@@ -362,7 +362,7 @@ class TfLite(Backend):
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """Lists operations without times, which LiteRT's Python interface does not report."""
         counts = Counter(self._program.operations())
-        found = OperatorProfile(
+        profile = OperatorProfile(
             stack=f"LiteRT {version('ai-edge-litert')}",
             iterations=iterations,
             operators=tuple(
@@ -370,7 +370,7 @@ class TfLite(Backend):
             ),
             remarks=("LiteRT's Python interface lists operations without their times",),
         )
-        return [write(found, directory)]
+        return [write(profile, directory)]
 
     def host_settings(self) -> HostSettings:
         """Returns the settings passed to the interpreter, which does not report any."""

@@ -158,13 +158,13 @@ class XlaHlo(Backend):
         before, after = self._exported.path, directory / "optimized.hlo.txt"
         text = xla_executables.optimized_hlo(self._executable.loaded, metadata=True)
         after.write_text(text, encoding="utf-8")
-        found = operator_profile.profile_of(
+        profile = operator_profile.profile_of(
             events,
             xla_executables.optimized_hlo(self._executable.loaded),
             stack=f"XLA of jaxlib {version('jaxlib')}",
             iterations=iterations,
         )
-        files.append(operator_profile.write(found, directory))
+        files.append(operator_profile.write(profile, directory))
         return [*files, Path(shutil.copy(before, directory / before.name)), after]
 
     @functools.cached_property

@@ -83,10 +83,10 @@ def export_program(
         "directory": str(directory),
         "platform": platform,
     }
-    found, own_times_ms = child_process.call(
+    exported, own_times_ms = child_process.call(
         f"{__name__}:export_here", arguments, phase, name="the export process"
     )
-    return ExportedProgram(directory=directory, form=form, **found), own_times_ms
+    return ExportedProgram(directory=directory, form=form, **exported), own_times_ms
 
 
 def export_here(

@@ -50,7 +50,7 @@ def is_exact(text: str) -> bool | None:
         if product is None:
             continue
         factors = [_NAME.search(factor.strip()) for factor in product[1].split(",")]
-        if "f32" in (types.get(found[1]) for found in factors if found):
+        if "f32" in (types.get(name[1]) for name in factors if name):
             exact = exact is not False and "operand_precision={highest,highest}" in line
     return exact
 
@@ -166,9 +166,9 @@ class ExportedProgram:
         """
         (path,) = files[_PUBLISHED[form]]
         inputs = exported_programs.unpack(files["xla_weights"], directory / _WEIGHTS)
-        found = cls(directory=directory, form=form, inputs=inputs, versions={})
-        shutil.copyfile(path, found.path)
-        return found
+        program = cls(directory=directory, form=form, inputs=inputs, versions={})
+        shutil.copyfile(path, program.path)
+        return program
 
     @property
     def path(self) -> Path:
@@ -203,11 +203,11 @@ def check_parameters(
     parameters: Sequence[tuple[tuple[int, ...], np.dtype[Any]]], expected: Sequence[InputType]
 ) -> None:
     """Raises TypeError if a program's parameters do not match its arguments."""
-    found = [InputType(shape=shape, dtype=dtype.name) for shape, dtype in parameters]
-    for index, (takes, gets) in enumerate(zip(found, expected, strict=False)):
+    actual = [InputType(shape=shape, dtype=dtype.name) for shape, dtype in parameters]
+    for index, (takes, gets) in enumerate(zip(actual, expected, strict=False)):
         if takes != gets:
             raise TypeError(
                 f"parameter {index} of the program is {takes}, but its argument is {gets}"
             )
-    if len(found) != len(expected):
-        raise TypeError(f"the program has {len(found)} parameters, but {len(expected)} arguments")
+    if len(actual) != len(expected):
+        raise TypeError(f"the program has {len(actual)} parameters, but {len(expected)} arguments")

@@ -260,12 +260,12 @@ class ExecutableCache:
         path = self.directory / f"{key}.xla" if self.directory else None
         if path is not None and path.is_file():
             try:
-                found = client.deserialize(path.read_bytes())
+                executable = client.deserialize(path.read_bytes())
             except XlaError as error:  # from another machine, or damaged: treated as missing
                 print(f"cannot load the cached executable {path.name}: {error}", flush=True)
             else:
                 self.hits += 1
-                return found
+                return executable
         made = compile_()
         self.misses += 1
         if path is not None and (serialized := xla_executables.serialize(made.loaded)):

@@ -94,8 +94,8 @@ def make_cuda_client() -> Any:
 def _library() -> Path | None:
     for name in _PLUGINS:
         with contextlib.suppress(ModuleNotFoundError):
-            found = importlib.util.find_spec(name)
-            for folder in (found and found.submodule_search_locations) or ():
+            spec = importlib.util.find_spec(name)
+            for folder in (spec and spec.submodule_search_locations) or ():
                 library = Path(folder) / "xla_cuda_plugin.so"
                 if library.exists():
                     return library

@@ -85,7 +85,7 @@ def is_offline_error(text: str) -> bool:
 def for_worker(environment: Mapping[str, str]) -> dict[str, str]:
     """Returns the part of an environment that a worker inherits.
 
-    This is what programs need, and what `telling` returns, without names of secrets.
+    This is what programs need, and what `recorded_variables` returns, without names of secrets.
     """
     return {
         name: value
@@ -94,7 +94,7 @@ def for_worker(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def telling(environment: Mapping[str, str]) -> dict[str, str]:
+def recorded_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that can change speed or numbers, by name."""
     settings = {
         name: value

@@ -100,14 +100,14 @@ class Library(Protocol):
         """Frees memory that is no longer referenced."""
 
 
-def check_capability(found: tuple[int, ...], data_type: str) -> None:
+def check_capability(capability: tuple[int, ...], data_type: str) -> None:
     """Raises `UnmeasurableError` if a compute capability is too small for a type.
 
     Other units would compute it, so it would not be a ceiling of this type.
     """
     needed = _CAPABILITIES.get(data_type)
-    if needed and found and tuple(found) < needed:
-        have, need = (".".join(map(str, version)) for version in (found, needed))
+    if needed and capability and tuple(capability) < needed:
+        have, need = (".".join(map(str, version)) for version in (capability, needed))
         raise UnmeasurableError(
             f"compute capability {have} does not support {data_type} (needs {need})"
         )
@@ -516,8 +516,8 @@ def _check_precision(library: Library, data_type: str, size: int) -> None:
 def relative_error(library: Library, product: Product) -> float:
     """Returns the RMS error of some rows of a product over their RMS, against float64."""
     exact = library.to_host(product.left[:_CHECKED_ROWS]) @ library.to_host(product.right)
-    found = library.to_host(product.call()[:_CHECKED_ROWS])
-    return float(np.linalg.norm(found - exact) / np.linalg.norm(exact))
+    rows = library.to_host(product.call()[:_CHECKED_ROWS])
+    return float(np.linalg.norm(rows - exact) / np.linalg.norm(exact))
 
 
 def _print(library: Library, timing: Timing, **rate: float) -> None:

@@ -147,8 +147,8 @@ class Ceilings:
 
     def best_gemm(self, data_type: str) -> Gemm | None:
         """Returns the fastest product of a data type, over libraries."""
-        found = [gemm for gemm in self.gemms if gemm.data_type == data_type]
-        return max(found, key=lambda gemm: gemm.gflops, default=None)
+        gemms = [gemm for gemm in self.gemms if gemm.data_type == data_type]
+        return max(gemms, key=lambda gemm: gemm.gflops, default=None)
 
     def unmeasured(self, data_types: Iterable[str]) -> tuple[str, ...]:
         """Returns the data types that were never tried."""
@@ -159,12 +159,12 @@ class Ceilings:
 
     def best_copy(self) -> Copy | None:
         """Returns the fastest copy with no more threads than these ceilings are for."""
-        found = [
+        copies = [
             copy
             for copy in self.copies
             if copy.threads is None or self.threads is None or copy.threads <= self.threads
         ]
-        return max(found, key=lambda copy: copy.gb_per_s, default=None)
+        return max(copies, key=lambda copy: copy.gb_per_s, default=None)
 
 
 def share_of_roof(
@@ -239,18 +239,19 @@ def measure_ceilings(
     return measure_cpu(_cpu_model(), count, say, budget)
 
 
-def complete_ceilings(found: Ceilings, say: Callable[[str], None] = lambda _: None) -> Ceilings:
+def complete_ceilings(ceilings: Ceilings, say: Callable[[str], None] = lambda _: None) -> Ceilings:
     """Measures what older ceilings of this machine's CPU lack, and returns the complete ones.
 
     They lack products of some data types. Products that could not be measured stay missing.
     Ceilings of a GPU are returned unchanged: `cbs doctor --ceilings -device host-gpu` measures
     them.
     """
-    if found.threads is None or not (missing := found.unmeasured(DATA_TYPES)):
-        return found
+    if ceilings.threads is None or not (missing := ceilings.unmeasured(DATA_TYPES)):
+        return ceilings
     skipped: list[str] = []
-    gemms = list(_gemms(found.threads, say, Budget(), skipped, missing))
-    return attrs.evolve(found, gemms=(*found.gemms, *gemms), skipped=(*found.skipped, *skipped))
+    gemms = list(_gemms(ceilings.threads, say, Budget(), skipped, missing))
+    skipped = [*ceilings.skipped, *skipped]
+    return attrs.evolve(ceilings, gemms=(*ceilings.gemms, *gemms), skipped=tuple(skipped))
 
 
 def ceilings_path(
@@ -277,10 +278,10 @@ def load_ceilings(
     """
     path = ceilings_path(threads or host.default_threads().number, cpu_model, gpu)
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Ceilings)
+        ceilings = msgspec.json.decode(path.read_bytes(), type=Ceilings)
     except (OSError, ValueError, RecursionError):
         return None
-    return found if found.schema in READABLE_SCHEMAS else None
+    return ceilings if ceilings.schema in READABLE_SCHEMAS else None
 
 
 def save_ceilings(ceilings: Ceilings) -> Path:
@@ -359,11 +360,11 @@ def _last(printed: str) -> Mapping[str, Any] | None:
     """Returns the last whole line of JSON; libraries may print other lines."""
     for line in reversed(printed.splitlines()):
         try:
-            found = json.loads(line)
+            document = json.loads(line)
         except ValueError:
             continue
-        if isinstance(found, dict):
-            return found
+        if isinstance(document, dict):
+            return document
     return None
 
 
@@ -476,7 +477,7 @@ def _snapshot_with_children() -> conditions.Snapshot:
 
 
 @attrs.define
-class _Found:
+class _GpuRates:
     """Measurements so far.
 
     Attributes:
@@ -509,32 +510,32 @@ def measure_gpu(
     Raises:
       CeilingsError: nothing could be measured, with a reason for each library.
     """
-    found = _Found()
-    for library, what in _tasks(found):
-        _measure_one(library, what, found, say, budget, child_options)
-    reasons = [f"{library}: {reason}" for library, reason in found.absent.items()] + found.skipped
-    if not found.gemms and not found.copies:
+    rates = _GpuRates()
+    for library, what in _tasks(rates):
+        _measure_one(library, what, rates, say, budget, child_options)
+    reasons = [f"{library}: {reason}" for library, reason in rates.absent.items()] + rates.skipped
+    if not rates.gemms and not rates.copies:
         raise CeilingsError("no library could measure the GPU", reasons)
     return Ceilings(
         cpu_model=cpu_model,
         threads=None,
-        gpu=found.gpu,
+        gpu=rates.gpu,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
-        gemms=tuple(found.gemms),
-        copies=tuple(found.copies),
+        gemms=tuple(rates.gemms),
+        copies=tuple(rates.copies),
         skipped=tuple(reasons),
     )
 
 
-def _tasks(found: _Found) -> Iterator[tuple[str, str]]:
+def _tasks(rates: _GpuRates) -> Iterator[tuple[str, str]]:
     """Yields the remaining measurements, without those that earlier ones made useless."""
     for library, things in MEASURED.items():
         if importlib.util.find_spec(library) is None:  # finds it without importing it
-            found.absent[library] = "not installed"
+            rates.absent[library] = "not installed"
         for what in things:
-            if library in found.absent:
+            if library in rates.absent:
                 break
-            if what == COPY and found.copies:
+            if what == COPY and rates.copies:
                 continue  # one copy shows the bandwidth
             yield library, what
 
@@ -542,7 +543,7 @@ def _tasks(found: _Found) -> Iterator[tuple[str, str]]:
 def _measure_one(
     library: str,
     what: str,
-    found: _Found,
+    rates: _GpuRates,
     say: Callable[[str], None],
     budget: Budget,
     child_options: Sequence[str],
@@ -553,27 +554,27 @@ def _measure_one(
     answer = ask("_gpu_rates", arguments, budget)
     values = dict(answer.values or {})
     if reason := values.pop("no_device", None):
-        found.absent[library] = reason
+        rates.absent[library] = reason
         say(f"{library}: {reason}")
         return
     name = f"{library} {what}"
     if answer.problem:
         # Measurements before a failure count.
         where = f" after {values['size']}" if "size" in values else ""
-        found.skipped.append(f"{name}{where}: {answer.problem}")
-        say(found.skipped[-1])
+        rates.skipped.append(f"{name}{where}: {answer.problem}")
+        say(rates.skipped[-1])
     if not values:
         return
     gpu = values.pop("device_name")
-    found.gpu = found.gpu or gpu
+    rates.gpu = rates.gpu or gpu
     if values["held_back_by"] is not None:
         values["held_back_by"] = tuple(values["held_back_by"])
     if what == COPY:
-        found.copies.append(Copy(threads=None, library=library, **values))
-        say(f"{name}: {found.copies[-1].gb_per_s:.4g} GB/s")
+        rates.copies.append(Copy(threads=None, library=library, **values))
+        say(f"{name}: {rates.copies[-1].gb_per_s:.4g} GB/s")
     else:
-        found.gemms.append(Gemm(library=library, data_type=what, **values))
-        say(f"{name}: {found.gemms[-1].gflops / 1e3:.3g} TFLOP/s at {found.gemms[-1].size}")
+        rates.gemms.append(Gemm(library=library, data_type=what, **values))
+        say(f"{name}: {rates.gemms[-1].gflops / 1e3:.3g} TFLOP/s at {rates.gemms[-1].size}")
 
 
 def _slug(name: str) -> str:

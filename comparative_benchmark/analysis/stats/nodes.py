@@ -128,12 +128,12 @@ def class_ratio(by_node: NodeRatios, *, threshold: float = NOISE_THRESHOLD) -> N
             for repeats in by_node.values()
         )
         node_variance = max(0.0, statistics.variance(means) - noise)
-    found, reason = _class_verdict(ratio.interval() if ratio else None, count, threshold)
+    answer, reason = _class_verdict(ratio.interval() if ratio else None, count, threshold)
     return NodesRatio(
         ratio=ratio,
         by_node=intervals,
         node_variance=node_variance,
-        verdict=found,
+        verdict=answer,
         reason=f"{reason} on this class",
     )
 
@@ -225,17 +225,17 @@ def _class_verdict(interval: Interval | None, nodes: int, threshold: float) -> t
     if interval is None or nodes < MIN_NODES:
         reason = f"needs more nodes: {number}; a verdict needs at least {MIN_NODES}"
         return Verdict.UNCLEAR, reason
-    found, reason = verdict(
+    answer, reason = verdict(
         interval, threshold=threshold, processes=max(nodes, CLOSE_VERDICT_NODES)
     )
     distance = max(interval.estimate, 1 / interval.estimate)
-    is_close = found in (Verdict.FASTER, Verdict.SLOWER) and distance <= CLOSE
+    is_close = answer in (Verdict.FASTER, Verdict.SLOWER) and distance <= CLOSE
     if is_close and nodes < CLOSE_VERDICT_NODES:
         return Verdict.UNCLEAR, (
             f"needs more nodes: {number}, but programs within {CLOSE:g}x of each other need "
             f"{CLOSE_VERDICT_NODES}"
         )
-    return found, reason
+    return answer, reason
 
 
 def _node_mean(repeats: Sequence[LogRatio]) -> float:

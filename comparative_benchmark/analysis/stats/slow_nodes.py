@@ -112,7 +112,7 @@ def slow_nodes(
     Raises:
       SampleError: a reading is not a positive finite number.
     """
-    found: list[SlowNode] = []
+    nodes: list[SlowNode] = []
     not_compared: dict[tuple[str, str], str] = {}
     for canary, by_node in readings.items():
         logs = _logs(by_node, -1 if canary in rates else 1)
@@ -127,12 +127,12 @@ def slow_nodes(
             else:
                 tests = _tests(canary, node, {name: logs[name] for name in compared}, nights)
                 limit = SLOW_NODE_ERROR / len(readings) / len(tests)
-                found += [
+                nodes += [
                     one for one in tests if one.p_value <= limit and one.slowdown >= 1 + threshold
                 ]
                 continue
             not_compared[canary, node] = f"{reason} are needed to name a slow node"
-    return SlowNodes(named=sorted(found, key=lambda one: one.p_value), not_compared=not_compared)
+    return SlowNodes(named=sorted(nodes, key=lambda one: one.p_value), not_compared=not_compared)
 
 
 def typical_of_blocks(logs: Array) -> Array:

@@ -54,14 +54,14 @@ def record_layers(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any,
     names = {path[:-1]: layer_of(name) for path, name in model.weight_names.items()}
     # Weights of the root do not belong to a layer.
     names.pop((), None)
-    found: list[tuple[str, Any]] = []
+    layers: list[tuple[str, Any]] = []
 
     def apply(params: Any, *values: Any) -> Any:
         """Returns the outputs, and the outputs of the layers."""
-        found.clear()
-        with _watched(names, lambda name, value: found.append((name, value))):
+        layers.clear()
+        with _watched(names, lambda name, value: layers.append((name, value))):
             outputs = model.apply(params, *values)
-        return as_tuple(outputs), [value for _, value in found]
+        return as_tuple(outputs), [value for _, value in layers]
 
     with jax.enable_x64(True):
         arguments = widened(model.params), *map(jnp.asarray, map(intermediates.widened, inputs))
@@ -72,7 +72,7 @@ def record_layers(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any,
             # op.
             with jax.disable_jit():
                 outputs, values = apply(*arguments)
-        for (name, _), value in zip(found, values, strict=True):
+        for (name, _), value in zip(layers, values, strict=True):
             note(name, np.asarray(value))
         return tuple(np.asarray(value) for value in outputs)
 

@@ -269,12 +269,12 @@ _from_guide: dict[str, Recipe] = {}
 def recipes() -> Mapping[str, Recipe]:
     """Returns all recipes by name, except recipes of torchao's guide."""
     # Older installations still register the built-in recipes, in modules that no longer exist.
-    found = {
+    table = {
         plugin.name: plugin.value for plugin in reversed(plugins(GROUP, Recipe, built_in=False))
     }
     # A plug-in cannot replace a built-in one.
-    found.update((recipe.name, recipe) for recipe in RECIPES)
-    return {name: found[name] for name in sorted(found)}
+    table.update((recipe.name, recipe) for recipe in RECIPES)
+    return {name: table[name] for name in sorted(table)}
 
 
 def accept_from_guide(name: str) -> guide_functions.Refusal | None:
@@ -357,11 +357,11 @@ def chosen_among(options: Iterable[str]) -> Chosen | None:
     Raises:
       RecipeError: there are two.
     """
-    found = [parse(option) for option in options if is_one(option)]
-    if len(found) > 1:
-        both = " and ".join(item.label for item in found)
+    chosen = [parse(option) for option in options if is_one(option)]
+    if len(chosen) > 1:
+        both = " and ".join(item.label for item in chosen)
         raise RecipeError(f"{both} cannot be applied together; choose one recipe")
-    return found[0] if found else None
+    return chosen[0] if chosen else None
 
 
 def is_one(text: str) -> bool:

@@ -210,8 +210,8 @@ def lock(options: argparse.Namespace) -> int:
     """
     screen = Screen()
     limits = FetchOptions(deadline_s=options.deadline, anonymous=options.anonymous)
-    found = lock_published([absolute(url) for url in options.urls], options=limits)
-    _write(options.output, found, screen)
+    locked = lock_published([absolute(url) for url in options.urls], options=limits)
+    _write(options.output, locked, screen)
     return EXIT_OK
 
 
@@ -226,13 +226,13 @@ def _sources(directory: Path, url: str) -> dict[Path, str]:
         return {directory: url}
     if not directory.is_dir():
         raise UsageError(f"{directory} is not a directory")
-    found = sorted(path.parent for path in directory.glob(f"*/{MANIFEST_FILE}"))
-    if not found:
+    folders = sorted(path.parent for path in directory.glob(f"*/{MANIFEST_FILE}"))
+    if not folders:
         raise UsageError(
             f"no {MANIFEST_FILE} in {directory} or its subdirectories; create artifacts with "
             "`cbs artifacts generate -o DIRECTORY`"
         )
-    return {path: f"{url}/{path.name}" for path in found}
+    return {path: f"{url}/{path.name}" for path in folders}
 
 
 def _options(options: argparse.Namespace, screen: Screen) -> PublishOptions:
@@ -324,12 +324,12 @@ def fetch(options: argparse.Namespace) -> int:
         on_progress=screen.progress,
     )
     try:
-        found, failure = published_models.fetch(sources, options=wanted), None
+        fetched, failure = published_models.fetch(sources, options=wanted), None
     except FetchError as error:
-        found, failure = error.fetched, error
+        fetched, failure = error.fetched, error
     finally:
         screen.close()
-    for model in found:
+    for model in fetched:
         _show_fetched(model, types, screen)
     if failure is not None:
         screen.say(f"cbs: {without_secrets(str(failure))}", "red")
@@ -381,12 +381,12 @@ def _show_fetched(model: FetchedModel, types: list[str], screen: Screen) -> None
 def ls(options: argparse.Namespace) -> int:
     """Prints the contents of the cache; returns 0."""
     cache, screen = Cache(), Screen()
-    found, usage = inventory.models(cache), cache.usage()
+    models, usage = inventory.models(cache), cache.usage()
     free = _disk_free(cache)
     if options.json:
         document = {
             "directory": str(cache.directory),
-            "models": [model.as_json() for model in found],
+            "models": [model.as_json() for model in models],
             "usage": {
                 name: {"files": part.files, "size_bytes": part.size_bytes}
                 for name, part in usage.items()
@@ -395,8 +395,8 @@ def ls(options: argparse.Namespace) -> int:
         }
         print(json.dumps(document, indent=2))
         return EXIT_OK
-    width = max((len(model.model) for model in found), default=0)
-    for model in found:
+    width = max((len(model.model) for model in models), default=0)
+    for model in models:
         total = len(model.manifest.files) if model.manifest else 0
         state = "locked" if model.url else "not locked"
         if model.manifest is None:
@@ -489,17 +489,17 @@ def rm(options: argparse.Namespace) -> int:
       UsageError: a model is not in the cache.
     """
     cache, screen = Cache(), Screen()
-    found = inventory.models(cache)
-    known = sorted({model.model for model in found})
+    models = inventory.models(cache)
+    known = sorted({model.model for model in models})
     if unknown := [name for name in options.models if name not in known]:
         choices = ", ".join(known[:5]) + (" ..." if len(known) > 5 else "") or "nothing"
         raise UsageError(
             f"{cache.directory} contains no artifacts of {unknown[0]!r}; it contains {choices}"
         )
     for name in dict.fromkeys(options.models):
-        digests = {sha for model in found if model.model == name for sha in model.digests - {""}}
+        digests = {sha for model in models if model.model == name for sha in model.digests - {""}}
         cache.remove_model(name)
-        published_models.forget_urls(cache, {m.manifest_sha256 for m in found if m.model == name})
+        published_models.forget_urls(cache, {m.manifest_sha256 for m in models if m.model == name})
         freed = cache.discard(digests)
         screen.print(f"removed  {name}  {_said(freed)} freed")
         kept = len([sha256 for sha256 in digests if cache.object_path(sha256).exists()])

@@ -59,17 +59,17 @@ def benches(options: argparse.Namespace) -> list[Bench]:
     over = inheritance.of_command_line(options.override)
     if system := _system(options.system, file):
         over.insert(0, inheritance.of_system(system))
-    found = config.read(file, over)
-    found = config.select(found, _names(options.select), _names(options.exclude))
+    chosen = config.read(file, over)
+    chosen = config.select(chosen, _names(options.select), _names(options.exclude))
     if options.use_current_env:
         venv = workspace.current_venv()
-        found = [attrs.evolve(bench, venv=venv) for bench in found]
-    for bench in found:
+        chosen = [attrs.evolve(bench, venv=venv) for bench in chosen]
+    for bench in chosen:
         try:
             workspace.Placement(base=Path(), bench=bench, run_name="").config()
         except ArgumentsError as error:
             raise UsageError(f"{bench.place}: {error}") from error
-    return found
+    return chosen
 
 
 def _system(given: Path | None, config_file: Path) -> Path | None:
@@ -164,23 +164,23 @@ def _dev(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    found = _rows(options)
-    _print_table(found)
+    rows = _rows(options)
+    _print_table(rows)
     if options.compare:
         _print_comparison(options.compare, results_path(options), threshold=0.01, as_json=False)
-    return EXIT_OK if table.totals(found).passed else EXIT_FAILED
+    return EXIT_OK if table.totals(rows).passed else EXIT_FAILED
 
 
 def _summary(options: argparse.Namespace) -> int:
-    found = _rows(options)
-    text = json.dumps(table.as_document(found), indent=2, allow_nan=False)
+    rows = _rows(options)
+    text = json.dumps(table.as_document(rows), indent=2, allow_nan=False)
     if options.out:
         from openxla.benchmark.files import write_atomically
 
         write_atomically(options.out, text + "\n")
     else:
         print(text)
-    return EXIT_OK if table.totals(found).passed else EXIT_FAILED
+    return EXIT_OK if table.totals(rows).passed else EXIT_FAILED
 
 
 def _rows(options: argparse.Namespace) -> list[table.Row]:
@@ -188,16 +188,16 @@ def _rows(options: argparse.Namespace) -> list[table.Row]:
     results: Sequence[Result] = read_document(results_path(options)).benchmarks
     if options.config or os.environ.get(workspace.CONFIG_VARIABLE):
         return table.rows(benches(options), results)
-    found = table.rows_of(results)
-    if not found:
+    rows = table.rows_of(results)
+    if not rows:
         raise UsageError(f"{results_path(options)} has no results from `cbs bench run`")
-    return found
+    return rows
 
 
-def _print_table(found: Sequence[table.Row]) -> None:
+def _print_table(rows: Sequence[table.Row]) -> None:
     narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < _WIDE_COLUMNS
-    Console().table(table.table(found, narrow=narrow))
-    print("\n".join([*table.reasons(found), *table.lines(table.totals(found))]))
+    Console().table(table.table(rows, narrow=narrow))
+    print("\n".join([*table.reasons(rows), *table.lines(table.totals(rows))]))
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -209,13 +209,13 @@ def _compare(options: argparse.Namespace) -> int:
 def _print_comparison(old: Path, new: Path, *, threshold: float, as_json: bool) -> int:
     from comparative_benchmark.interop.milabench import scores
 
-    found = scores.compare(read_document(old), read_document(new), threshold=threshold)
+    comparison = scores.compare(read_document(old), read_document(new), threshold=threshold)
     if as_json:
-        print(json.dumps(scores.as_document(found), indent=2, allow_nan=False))
+        print(json.dumps(scores.as_document(comparison), indent=2, allow_nan=False))
     else:
-        Console().table(scores.table(found))
-        print("\n".join(scores.lines(found)))
-    return scores.exit_code(found)
+        Console().table(scores.table(comparison))
+        print("\n".join(scores.lines(comparison)))
+    return scores.exit_code(comparison)
 
 
 def _new(options: argparse.Namespace) -> int:

@@ -112,24 +112,24 @@ def _print_submitting(done: Submitting) -> int:
 
 def _status(options: argparse.Namespace, _: Fleet, campaign: Campaign) -> int:
     campaign.fetch()
-    plan, found = campaign.status()
+    plan, status = campaign.status()
     if options.json:
-        jobs = {key: {**plain(item), "state": item.state.value} for key, item in found.items()}
+        jobs = {key: {**plain(item), "state": item.state.value} for key, item in status.items()}
         print(json.dumps(jobs))
     else:
-        _print_standings(plan, found)
-    return _exit_code(found)
+        _print_standings(plan, status)
+    return _exit_code(status)
 
 
-def _print_standings(plan: Plan, found: dict[str, Standing]) -> None:
-    for state, number in counts(found.values()).items():
+def _print_standings(plan: Plan, status: dict[str, Standing]) -> None:
+    for state, number in counts(status.values()).items():
         print(f"{state.value:<12} {number}")
-    pending = (item.detail for item in found.values() if item.state is State.PENDING)
+    pending = (item.detail for item in status.values() if item.state is State.PENDING)
     for reason, number in Counter(filter(None, pending)).most_common(_MOST_SHOWN):
         print(f"pending: {_many(number, 'job')}: {reason}")
-    shown = [job for job in plan.jobs if found[job.key].state in _TO_EXPLAIN]
+    shown = [job for job in plan.jobs if status[job.key].state in _TO_EXPLAIN]
     for job in shown[:_MOST_SHOWN]:
-        print(_line(job, found[job.key]))
+        print(_line(job, status[job.key]))
     if len(shown) > _MOST_SHOWN:
         print(f"and {len(shown) - _MOST_SHOWN} more; --json prints all")
 
@@ -150,11 +150,11 @@ def _collect(options: argparse.Namespace, fleet: Fleet, campaign: Campaign) -> i
     plan = campaign.stored_plan()
     done = _merge(options, fleet, plan, campaign.spool)
     try:
-        _, found = campaign.status()
+        _, status = campaign.status()
     except EngineError as error:
         raise UsageError(str(error)) from error
-    _print_missing(plan, done, found)
-    return _exit_code(found)
+    _print_missing(plan, done, status)
+    return _exit_code(status)
 
 
 def _collect_exported(options: argparse.Namespace, fleet: Fleet) -> int:
@@ -163,12 +163,12 @@ def _collect_exported(options: argparse.Namespace, fleet: Fleet) -> int:
     if plan is None:
         raise UsageError(f"{options.exported} has no plan; `cbs fleet export` writes one")
     done = _merge(options, fleet, plan, spool)
-    found = {
+    status = {
         job.key: Standing(State.DONE) if job.key in done.jobs else _without_queue(job, spool)
         for job in plan.jobs
     }
-    _print_missing(plan, done, found)
-    return _exit_code(found)
+    _print_missing(plan, done, status)
+    return _exit_code(status)
 
 
 def _without_queue(job: Job, spool: Spool) -> Standing:
@@ -199,10 +199,10 @@ def _merge(
     return done
 
 
-def _print_missing(plan: Plan, done: collecting.Collected, found: Mapping[str, Standing]) -> None:
+def _print_missing(plan: Plan, done: collecting.Collected, status: Mapping[str, Standing]) -> None:
     missing = [job for job in plan.jobs if job.key not in done.jobs]
     for job in missing[:_MOST_SHOWN]:
-        print(f"missing: {_line(job, found[job.key])}")
+        print(f"missing: {_line(job, status[job.key])}")
     if len(missing) > _MOST_SHOWN:
         print(f"missing: {len(missing) - _MOST_SHOWN} more; cbs fleet status --json lists all")
 
@@ -258,9 +258,9 @@ def _export(options: argparse.Namespace, fleet: Fleet, campaign: Campaign) -> in
     return EXIT_OK
 
 
-def _exit_code(found: Mapping[str, Standing]) -> int:
+def _exit_code(status: Mapping[str, Standing]) -> int:
     """Returns 0 if all jobs are done, 4 if some are on the way, 1 or 3 if some have no result."""
-    states = {item.state for item in found.values()}
+    states = {item.state for item in status.values()}
     if states & WITHOUT_RESULT:
         return EXIT_FAILED
     if states & (ACTIVE | {State.WAITING}):

@@ -65,23 +65,23 @@ def _query(options: argparse.Namespace, database: Database) -> int:
     if options.format == "table" and limit is None and options.output is None:
         limit = _TABLE_LIMIT
     which = _filter(options, newest=limit)
-    found = queries.records(database, which)
+    records = queries.records(database, which)
     if options.format == "parquet":
         if options.output is None:
             raise UsageError("Parquet cannot be printed; name a file with -o")
         try:
             with _replacing(options.output) as path:
-                write_parquet(path, COLUMNS, found)
+                write_parquet(path, COLUMNS, records)
         except ModuleNotFoundError as error:
             raise UsageError(f"Parquet needs {error.name}: {install_command('history')}") from error
         return EXIT_OK
     with _text_output(options.output) as file:
         if options.format == "csv":
-            write_csv(file, COLUMNS, found)
+            write_csv(file, COLUMNS, records)
         elif options.format == "json":
-            output.write_json(found, file)
+            output.write_json(records, file)
         else:
-            output.print_records(found, _console(file))
+            output.print_records(records, _console(file))
     if options.format == "table" and options.limit is None and options.output is None:
         total = queries.count(database, which)
         if total > _TABLE_LIMIT:
@@ -90,13 +90,13 @@ def _query(options: argparse.Namespace, database: Database) -> int:
 
 
 def _list(options: argparse.Namespace, database: Database) -> int:
-    found = queries.series(database, _filter(options))
+    series = queries.series(database, _filter(options))
     if options.json:
-        print(output.series_as_json(found))
+        print(output.series_as_json(series))
     else:
-        output.print_series(found, _console(sys.stdout))
-        results = sum(item.results for item in found)
-        print(f"{len(found)} trends, {results} results: {database}")
+        output.print_series(series, _console(sys.stdout))
+        results = sum(item.results for item in series)
+        print(f"{len(series)} trends, {results} results: {database}")
     return EXIT_OK
 
 

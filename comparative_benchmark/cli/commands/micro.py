@@ -55,15 +55,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    found = {
+    listing = {
         "operators": {name: item.description for name, item in operators.operators().items()},
         "shapes": {name: _described(name) for name in shapes.NAMES},
         "recipes": {item.usage: item.description for item in recipes.recipes().values()},
     }
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(listing, indent=2))
         return EXIT_OK
-    for title, lines in found.items():
+    for title, lines in listing.items():
         print(title)
         width = max(map(len, lines))
         for name, description in lines.items():
@@ -74,8 +74,8 @@ def _list(options: argparse.Namespace) -> int:
 def _described(name: str) -> str:
     if name == shapes.CUSTOM:
         return "MxKxN, e.g. 64x128x256"
-    found = shapes.named(name)
-    return f"{len(found)}: {found[0]} to {found[-1]}"
+    named = shapes.named(name)
+    return f"{len(named)}: {named[0]} to {named[-1]}"
 
 
 def selected(options: argparse.Namespace) -> list[BenchmarkCase]:
@@ -91,12 +91,12 @@ def selected(options: argparse.Namespace) -> list[BenchmarkCase]:
     sizes = _shapes(options)
     known = operators.operators()
     own = [name for name in names if name not in known and guide_functions.may_be(name)]
-    found = [_own_cases(name, sizes, data_type, options) for name in own for data_type in types]
+    chosen = [_own_cases(name, sizes, data_type, options) for name in own for data_type in types]
     try:
         others = [name for name in names if name not in own]
         return [
             *cases(others, sizes, types, backward=options.backward),
-            *(case for of_one in found for case in of_one),
+            *(case for of_one in chosen for case in of_one),
         ]
     except DefinitionError as error:
         raise UsageError(str(error)) from error
@@ -120,21 +120,21 @@ def _own_cases(
 
 
 def _all(options: argparse.Namespace) -> list[str]:
-    found = operators.operators()
-    return [n for n, item in found.items() if item.is_differentiable or not options.backward]
+    known = operators.operators()
+    return [n for n, item in known.items() if item.is_differentiable or not options.backward]
 
 
 def _shapes(options: argparse.Namespace) -> Sequence[shapes.Shape]:
-    found: list[shapes.Shape] = []
+    chosen: list[shapes.Shape] = []
     asked = options.shapes or "small_sweep"
     for text in asked.split(","):
         if text[:1].isdigit():
-            found.append(shapes.written(text))
+            chosen.append(shapes.written(text))
         else:
-            found += shapes.named(text, lowest=options.min_power, highest=options.max_power)
-    if not found:
+            chosen += shapes.named(text, lowest=options.min_power, highest=options.max_power)
+    if not chosen:
         raise UsageError(f"--shapes {asked} has no shape within these powers")
-    return shapes.distinct(found)
+    return shapes.distinct(chosen)
 
 
 def sweep(options: argparse.Namespace) -> int:
@@ -170,9 +170,9 @@ def sweep(options: argparse.Namespace) -> int:
             "--from-model cannot be combined with --backward; its model runs forward only"
         )
     _refuse_defined(options, "from_model")
-    found = products_of(options.from_model)
-    chosen = [*cases([options.op], found.counts, [found.data_type]), *found.cases]
-    return _race(options, chosen, lambda results: shares_of_latency(found, options.op, results))[0]
+    model = products_of(options.from_model)
+    chosen = [*cases([options.op], model.counts, [model.data_type]), *model.cases]
+    return _race(options, chosen, lambda results: shares_of_latency(model, options.op, results))[0]
 
 
 def _refuse_defined(options: argparse.Namespace, source: str) -> None:
@@ -188,10 +188,10 @@ def _race(
     chosen: list[BenchmarkCase],
     explain: Callable[[Sequence[Result]], Iterable[str]] = lambda _: (),
 ) -> tuple[int, list[Result]]:
-    found: list[Result] = []
+    results: list[Result] = []
 
     def after(measured: Measured) -> list[str]:
-        found.extend(measured.results)
+        results.extend(measured.results)
         lines = [*by_competitor(measured.results, measured.baseline), *explain(measured.results)]
         if options.plot is not None:
             competitors = [Case(result=result).competitor for result in measured.results]
@@ -209,12 +209,12 @@ def _race(
         ),
         after,
     )
-    return code, found
+    return code, results
 
 
 def _outlook(trials: Sequence[Trial], settings: RunSettings) -> list[str]:
-    found = estimate(trials, settings)
-    return [str(found)] if found.trials else []
+    outlook = estimate(trials, settings)
+    return [str(outlook)] if outlook.trials else []
 
 
 def _run_guide(options: argparse.Namespace) -> int:

@@ -215,10 +215,10 @@ def _frameworks(text: str | None, every: Sequence[BenchmarkCase]) -> list[ModelF
 def _competitors(text: str | None, device: DeviceSpec, screen: Screen) -> list[Competitor]:
     if text is not None:
         return parse_competitors(text, device.accelerator_type)
-    found, absent = installed_competitors(device.accelerator_type, variants=False)
+    competitors, absent = installed_competitors(device.accelerator_type, variants=False)
     for name, absence in absent.items():
         screen.say(f"{name} is skipped: {absence.sentence}", style="yellow")
-    return found
+    return competitors
 
 
 def _settings(options: argparse.Namespace, device: DeviceSpec, spare: Path) -> RunSettings:

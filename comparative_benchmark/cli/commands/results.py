@@ -143,12 +143,12 @@ def report(options: argparse.Namespace) -> int:
         print(printable(text), file=to)
 
     with mistakes_as_usage_errors():
-        found = inputs.read(options.results, with_host=options.with_host)
-        for reason in found.refused:
+        merged = inputs.read(options.results, with_host=options.with_host)
+        for reason in merged.refused:
             print(printable(f"cbs: not read: {reason}"), file=sys.stderr)
         with open_trends(options.history) as trends:
             summary = summarize(
-                found,
+                merged,
                 against=baseline,
                 baseline_file=since,
                 trends=trends,
@@ -170,7 +170,7 @@ def report(options: argparse.Namespace) -> int:
 
             chart.save(summary, options.chart, title=options.title)
             say(f"chart: {options.chart}")
-    return EXIT_FAILED if found.refused else EXIT_OK
+    return EXIT_FAILED if merged.refused else EXIT_OK
 
 
 def _report_baseline(options: argparse.Namespace) -> tuple[str | None, Path | None]:
@@ -245,10 +245,10 @@ def of_run(results: Sequence[PortableResult], run: str) -> list[PortableResult]:
     began = {result.run_id: result.timestamp or "" for result in results}
     if run == _LATEST and began:
         run = str(max(began, key=lambda name: (began[name], name)))
-    found = [result for result in results if result.run_id == run]
-    if not found:
+    chosen = [result for result in results if result.run_id == run]
+    if not chosen:
         raise UsageError(f"no results of run {run!r}; choices are {', '.join(map(str, began))}")
-    return found
+    return chosen
 
 
 def write(exported: Exported, output: str) -> list[Path]:

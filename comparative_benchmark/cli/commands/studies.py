@@ -60,7 +60,7 @@ def find_first_bad(options: argparse.Namespace) -> int:
                 measured=metric.measured,
             )
         )
-    return EXIT_OK if outcome.found else EXIT_MISSING
+    return EXIT_OK if outcome.is_exact else EXIT_MISSING
 
 
 def _subject(options: argparse.Namespace, request: BisectRequest, console: Console) -> Subject:
@@ -137,7 +137,7 @@ def explain(options: argparse.Namespace) -> int:
         memory_bytes=options.memory_limit,
     )
     try:
-        found = explained.explained(
+        explanation = explained.explained(
             document,
             wanted,
             console,
@@ -149,9 +149,9 @@ def explain(options: argparse.Namespace) -> int:
         console.say(f"no profile: {error}", style="red")
         return EXIT_FAILED
     if options.json:
-        print(explained.as_json(found.explanation))
+        print(explained.as_json(explanation.explanation))
         return EXIT_OK
-    found.print(output_screen())
+    explanation.print(output_screen())
     console.say(f"profiles: {options.results.with_suffix('.profiles')}")
     return EXIT_OK
 

@@ -46,10 +46,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    found = runner.find_all(runner.find_folder(options.directory))
+    benchmarks = runner.find_all(runner.find_folder(options.directory))
     code = EXIT_OK
     rows: list[tuple[Userbenchmark, Ci | None]] = []
-    for benchmark in found:
+    for benchmark in benchmarks:
         try:
             rows.append((benchmark, benchmark.ci))
         except CiError as error:
@@ -96,27 +96,27 @@ def _run(options: argparse.Namespace) -> int:
 def _compare(options: argparse.Namespace) -> int:
     if len(options.files) == 2 and all(Path(name).is_dir() for name in options.files):
         sides = [changes.read_runs(Path(name)) for name in options.files]
-        found, rows = changes.compare_runs(*sides)
+        signals, rows = changes.compare_runs(*sides)
         if options.markdown:
-            headline = f"### Userbenchmark: {escaped(found.name)}"
+            headline = f"### Userbenchmark: {escaped(signals.name)}"
             runs = min(map(len, sides))
             _write(options.markdown, changes.as_markdown(headline, rows, runs))
     elif options.markdown:
         raise UserbenchmarkError("--markdown requires two folders of metrics files")
     else:
         control, treatment = _two_documents(options)
-        found = changes.compare(_benchmark_of(control["name"], options), control, treatment)
+        signals = changes.compare(_benchmark_of(control["name"], options), control, treatment)
     if options.yaml:
-        _write(options.yaml, as_yaml(found.as_document()))
-    if options.issue and (found.found or found.control_only or found.treatment_only):
-        _write(options.issue, changes.issue_text(found, tuple(options.owner)))
+        _write(options.yaml, as_yaml(signals.as_document()))
+    if options.issue and (signals.changes or signals.control_only or signals.treatment_only):
+        _write(options.issue, changes.issue_text(signals, tuple(options.owner)))
     if options.json:
-        print(json.dumps(found.as_document(), indent=2, allow_nan=False))
+        print(json.dumps(signals.as_document(), indent=2, allow_nan=False))
     else:
-        print("\n".join(_verdict_lines(found)))
-    if found.regressions:
+        print("\n".join(_verdict_lines(signals)))
+    if signals.regressions:
         return EXIT_WRONG
-    return EXIT_MISSING if found.control_only else EXIT_OK
+    return EXIT_MISSING if signals.control_only else EXIT_OK
 
 
 def _two_documents(options: argparse.Namespace) -> tuple[Document, Document]:
@@ -160,19 +160,19 @@ def _benchmark_of(name: str, options: argparse.Namespace) -> Userbenchmark | Non
         return None
 
 
-def _verdict_lines(found: Signals) -> list[str]:
+def _verdict_lines(signals: Signals) -> list[str]:
     lines = [
         f"{'worse ' if item.is_worse else 'better'}  {item.change:>8}  {item.metric}: "
         f"{_value(item.control)} -> {_value(item.treatment)}"
-        for item in sorted(found.found, key=lambda item: not item.is_worse)
+        for item in sorted(signals.changes, key=lambda item: not item.is_worse)
     ]
-    lines += [f"missing          {name}: {_value(v)}" for name, v in found.control_only.items()]
-    lines += [f"new              {name}: {_value(v)}" for name, v in found.treatment_only.items()]
-    worse = len(found.regressions)
+    lines += [f"missing          {name}: {_value(v)}" for name, v in signals.control_only.items()]
+    lines += [f"new              {name}: {_value(v)}" for name, v in signals.treatment_only.items()]
+    worse = len(signals.regressions)
     summary = (
-        f"{found.name}: {found.compared} metrics compared, {worse} worse, "
-        f"{len(found.found) - worse} better, {len(found.control_only)} missing, "
-        f"{len(found.treatment_only)} new"
+        f"{signals.name}: {signals.compared} metrics compared, {worse} worse, "
+        f"{len(signals.changes) - worse} better, {len(signals.control_only)} missing, "
+        f"{len(signals.treatment_only)} new"
     )
     return [*lines, summary]
 
@@ -211,4 +211,4 @@ def _bisect(options: argparse.Namespace) -> int:
             outcome, "worse", what=request.subject, effort="--attempts, --runs"
         )
         print(f"{benchmark.name}: {told}")
-    return EXIT_OK if outcome.found else EXIT_MISSING
+    return EXIT_OK if outcome.is_exact else EXIT_MISSING

@@ -85,12 +85,12 @@ class Parser(argparse.ArgumentParser):
 
 def spellings(*names: str) -> list[str]:
     """Returns option names in both spellings, with dashes and with underscores."""
-    found = []
+    both = []
     for name in names:
         bare = name.lstrip("-")
         dashes = name[: len(name) - len(bare)]
-        found += [name, dashes + bare.replace("-", "_"), dashes + bare.replace("_", "-")]
-    return list(dict.fromkeys(found))
+        both += [name, dashes + bare.replace("-", "_"), dashes + bare.replace("_", "-")]
+    return list(dict.fromkeys(both))
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:

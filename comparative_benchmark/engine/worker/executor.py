@@ -19,7 +19,7 @@ from comparative_benchmark.analysis.machine.worker_settings import (
     Denormals,
     denormals,
     effective_settings,
-    telling,
+    recorded_variables,
 )
 from comparative_benchmark.backends.api import (
     Array,
@@ -154,7 +154,7 @@ class Executor:
         return {
             "versions": _versions(packages),
             "timer_ns": timer_ns,
-            "variables": telling(os.environ),
+            "variables": recorded_variables(os.environ),
             **self._report(),
         }
 

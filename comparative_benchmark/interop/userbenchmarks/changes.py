@@ -83,7 +83,7 @@ class Signals:
     name: str
     control_env: Mapping[str, Any]
     treatment_env: Mapping[str, Any]
-    found: tuple[Signal, ...]
+    changes: tuple[Signal, ...]
     control_only: Mapping[str, Value]
     treatment_only: Mapping[str, Value]
     compared: int
@@ -92,7 +92,7 @@ class Signals:
     @property
     def regressions(self) -> list[Signal]:
         """The metrics that became worse."""
-        return [signal for signal in self.found if signal.is_worse]
+        return [signal for signal in self.changes if signal.is_worse]
 
     def as_document(self) -> dict[str, Any]:
         """Returns the content of the regression file."""
@@ -106,7 +106,7 @@ class Signals:
                     "treatment": signal.treatment,
                     "delta": signal.delta,
                 }
-                for signal in self.found
+                for signal in self.changes
             },
             control_only=self.control_only,
             treatment_only=self.treatment_only,
@@ -174,7 +174,7 @@ def issue_text(signals: Signals, owners: tuple[str, ...] = ()) -> str:
         f"Affected commit: {revision(signals.treatment_env)}",
         "",
         "Affected tests:",
-        *(f"- {escaped(signal.metric)}: {escaped(signal.change)}" for signal in signals.found),
+        *(f"- {escaped(signal.metric)}: {escaped(signal.change)}" for signal in signals.changes),
         "",
         "Tests that were no longer run on the affected commit:",
         *(f"- {escaped(name)}: {value}" for name, value in signals.control_only.items()),
@@ -199,7 +199,7 @@ def _signals(answer: Any, control: Document, treatment: Document, compared: int)
         name=control["name"],
         control_env=result.control_env or control["environ"],
         treatment_env=result.treatment_env or treatment["environ"],
-        found=tuple(
+        changes=tuple(
             Signal(metric=name, control=item.control, treatment=item.treatment, delta=item.delta)
             for name, item in result.details.items()
         ),
@@ -286,7 +286,7 @@ def compare_runs(
         name=control[0]["name"],
         control_env=control[-1]["environ"],
         treatment_env=treatment[-1]["environ"],
-        found=tuple(item.signal for item in rows if item.signal is not None),
+        changes=tuple(item.signal for item in rows if item.signal is not None),
         control_only=gone,
         treatment_only=added,
         compared=len(shared),

@@ -53,15 +53,15 @@ def _drop_copies(module: Any) -> None:
 
     Copies do not change values, and StableHLO has no operation for them.
     """
-    found = []
+    names = []
 
     def visit(operation: Any) -> Any:
         if operation.name == _COPY:
-            found.append(operation)
+            names.append(operation)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    for operation in found:
+    for operation in names:
         operation.results[0].replace_all_uses_with(operation.operands[0])
         operation.erase()
 
@@ -94,15 +94,15 @@ def export_weights(job: Job) -> None:
 
 def export_stablehlo_mlir(job: Job) -> None:
     """Writes StableHLO as text."""
-    with without_locations(_exported(job, "stablehlo").path.read_bytes()) as found:
-        text = found.operation.get_asm()
+    with without_locations(_exported(job, "stablehlo").path.read_bytes()) as program:
+        text = program.operation.get_asm()
     (job.directory / job.options["file"]).write_text(text, encoding="utf-8")
 
 
 def export_stablehlo_bytecode(job: Job) -> None:
     """Writes StableHLO as a portable artifact: bytecode that later versions can read."""
-    with without_locations(_exported(job, "stablehlo").path.read_bytes()) as found:
-        content = portable(found)
+    with without_locations(_exported(job, "stablehlo").path.read_bytes()) as program:
+        content = portable(program)
     (job.directory / job.options["file"]).write_bytes(content)
 
 

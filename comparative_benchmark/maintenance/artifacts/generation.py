@@ -162,7 +162,7 @@ def _due_along(
 ) -> Due:
     """Returns inputs, truth and reference for a run that is given the tokens in a file."""
     backend, target = subject.reference, directory / "along"
-    found = _call(
+    answer = _call(
         attrs.evolve(settings, run=settings.run.for_truth()),
         f"{_WORKER}:judge_along",
         {
@@ -178,8 +178,8 @@ def _due_along(
     )
     return Due(
         inputs=[*subject.artifacts.inputs, tokens],
-        truth=[target / "truth" / name for name in found["truth"]],
-        reference=[target / "reference" / name for name in found["reference"]],
+        truth=[target / "truth" / name for name in answer["truth"]],
+        reference=[target / "reference" / name for name in answer["reference"]],
     )
 
 
@@ -287,10 +287,10 @@ def plan(subject: Subject, types: Sequence[str]) -> Plan:
     Raises:
       UnknownKindError: a type does not exist.
     """
-    found, refusals = kinds.of_model(subject.case.model, types)
+    chosen, refusals = kinds.of_model(subject.case.model, types)
     framework = subject.case.model.model_impl.framework_type
     possible = []
-    for kind in found:
+    for kind in chosen:
         if missing := [name for name in kind.modules[framework] if not is_installed(name)]:
             refusals[kind.name] = get_backend(kind.backend).absence(missing).sentence
         else:

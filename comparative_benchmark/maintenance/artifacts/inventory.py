@@ -117,10 +117,10 @@ def models(cache: Cache) -> list[CachedModel]:
     return [_model(view, urls, users) for view in cache.views()]
 
 
-def holders(found: Sequence[CachedModel], sha256: str) -> list[str]:
+def holders(models: Sequence[CachedModel], sha256: str) -> list[str]:
     """Returns the files with the given content, as `MODEL/path`."""
     names = []
-    for model in found:
+    for model in models:
         if model.manifest_sha256 == sha256:
             names.append(f"{model.model}/{MANIFEST_FILE}")
         files = model.manifest.files if model.manifest else ()

@@ -69,8 +69,8 @@ def update(path: Path, new: Mapping[str, Mapping[str, Any]]) -> None:
     The result is deterministic.
     """
     models = dict(families.recorded_exports(path))
-    for name, found in new.items():
-        models[name] = _merged(models.get(name, {}), found)
+    for name, entry in new.items():
+        models[name] = _merged(models.get(name, {}), entry)
     document = {"version": families.PROVED_VERSION, "models": dict(sorted(models.items()))}
     write_atomically(path, (json.dumps(document, indent=2, sort_keys=True) + "\n").encode())
     families.recorded_exports.cache_clear()
@@ -120,10 +120,10 @@ def judge(kind: Kind, subject: Subject, outputs: Sequence[Path], along: Along) -
     return attrs.evolve(whole, divergences=verdict.divergences)
 
 
-def _judge_identity(found: Sequence[Path], due: Sequence[Path]) -> Verification:
-    if len(found) != len(due):
-        return failed(f"{len(found)} arrays, expected {len(due)}")
-    for index, (one, other) in enumerate(zip(map(open_array, found), map(open_array, due))):
+def _judge_identity(actual: Sequence[Path], due: Sequence[Path]) -> Verification:
+    if len(actual) != len(due):
+        return failed(f"{len(actual)} arrays, expected {len(due)}")
+    for index, (one, other) in enumerate(zip(map(open_array, actual), map(open_array, due))):
         same = one.dtype == other.dtype and one.shape == other.shape
         if not same or np.ascontiguousarray(one).tobytes() != np.ascontiguousarray(other).tobytes():
             return failed(f"array {index} differs")
@@ -182,7 +182,7 @@ def cases(
 
 
 def subjects(
-    found: Sequence[BenchmarkCase],
+    cases: Sequence[BenchmarkCase],
     settings: RunSettings,
     announce: Callable[[str], None],
     *,
@@ -191,7 +191,7 @@ def subjects(
     """Computes or finds inputs, truth and reference of each model.
 
     Args:
-      found: default cases of the models.
+      cases: default cases of the models.
       settings: settings of the processes.
       announce: receives progress.
       reference: the backend whose framework computes them; None for the default.
@@ -200,7 +200,7 @@ def subjects(
       The models whose exports can be verified, and why others cannot, by the name of the model.
     """
     trials, failures = [], {}
-    for case in found:
+    for case in cases:
         backend = reference or _reference_of(case)
         if backend is None:
             reason = (

@@ -45,14 +45,14 @@ def virtualisation(system: System) -> Finding:
 def governor(system: System) -> Finding:
     """Checks the frequency governors of our CPUs."""
     name = "cpufreq/scaling_governor"
-    found = {text for path in system.of_cpus(name) if (text := system.read(path))}
+    modes = {text for path in system.of_cpus(name) if (text := system.read(path))}
     return Finding(
         name="governor",
-        status="unknown" if not found else "ok" if found == {"performance"} else "warning",
-        value=", ".join(sorted(found)) or "unavailable (no cpufreq, as in most virtual machines)",
+        status="unknown" if not modes else "ok" if modes == {"performance"} else "warning",
+        value=", ".join(sorted(modes)) or "unavailable (no cpufreq, as in most virtual machines)",
         cost="all governors except `performance` raise the clock only after work has started: "
         "short runs are slower than long ones",
-        fix="" if found <= {"performance"} else "sudo cpupower frequency-set -g performance",
+        fix="" if modes <= {"performance"} else "sudo cpupower frequency-set -g performance",
         verify=f"sort -u {system.shell_of_cpus(name)}",
     )
 
@@ -332,13 +332,13 @@ def disk(system: System) -> Finding:
 
 def _meminfo(system: System) -> dict[str, int]:
     """Returns the lines of /proc/meminfo in bytes."""
-    found = {}
+    sizes = {}
     for line in (system.read("/proc/meminfo") or "").splitlines():
         name, _, rest = line.partition(":")
         words = rest.split()
         if words and words[0].isdigit():
-            found[name] = int(words[0]) * (1024 if words[1:] == ["kB"] else 1)
-    return found
+            sizes[name] = int(words[0]) * (1024 if words[1:] == ["kB"] else 1)
+    return sizes
 
 
 # An idle machine has about a tenth of this load.

@@ -75,15 +75,15 @@ class System:
 
     def matching(self, pattern: str) -> list[str]:
         """Returns the files whose paths match, sorted."""
-        found = sorted(self.root.glob(pattern.lstrip("/")))
-        return ["/" + str(path.relative_to(self.root)) for path in found]
+        paths = sorted(self.root.glob(pattern.lstrip("/")))
+        return ["/" + str(path.relative_to(self.root)) for path in paths]
 
     def of_cpus(self, pattern: str) -> list[str]:
         """Returns the files of our CPUs that match, e.g. `topology/thread_siblings_list`."""
-        found: list[str] = []
+        paths: list[str] = []
         for cpu in self.cpus:
-            found += self.matching(f"{CPU_DIRECTORY}/cpu{cpu}/{pattern}")
-        return found
+            paths += self.matching(f"{CPU_DIRECTORY}/cpu{cpu}/{pattern}")
+        return paths
 
     def shell_of_cpus(self, pattern: str) -> str:
         """Returns the same files as a shell pattern."""

@@ -61,7 +61,7 @@ def workflow(model: str, *, is_suite: bool, backends: str, suite: str) -> str:
     }
     text = _TEMPLATE.read_text(encoding="utf-8")
     # Substitute in one pass, because a name may look like a field.
-    return re.sub(r"@([A-Z]+)@", lambda found: fields[found[1]], text)
+    return re.sub(r"@([A-Z]+)@", lambda match: fields[match[1]], text)
 
 
 def for_workflow(text: str) -> str:
@@ -83,14 +83,14 @@ def requirement(extras: str) -> str:
     Raises:
       UsageError: this revision is only available on this machine.
     """
-    found = installation.requirement(extras)
-    if found is None or "@ git+" not in found:
+    pinned = installation.requirement(extras)
+    if pinned is None or "@ git+" not in pinned:
         raise UsageError(
             "the suite is not on a package index yet, and this copy has no public Git origin; name "
             f"a revision with --install '{installation.PACKAGE}[{extras}] @ "
             "git+https://HOST/OWNER/REPOSITORY@COMMIT'"
         )
-    return found
+    return pinned
 
 
 def _model(given: str | None, root: Path) -> tuple[str, bool]:
@@ -101,14 +101,14 @@ def _model(given: str | None, root: Path) -> tuple[str, bool]:
     """
     here = Path.cwd()
     if given is None:
-        found = sorted({path.parent for path in here.glob(f"*/{_DEFINITIONS}")})
-        if len(found) != 1:
-            names = ", ".join(path.name for path in found) or "none"
+        folders = sorted({path.parent for path in here.glob(f"*/{_DEFINITIONS}")})
+        if len(folders) != 1:
+            names = ", ".join(path.name for path in folders) or "none"
             raise UsageError(
                 "MODEL may be omitted only if `cbs run MODEL --save-as` wrote exactly one folder "
                 f"here; found: {names}"
             )
-        return _inside(found[0], root), True
+        return _inside(folders[0], root), True
     folder = here / given
     if folder.is_dir() and any(folder.glob(_DEFINITIONS)):
         return _inside(folder, root), True

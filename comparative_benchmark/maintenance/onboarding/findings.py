@@ -64,7 +64,7 @@ _WIDTH_OF_A_PIPE = 220
 
 
 def print_findings(
-    found: Sequence[Finding], columns: Sequence[str], checks: Mapping[str, str] = CHECKS
+    findings: Sequence[Finding], columns: Sequence[str], checks: Mapping[str, str] = CHECKS
 ) -> None:
     """Prints a table of checks, a column for each framework or test, and the failures."""
     out = Screen()
@@ -74,14 +74,14 @@ def print_findings(
     for heading in ("check", *columns):
         table.add_column(heading, no_wrap=True, min_width=max(7, len(heading)))
     table.add_column("")  # in a narrow terminal, only this column is wrapped
-    states = {(item.check, item.framework): item.state for item in found}
+    states = {(item.check, item.framework): item.state for item in findings}
     for check, question in checks.items():
         row = [states.get((check, column)) for column in columns]
         if any(row):
             words = [Text(_WORDS.get(s, s), style=_STYLES[s]) if s else Text("-") for s in row]
             table.add_row(check, *words, Text(question, style="dim"))
     out.print(table)
-    for item in found:
+    for item in findings:
         if item.state != "ok":
             word = _WORDS.get(item.state, item.state)
             out.print(
@@ -89,10 +89,8 @@ def print_findings(
             )
             if item.fix:
                 out.print(Text(f"    fix: {item.fix}"), soft_wrap=True)
-    bad = sum(item.state in ("failed", "not_run") for item in found)
-    out.print(
-        Text(f"{len(found)} checks, {bad} failed or not run" if bad else f"{len(found)} checks ok")
-    )
+    bad = sum(item.state in ("failed", "not_run") for item in findings)
+    out.print(Text(f"{len(findings)} checks" + (f", {bad} failed or not run" if bad else " ok")))
 
 
 # Largest difference of float64 runs, relative to the scale of the output.
@@ -109,7 +107,7 @@ def agreement(truths: Mapping[str, Sequence[Array]], hint: str) -> list[Finding]
       hint: a command that finds the layer in which they differ.
     """
     (first, expected), *others = truths.items()
-    found = []
+    findings = []
     for framework, values in others:
         error = _largest(values, expected)
         ok = error is not None and error <= AGREEMENT
@@ -119,15 +117,15 @@ def agreement(truths: Mapping[str, Sequence[Array]], hint: str) -> list[Finding]
             else f"differs from {first} by {error:.1e} of the scale"
         )
         fix = None if ok else f"find the layer that differs: {hint}"
-        found.append(Finding("agreement", framework, "ok" if ok else "failed", detail, fix))
-    bad = [finding.framework for finding in found if finding.state == "failed"]
+        findings.append(Finding("agreement", framework, "ok" if ok else "failed", detail, fix))
+    bad = [finding.framework for finding in findings if finding.state == "failed"]
     detail = (
         f"differs from {', '.join(bad)}"
         if bad
         else f"agrees with {', '.join(f for f, _ in others)}"
     )
     fix = f"find the layer that differs: {hint}" if bad else None
-    return [Finding("agreement", first, "failed" if bad else "ok", detail, fix), *found]
+    return [Finding("agreement", first, "failed" if bad else "ok", detail, fix), *findings]
 
 
 def _largest(values: Sequence[Array], expected: Sequence[Array]) -> float | None:

@@ -207,20 +207,20 @@ class WorkerChecks:
     def run(self) -> list[Finding]:
         """Runs the checks."""
         case = self._cases[0]
-        found = [self._runs_elsewhere(case)]
+        findings = [self._runs_elsewhere(case)]
         try:
             with self._session("first") as session:
                 first = self._prepare(session, case)
                 self.truth = [np.array(v) for v in array_files.load_all(first / "truth", "output")]
-                found.append(self._types(session, case, first))
-                found.append(self._signal(self.truth))
-                found.append(self._seed(session, case, first))
-                found.append(self._memory(session, case, first))
+                findings.append(self._types(session, case, first))
+                findings.append(self._signal(self.truth))
+                findings.append(self._seed(session, case, first))
+                findings.append(self._memory(session, case, first))
             with self._session("second") as session:
-                found.append(self._repeatable(first, self._prepare(session, case)))
+                findings.append(self._repeatable(first, self._prepare(session, case)))
         except SessionEnded as ended:
-            found += self._not_run(ended, {finding.check for finding in found})
-        return found
+            findings += self._not_run(ended, {finding.check for finding in findings})
+        return findings
 
     def _runs_elsewhere(self, case: BenchmarkCase) -> Finding:
         module_path = case.model.model_impl.module_path

@@ -89,26 +89,26 @@ def check_model(
     every = catalog.all_benchmarks(suites)
     cases = {item: _cases(every, _module_path(models[name, item])) for item in asked}
     chosen = _smallest(cases)
-    found: list[Finding] = []
+    rows: list[Finding] = []
     truths = {}
     console = Screen(stderr=True, soft_wrap=True)
     for framework in asked:
         console.print(Text(f"checking {name} in {framework}"))
         path = models[name, framework]
         module = _module_path(path)
-        found.append(implementation_checks.definitions(framework, module, cases[framework]))
-        found.append(implementation_checks.docstrings(framework, path))
-        found.append(implementation_checks.requirements(framework, path.parent))
+        rows.append(implementation_checks.definitions(framework, module, cases[framework]))
+        rows.append(implementation_checks.docstrings(framework, path))
+        rows.append(implementation_checks.requirements(framework, path.parent))
         if install:
-            found.append(implementation_checks.install(framework, path.parent))
+            rows.append(implementation_checks.install(framework, path.parent))
         with temporary_folder("check") as scratch:
             more, truth = _run_model(framework, chosen[framework], timeout_s, Path(scratch))
-        found += more
+        rows += more
         if truth is not None:
             truths[framework] = truth
-    found += _agreement(name, asked, truths, chosen)
-    print_findings(found, asked)
-    return EXIT_WRONG if any(item.state in ("failed", "not_run") for item in found) else EXIT_OK
+    rows += _agreement(name, asked, truths, chosen)
+    print_findings(rows, asked)
+    return EXIT_WRONG if any(item.state in ("failed", "not_run") for item in rows) else EXIT_OK
 
 
 def _models() -> dict[tuple[str, str], Path]:
@@ -156,9 +156,9 @@ def _smallest(cases: Mapping[str, Sequence[BenchmarkCase]]) -> dict[str, list[Be
     All cases belong to one workload if the frameworks share one; float32 is preferred.
     """
     digests = {
-        framework: {workload_of(case).digest: case for case in reversed(found)}
-        for framework, found in cases.items()
-        if found
+        framework: {workload_of(case).digest: case for case in reversed(known)}
+        for framework, known in cases.items()
+        if known
     }
     common = set.intersection(*map(set, digests.values())) if digests else set()
     chosen: dict[str, list[BenchmarkCase]] = {framework: [] for framework in cases}
@@ -234,17 +234,17 @@ def _agreement(
     if len(asked) < 2:
         return all_of(asked, "not_applicable", "no second implementation to compare with")
     lacking = [framework for framework in asked if framework not in truths]
-    found = all_of(lacking, "not_run", "the model did not run")
+    not_run = all_of(lacking, "not_run", "the model did not run")
     if len(truths) < 2:
-        return [*found, *all_of(list(truths), "not_run", "no other implementation ran")]
+        return [*not_run, *all_of(list(truths), "not_run", "no other implementation ran")]
     workloads = {workload_of(chosen[framework][0]).digest for framework in truths}
     if len(workloads) > 1:
         detail = "the frameworks have no workload in common"
         fix = f"give {name} the same architecture, configuration and parameters in all frameworks"
-        return found + [Finding("agreement", item, "failed", detail, fix) for item in truths]
+        return not_run + [Finding("agreement", item, "failed", detail, fix) for item in truths]
     case = next(iter(chosen.values()))[0]
     hint = f"cbs parity --drift -name '{case.name}'"
-    return [*found, *findings.agreement(truths, hint)]
+    return [*not_run, *findings.agreement(truths, hint)]
 
 
 def check_folders(
@@ -264,28 +264,28 @@ def check_folders(
     Raises:
       UsageError: a path contains no folders, or none with that name.
     """
-    found = folders.named(folders.find(places))
+    known = folders.named(folders.find(places))
     if name is not None:
-        if name not in found:
-            raise UsageError(f"no folder {name!r}; choices are {', '.join(found)}")
-        found = {name: found[name]}
-    installed = installing.packages_of(list(found.values()), install=install)
+        if name not in known:
+            raise UsageError(f"no folder {name!r}; choices are {', '.join(known)}")
+        known = {name: known[name]}
+    installed = installing.packages_of(list(known.values()), install=install)
     console, code = Screen(stderr=True, soft_wrap=True), EXIT_OK
-    for label, folder in found.items():
+    for label, folder in known.items():
         console.print(Text(f"checking {label}"))
         reason = folder.problem or installed.failures.get(folder.path)
-        findings = (
+        rows = (
             [_folder_finding("runs", "eval", "not_run", reason)]
             if reason
             else _of_folder(folder, timeout_s, installed.packages.get(folder.path))
         )
         print_findings(
-            findings,
-            [t for t in _FOLDER_TESTS if any(f.framework == t for f in findings)],
+            rows,
+            [t for t in _FOLDER_TESTS if any(f.framework == t for f in rows)],
             FOLDER_CHECKS,
         )
-        if any(item.state in ("failed", "not_run") for item in findings) or all(
-            item.state == "not_applicable" for item in findings
+        if any(item.state in ("failed", "not_run") for item in rows) or all(
+            item.state == "not_applicable" for item in rows
         ):
             code = EXIT_WRONG
     return code
@@ -293,19 +293,19 @@ def check_folders(
 
 def _of_folder(folder: Folder, timeout_s: float, packages: Path | None) -> list[Finding]:
     arguments = {"folder": str(folder.path), "packages": str(packages) if packages else None}
-    found: list[Finding] = []
+    rows: list[Finding] = []
     for test in _FOLDER_TESTS:
         try:
             first = _in_worker(timeout_s, {**arguments, "test": test})
             second = _in_worker(timeout_s, {**arguments, "test": test})
         except SessionEnded as ended:
-            found += _folder_not_run(ended, test)
+            rows += _folder_not_run(ended, test)
             continue
         states = dict(first["states"])
         if states["repeatable"][0] == "ok" and first["outputs"] != second["outputs"]:
             states["repeatable"] = ("failed", "another process gives a different output")
-        found += [_folder_finding(check, test, *states[check]) for check in FOLDER_CHECKS]
-    return found
+        rows += [_folder_finding(check, test, *states[check]) for check in FOLDER_CHECKS]
+    return rows
 
 
 def _in_worker(timeout_s: float, arguments: dict[str, Any]) -> dict[str, Any]:

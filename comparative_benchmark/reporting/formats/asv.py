@@ -157,13 +157,13 @@ def _version(case: str) -> str:
 
 
 def _revision(results: Sequence[PortableResult]) -> tuple[str, bool]:
-    found = next((result.git_revision for result in results if result.git_revision), None)
-    if found is None:
+    recorded = next((result.git_revision for result in results if result.git_revision), None)
+    if recorded is None:
         return _NO_REVISION, False
-    revision = found.removesuffix("-dirty")
+    revision = recorded.removesuffix("-dirty")
     if not re.fullmatch(r"[0-9a-f]{8,64}", revision):
         return _NO_REVISION, False
-    return revision, found.endswith("-dirty")
+    return revision, recorded.endswith("-dirty")
 
 
 def _machine(name: str, host: Mapping[str, Any]) -> dict[str, str]:
@@ -183,12 +183,12 @@ def _python(host: Mapping[str, Any]) -> str:
 
 
 def _requirements(results: Sequence[PortableResult]) -> dict[str, str]:
-    found: dict[str, set[str]] = {}
+    packages: dict[str, set[str]] = {}
     for result in results:
         for name, version in result.versions.items():
-            found.setdefault(name, set()).add(version)
+            packages.setdefault(name, set()).add(version)
     # One value per name: raced environments have several.
-    return {name: ",".join(sorted(versions)) for name, versions in sorted(found.items())}
+    return {name: ",".join(sorted(versions)) for name, versions in sorted(packages.items())}
 
 
 def _environment(results: Sequence[PortableResult]) -> str:

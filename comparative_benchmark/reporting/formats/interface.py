@@ -70,7 +70,7 @@ class Part:
 def _with_null(content: bytes) -> bytes:
     if b"NaN" not in content and b"Infinity" not in content:
         return content
-    return _NOT_A_NUMBER.sub(lambda found: found[1] or b"null", content)
+    return _NOT_A_NUMBER.sub(lambda match: match[1] or b"null", content)
 
 
 @attrs.frozen
@@ -287,16 +287,16 @@ _IMPORTERS = {
 
 def exporter(name: str) -> Exporter:
     """Returns the exporter of a format of `EXPORTS`."""
-    found: Exporter = _load(_EXPORTERS[name])
-    return found
+    loaded: Exporter = _load(_EXPORTERS[name])
+    return loaded
 
 
 def importer(name: str) -> Importer:
     """Returns the importer of a format of `IMPORTS`; for `auto`, one that detects it."""
     if name == AUTO:
         return lambda source: importer(detect(source))(source)
-    found: Importer = _load(_IMPORTERS[name][0])
-    return found
+    loaded: Importer = _load(_IMPORTERS[name][0])
+    return loaded
 
 
 def read_file(path: Path, name: str = AUTO) -> Contents:
@@ -337,12 +337,12 @@ def _first(source: Source) -> Any:
     except FormatError:
         for line in source.content.split(b"\n"):
             try:
-                found = msgspec.json.decode(line)
+                value = msgspec.json.decode(line)
             except (msgspec.DecodeError, RecursionError):
                 continue
             # A line of an indented document may be valid JSON by chance, but is not a record.
-            if isinstance(found, dict) and "metric" in found:
-                return found
+            if isinstance(value, dict) and "metric" in value:
+                return value
         raise
 
 

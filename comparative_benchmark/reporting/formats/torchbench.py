@@ -149,7 +149,7 @@ def _environ(results: Sequence[PortableResult]) -> dict[str, str]:
     }
     return {
         # First, so that no package overrides the keys that readers need.
-        **{f"{name}_version": ", ".join(found) for name, found in versions.items()},
+        **{f"{name}_version": ", ".join(texts) for name, texts in versions.items()},
         "metrics_version": METRICS_VERSION,
         "pytorch_git_version": UNKNOWN,
         "pytorch_version": ", ".join(versions.get("torch", [UNKNOWN])),

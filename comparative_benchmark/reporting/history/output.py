@@ -57,15 +57,15 @@ def print_records(records: Iterable[Record], screen: Console) -> None:
     _print(columns, [row["workload"] for row in rows], screen)
 
 
-def print_series(found: Sequence[Series], screen: Console) -> None:
+def print_series(series: Sequence[Series], screen: Console) -> None:
     """Prints one row per trend."""
-    names = [item.dimensions for item in found]
+    names = [item.dimensions for item in series]
     columns = [
         Column(heading="competitor", cells=[Text(competitor(name)) for name in names]),
-        Column(heading="results", cells=[str(item.results) for item in found], right=True),
-        Column(heading="first", cells=[f"{item.first:%Y-%m-%d}" for item in found], rank=1),
-        Column(heading="last", cells=[f"{item.last:%Y-%m-%d}" for item in found]),
-        Column(heading="last status", cells=[_status(item.last_status) for item in found]),
+        Column(heading="results", cells=[str(item.results) for item in series], right=True),
+        Column(heading="first", cells=[f"{item.first:%Y-%m-%d}" for item in series], rank=1),
+        Column(heading="last", cells=[f"{item.last:%Y-%m-%d}" for item in series]),
+        Column(heading="last status", cells=[_status(item.last_status) for item in series]),
         Column(heading="framework", cells=[Text(name["framework"]) for name in names], rank=2),
         Column(heading="machine", cells=[Text(name["machine"]) for name in names], rank=3),
         Column(heading="device", cells=[Text(name["device"]) for name in names], rank=4),
@@ -84,7 +84,7 @@ def _status(status: str) -> Text:
     return Text(status, style="" if status == "ok" else "red")
 
 
-def series_as_json(found: Sequence[Series]) -> str:
+def series_as_json(series: Sequence[Series]) -> str:
     """Returns a JSON list of the trends."""
     return json.dumps(
         [
@@ -95,7 +95,7 @@ def series_as_json(found: Sequence[Series]) -> str:
                 "last": item.last.isoformat(),
                 "last_status": item.last_status,
             }
-            for item in found
+            for item in series
         ],
         indent=2,
     )

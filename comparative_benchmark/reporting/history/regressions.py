@@ -179,7 +179,7 @@ def noise_floors(window: Window) -> dict[tuple[str, Hashable], float]:
                 known = [value for value in values if value]
                 if len(known) > 1:
                     pairs[metric, where].append(_differences(known))
-    return {key: _floor(np.concatenate(found)) for key, found in pairs.items()}
+    return {key: _floor(np.concatenate(ratios)) for key, ratios in pairs.items()}
 
 
 def identified(versions: Mapping[str, str]) -> bool:

@@ -194,8 +194,8 @@ def _again(case: ReportCase) -> str | None:
     """Returns the command that runs a case again if its name in the suite is not enough."""
     definition = case.result.definition
     usual = f"-name '{definition.benchmark_name}'"
-    found = rerun_command(case.result)
-    return None if selection_of(case.result) or usual in found else found
+    command = rerun_command(case.result)
+    return None if selection_of(case.result) or usual in command else command
 
 
 def _workload(case: ReportCase, cost: Cost | None, tables: Tables) -> int:
@@ -365,9 +365,9 @@ def _verdict(comparison: Comparison) -> str:
     return comparison.verdict.value if comparison.ratio else comparison.fate.value
 
 
-def speedup_ends(found: Speedup) -> list[float | None]:
+def speedup_ends(speedup: Speedup) -> list[float | None]:
     """Returns estimate, lower and upper limit; None for a limit that samples do not support."""
-    return [short(found.estimate), short(found.low), short(found.high)]
+    return [short(speedup.estimate), short(speedup.low), short(speedup.high)]
 
 
 def _ends(interval: Interval) -> list[float | None]:

@@ -69,19 +69,19 @@ def environment_diff(runs: Sequence[Run], baseline: Sequence[Run] = ()) -> Envir
 
 def _facts(run: Run) -> dict[str, str]:
     around = run.execution_environment
-    found = {
+    facts = {
         f"machine: {name}": _shown(value)
         for name, value in plain(around.host).items()
         if name not in _VOLATILE
     }
-    found["harness revision"] = _shown(around.git_revision)
-    found["command"] = " ".join(run.trigger.command[1:]) or _ABSENT
+    facts["harness revision"] = _shown(around.git_revision)
+    facts["command"] = " ".join(run.trigger.command[1:]) or _ABSENT
     for package in around.python_environment:
-        found[f"package: {package.name}"] = package.version
+        facts[f"package: {package.name}"] = package.version
     for name, environment in around.environments.items():
-        found[f"environment {name}: python"] = environment.python
-        found[f"environment {name}: python_version"] = environment.python_version
-    return found
+        facts[f"environment {name}: python"] = environment.python
+        facts[f"environment {name}: python_version"] = environment.python_version
+    return facts
 
 
 def _shown(value: Any) -> str:
@@ -213,14 +213,14 @@ def _part(part: Part | None) -> list[object]:
 
 def _lines(side: Side) -> list[tuple[str, str]]:
     profile = side.profile
-    found = [
+    lines = [
         *([("disturbed", profile.disturbed)] if profile.disturbed else []),
         *(("graph break", line) for line in profile.breaks),
         *(("fallback", line) for line in profile.fallbacks),
         *(("fused", line) for line in profile.fusions),
         *(("note", line) for line in profile.remarks),
     ]
-    return [(what, line[:300]) for what, line in found[:_MOST_LINES]]
+    return [(what, line[:300]) for what, line in lines[:_MOST_LINES]]
 
 
 _ARROW = "\N{RIGHTWARDS ARROW}"
@@ -255,8 +255,8 @@ def script_rows(cases: Iterable[ReportCase]) -> list[ScriptRow]:
     return [_row(case, throughput) for case in cases if (throughput := case.metrics.throughput)]
 
 
-def _row(case: ReportCase, found: Throughput) -> ScriptRow:
-    processes = found.processes
+def _row(case: ReportCase, throughput: Throughput) -> ScriptRow:
+    processes = throughput.processes
     failed = sum(process.status is not Status.OK for process in processes)
     losses = next((process.losses for process in processes if process.losses), ())
     uses = [process.device_use for process in processes if process.device_use is not None]
@@ -266,9 +266,9 @@ def _row(case: ReportCase, found: Throughput) -> ScriptRow:
         case=case.id,
         name=script_name(case.result),
         status=case.status,
-        rate=f"{rate_text(found)} {found.units}" if found.rate else "-",
+        rate=f"{rate_text(throughput)} {throughput.units}" if throughput.rate else "-",
         processes=f"{len(processes)}, {failed} failed" if failed else str(len(processes)),
-        share=share_text(found),
+        share=share_text(throughput),
         loss=f" {_ARROW} ".join(digits(loss) for loss in dict.fromkeys(losses)) or "-",
         memory=f"{digits(memory_mb)} MB {'device' if device_mb else 'host'}" if memory_mb else "-",
         device_use=f"{sum(uses) / len(uses):.0%}" if uses else "-",

@@ -98,21 +98,21 @@ def read(paths: Iterable[Path], *, with_host: bool = True) -> Inputs:
 
 def merge(documents: Sequence[Document], refused: Sequence[str] = ()) -> Inputs:
     """Merges documents; see `read`."""
-    found = [
+    report_cases = [
         ReportCase(result=case.result, run=case.run)
         for document in documents
         for case in cases_of(document)
     ]
-    if not found:
+    if not report_cases:
         raise ReportError("; ".join(refused) or "the files contain no results")
     by_id: defaultdict[str, list[ReportCase]] = defaultdict(list)
-    for case in sorted(found, key=lambda case: case.started or _LONG_AGO):
+    for case in sorted(report_cases, key=lambda case: case.started or _LONG_AGO):
         # A copy of a result in another file is not a second measurement.
         if not any(other.result == case.result for other in by_id[case.id]):
             by_id[case.id].append(case)
     runs = {run.run_id: run for document in documents for run in document.runs}
     return Inputs(
-        cases=[by_id[key][-1] for key in dict.fromkeys(case.id for case in found)],
+        cases=[by_id[key][-1] for key in dict.fromkeys(case.id for case in report_cases)],
         earlier={key: cases[:-1] for key, cases in by_id.items() if len(cases) > 1},
         runs=sorted(runs.values(), key=lambda run: run.trigger.time),
         refused=refused,

@@ -82,11 +82,11 @@ def judge(
     jobs = [(group, baseline, threshold) for group in groups.values()]
     processes = processes or process_count(len(cases), least=_WORTH_PROCESSES)
     judged = chain.from_iterable(map_jobs(_judge_group, jobs, processes=processes))
-    found = {
+    verdicts = {
         id(case): Judged(case=case, interval=interval, comparison=comparison)
         for case, (interval, comparison) in zip(chain(*groups.values()), judged, strict=True)
     }
-    return [found[id(case)] for case in cases]
+    return [verdicts[id(case)] for case in cases]
 
 
 def _judge_group(

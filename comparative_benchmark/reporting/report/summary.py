@@ -241,9 +241,9 @@ def summarize(
     )
 
 
-def _remarks(found: Sequence[Contest], cases: Sequence[Case]) -> list[str]:
+def _remarks(contests: Sequence[Contest], cases: Sequence[Case]) -> list[str]:
     remarks = []
-    levels = {standing.level for contest in found for standing in contest.standings}
+    levels = {standing.level for contest in contests for standing in contest.standings}
     if len(levels) > 1:
         remarks.append(
             "Compiler-level competitors run an exported program without its framework. The latency "

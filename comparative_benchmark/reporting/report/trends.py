@@ -208,14 +208,14 @@ def open_trends(sources: Sequence[str]) -> Iterator[Trends]:
       ResultsFileError: a results file is missing or invalid.
     """
     files = FileTrends()
-    found: list[Trends] = [files]
+    joined: list[Trends] = [files]
     documents: list[Document] = []
     with ExitStack() as stack:
         for source in sources:
             is_address = source == OWN_HISTORY or "://" in source
             content = _SQLITE if is_address else read_content(Path(source))
             if content.startswith(_SQLITE):
-                found.append(stack.enter_context(_history(source)))
+                joined.append(stack.enter_context(_history(source)))
                 continue
             document = parse(content, source)
             if isinstance(document, dict) and "benchmarks" in document:
@@ -224,7 +224,7 @@ def open_trends(sources: Sequence[str]) -> Iterator[Trends]:
                 files.add_trends(document, source)
         if documents:
             files.add_results(documents)
-        yield lambda case: chain.from_iterable(trends(case) for trends in found)
+        yield lambda case: chain.from_iterable(trends(case) for trends in joined)
 
 
 @contextmanager

@@ -125,17 +125,17 @@ def _names(cases: Iterable[Case]) -> str:
 _NOTHING = 1e-4
 
 
-def change_text(found: Accuracy) -> str:
+def change_text(accuracy: Accuracy) -> str:
     """Returns the difference from the float64 model, as lost and gained classes or as a ratio.
 
     Empty if the result has no accuracy data.
     """
-    if found.lost is not None:
-        changed = "" if found.changed is None else f"{found.changed} "
-        return f"{changed}(-{found.lost} +{found.gained})"
-    if found.ratio is None:
+    if accuracy.lost is not None:
+        changed = "" if accuracy.changed is None else f"{accuracy.changed} "
+        return f"{changed}(-{accuracy.lost} +{accuracy.gained})"
+    if accuracy.ratio is None:
         return ""
-    return f"x{found.ratio:.4f} ({found.ratio_low:.4f}-{found.ratio_high:.4f})"
+    return f"x{accuracy.ratio:.4f} ({accuracy.ratio_low:.4f}-{accuracy.ratio_high:.4f})"
 
 
 def remarks_on(cases: Sequence[Case]) -> list[str]:
@@ -172,34 +172,34 @@ def changes(pairs: Iterable[tuple[Case, Case]]) -> list[str]:
     return lines
 
 
-def _about(found: Accuracy) -> str:
+def _about(accuracy: Accuracy) -> str:
     """Returns a description of an accuracy: task, number of examples and interval."""
-    ends = [str(attrs.evolve(found, value=value)) for value in (found.low, found.high)]
-    count = f"{found.examples} {'examples' if found.metric == 'top-1' else 'tokens'}"
+    ends = [str(attrs.evolve(accuracy, value=value)) for value in (accuracy.low, accuracy.high)]
+    count = f"{accuracy.examples} {'examples' if accuracy.metric == 'top-1' else 'tokens'}"
     return (
-        f"accuracy: {found.metric} on {found.task}, {count}: {found}, "
+        f"accuracy: {accuracy.metric} on {accuracy.task}, {count}: {accuracy}, "
         f"{LEVEL:.0%} interval {' to '.join(ends)}"
     )
 
 
-def _differs(found: Accuracy) -> bool:
-    if found.changed is not None:
-        return found.changed > 0
-    if found.ratio_low is None or found.ratio_high is None:
-        return found.value is None
-    return found.ratio_low > 1 + _NOTHING or found.ratio_high < 1 - _NOTHING
+def _differs(accuracy: Accuracy) -> bool:
+    if accuracy.changed is not None:
+        return accuracy.changed > 0
+    if accuracy.ratio_low is None or accuracy.ratio_high is None:
+        return accuracy.value is None
+    return accuracy.ratio_low > 1 + _NOTHING or accuracy.ratio_high < 1 - _NOTHING
 
 
-def _verdict(found: Accuracy) -> str:
-    text = f"{found}, {attrs.evolve(found, value=found.reference)} in float64"
-    if change := change_text(found):
-        text += f", {'changed ' if found.metric == 'top-1' else 'ratio '}{change}"
-    return f"{text}: {_too_much(found)}" if found.loses_too_much else text
+def _verdict(accuracy: Accuracy) -> str:
+    text = f"{accuracy}, {attrs.evolve(accuracy, value=accuracy.reference)} in float64"
+    if change := change_text(accuracy):
+        text += f", {'changed ' if accuracy.metric == 'top-1' else 'ratio '}{change}"
+    return f"{text}: {_too_much(accuracy)}" if accuracy.loses_too_much else text
 
 
-def _too_much(found: Accuracy) -> str:
-    bound = 100 * (found.most_lost or 0.0)
-    unit = "points" if found.metric == "top-1" else "%"
+def _too_much(accuracy: Accuracy) -> str:
+    bound = 100 * (accuracy.most_lost or 0.0)
+    unit = "points" if accuracy.metric == "top-1" else "%"
     return f"loses more than its task allows ({bound:g} {unit})"
 
 

@@ -241,10 +241,10 @@ def _parts(result: Result, profile: OperatorProfile, ceilings: Ceilings | None) 
 
 
 def _by_kind(operators: Iterable[Operator]) -> dict[str, list[Operator]]:
-    found: defaultdict[str, list[Operator]] = defaultdict(list)
+    kinds: defaultdict[str, list[Operator]] = defaultdict(list)
     for operator in operators:
-        found[kind_of(operator)].append(operator)
-    return found
+        kinds[kind_of(operator)].append(operator)
+    return kinds
 
 
 def _ms(operators: Iterable[Operator]) -> float:

@@ -198,20 +198,20 @@ def noise_floor(documents: Iterable[Document]) -> NoiseFloor:
             # The latest result of a run counts.
             runs[program][position, case.result.run_id] = run
             machines[program] = case
-    found: defaultdict[str, list[_Program]] = defaultdict(list)
+    by_competitor: defaultdict[str, list[_Program]] = defaultdict(list)
     names = set()
     for program, runs_of_it in runs.items():
         if differences := _differences(runs_of_it):
             processes = [run.processes for run in runs_of_it.values()]
-            found[machines[program].competitor].append(_Program(differences, processes))
+            by_competitor[machines[program].competitor].append(_Program(differences, processes))
             names.add(machines[program].machine)
     if len(names) > 1:
         raise NoiseFloorError(f"results from several machines: {', '.join(sorted(names))}")
-    every = [program for programs in found.values() for program in programs]
+    every = [program for programs in by_competitor.values() for program in programs]
     return NoiseFloor(
         machine=next(iter(names), ""),
         pooled=_noise(every) if every else None,
-        competitors={name: _noise(programs) for name, programs in sorted(found.items())},
+        competitors={name: _noise(programs) for name, programs in sorted(by_competitor.items())},
     )
 
 

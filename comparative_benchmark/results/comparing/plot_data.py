@@ -92,11 +92,11 @@ def sizes_of(result: Result) -> dict[str, int] | None:
     """Returns m, k and n of an operator's result; None for other models."""
     definition = result.definition
     name, _, _ = definition.workload.architecture.partition("/")
-    found = {letter: definition.model_parameters.get(letter) for letter in _LETTERS}
+    given = {letter: definition.model_parameters.get(letter) for letter in _LETTERS}
     is_one = name in (OperatorArchitecture.name, guide_functions.IMPLEMENTATION)
     if not is_one or "model_name" not in definition.model_parameters:
         return None
-    sizes = {letter: size for letter, size in found.items() if isinstance(size, int) and size > 0}
+    sizes = {letter: size for letter, size in given.items() if isinstance(size, int) and size > 0}
     return sizes if len(sizes) == len(_LETTERS) else None
 
 
@@ -147,7 +147,7 @@ def line(points: Sequence[Point]) -> list[tuple[int, float]]:
     logs: defaultdict[int, list[float]] = defaultdict(list)
     for point in points:
         logs[point.at].append(math.log(point.speedup.estimate))
-    return [(at, math.exp(math.fsum(found) / len(found))) for at, found in sorted(logs.items())]
+    return [(at, math.exp(math.fsum(values) / len(values))) for at, values in sorted(logs.items())]
 
 
 def _panel(key: tuple[str, ...], group: Sequence[tuple[Case, Comparison | None]]) -> ShapePanel:
@@ -158,8 +158,8 @@ def _panel(key: tuple[str, ...], group: Sequence[tuple[Case, Comparison | None]]
     for case, comparison in group:
         if comparison and comparison.ratio:
             at = math.prod((sizes_of(case.result) or {})[letter] for letter in axis)
-            found = Point(case, at, comparison, speedup(comparison.ratio))
-            series[f"{case.competitor} ({case.framework})"].append(found)
+            placed = Point(case, at, comparison, speedup(comparison.ratio))
+            series[f"{case.competitor} ({case.framework})"].append(placed)
         elif comparison or case.result.reason:
             left_out.append(case)
     return ShapePanel(
@@ -297,7 +297,7 @@ def fronts(items: Iterable[Trade | Mean]) -> dict[str, list[Trade | Mean]]:
     for item in items:
         if item.speedup is not None:
             stacks[item.stack].append(item)
-    return {stack: _front(found) for stack, found in stacks.items()}
+    return {stack: _front(points) for stack, points in stacks.items()}
 
 
 def _front(items: Sequence[Trade | Mean]) -> list[Trade | Mean]:

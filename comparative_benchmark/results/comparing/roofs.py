@@ -65,12 +65,12 @@ class Roofs:
             cost, program = metrics.workload_cost, metrics.program
             if cost.flops is not None and cost.bytes is not None:
                 source = cost.flops_source or "the model"
-                found = Cost(flops=cost.flops, bytes=cost.bytes, source=source)
-                counted.setdefault(definition.workload.digest, found)
+                total = Cost(flops=cost.flops, bytes=cost.bytes, source=source)
+                counted.setdefault(definition.workload.digest, total)
             if program.flops and program.bytes_accessed:
                 source = f"the program of {definition.competitor}"
-                found = Cost(flops=program.flops, bytes=program.bytes_accessed, source=source)
-                programs.setdefault(definition.workload.digest, found)
+                total = Cost(flops=program.flops, bytes=program.bytes_accessed, source=source)
+                programs.setdefault(definition.workload.digest, total)
             if program.device_name is not None:
                 gpus[result.run_id, definition.device].add(program.device_name)
         self._costs = programs | counted
@@ -197,11 +197,11 @@ def peak_type(result: Result) -> str:
     both factors, the model's type if only the weights are quantised. fp32 matrices multiplied by
     TensorFloat-32 units have the type tf32.
     """
-    found, definition = Case(result=result).data_type, result.definition
-    wide = definition.data_type or definition.workload.data_type or found
-    if found not in DATA_TYPES:
-        found = _PRODUCTS.get(found) or _products_of(found) or wide
-    return "tf32" if found == "fp32" and result.measured.program.tf32 else found
+    data_type, definition = Case(result=result).data_type, result.definition
+    wide = definition.data_type or definition.workload.data_type or data_type
+    if data_type not in DATA_TYPES:
+        data_type = _PRODUCTS.get(data_type) or _products_of(data_type) or wide
+    return "tf32" if data_type == "fp32" and result.measured.program.tf32 else data_type
 
 
 def _products_of(precision: str) -> str | None:

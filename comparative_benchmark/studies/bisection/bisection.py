@@ -170,7 +170,7 @@ class Outcome:
     neighbours: Comparison | None = None
 
     @property
-    def found(self) -> bool:
+    def is_exact(self) -> bool:
         """Whether a single first bad candidate was found and differs from the one before it."""
         return (
             self.conclusion is not None
@@ -289,7 +289,7 @@ def as_json(outcome: Outcome) -> Mapping[str, Any]:
     names = [candidate.name for candidate in outcome.candidates]
     where = outcome.conclusion
     return {
-        "found": outcome.found,
+        "found": outcome.is_exact,
         "good": names[0],
         "bad": names[-1],
         "ends": outcome.ends.answer.value,

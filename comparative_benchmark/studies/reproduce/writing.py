@@ -64,28 +64,28 @@ def expected_limits(
       `outputs`, the limits of each output; `generation`, those for generated text; and `problem`,
       the reason if outputs cannot be verified, otherwise None.
     """
-    found: Limits = {"outputs": [], "generation": None, "problem": None}
+    expected: Limits = {"outputs": [], "generation": None, "problem": None}
     if generates:
-        found["outputs"] = [{"dtype": open_array(path).dtype.name} for path in reference]
+        expected["outputs"] = [{"dtype": open_array(path).dtype.name} for path in reference]
         generated = limits_of(
             open_array(truth[LOGITS]), open_array(reference[LOGITS]), parameters, data_type
         )
         if isinstance(generated, str):
-            return found | {"problem": generated}
-        found["generation"] = {
+            return expected | {"problem": generated}
+        expected["generation"] = {
             "rmse": generated.rmse,
             "step_rmse": generated.step_rmse.tolist(),
             "largest_error": generated.element,
             "bias": generated.bias if np.isfinite(generated.bias) else None,
             "tolerance": _tolerance(parameters),
         }
-        return found
+        return expected
     for index, (due, same_type) in enumerate(zip(truth, reference, strict=True)):
         limits, problem = _output(due, same_type, parameters)
-        found["outputs"].append(limits)
+        expected["outputs"].append(limits)
         if problem:
-            found["problem"] = f"output {index}: {problem}"
-    return found
+            expected["problem"] = f"output {index}: {problem}"
+    return expected
 
 
 def _output(
@@ -108,11 +108,11 @@ def _output(
     if verdict.relative_rmse is None and not verdict.passed:
         return limits, verdict.reason
     if not exact:
-        found = limits_of_output(open_array(truth), same_type, parameters)
-        if isinstance(found, str):
-            return limits, found
-        limits["largest_error"] = found.element
-        limits["bias"] = found.bias if np.isfinite(found.bias) else None
+        errors = limits_of_output(open_array(truth), same_type, parameters)
+        if isinstance(errors, str):
+            return limits, errors
+        limits["largest_error"] = errors.element
+        limits["bias"] = errors.bias if np.isfinite(errors.bias) else None
         if MIN_SQNR not in parameters:
             limits["groups"] = _groups(open_array(truth), same_type, parameters)
     return limits, None
@@ -124,14 +124,14 @@ def _groups(truth: Array, reference: Array, parameters: Mapping[str, float]) -> 
         return []
     if reference.dtype.kind == "c" or is_constant(truth):
         return []
-    found = groups_of(reference, truth, reference, element_type_of(reference.dtype), parameters)
+    limits = groups_of(reference, truth, reference, element_type_of(reference.dtype), parameters)
     return [
         {
             name: value
             for name, value in attrs.asdict(group).items()
             if name in ("axis", "index", "least", "below", "limit") and value is not None
         }
-        for group in found
+        for group in limits
     ]
 
 
@@ -166,10 +166,10 @@ class Outcome:
     def templates(self) -> Path:
         """The folder with the backend's template of `run.py`, next to its reproducer."""
         module, _, _ = self.task["reproducer"].partition(":")
-        found = importlib.util.find_spec(module)
-        if found is None or found.origin is None:
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None:
             raise ModuleNotFoundError(f"the reproducer's module {module} is not installed")
-        return Path(found.origin).parent
+        return Path(spec.origin).parent
 
 
 def write_data(directory: Path, trial: Trial, artifacts: WorkloadArtifacts) -> None:
@@ -182,14 +182,14 @@ def write_data(directory: Path, trial: Trial, artifacts: WorkloadArtifacts) -> N
         (directory / folder).mkdir(exist_ok=True)
         for index, path in enumerate(paths):
             shutil.copyfile(path, directory / folder / f"{stem}_{index}.npy")
-    found = expected_limits(
+    limits = expected_limits(
         artifacts.truth,
         artifacts.reference,
         trial.verify_parameters,
         generates=generated_tokens(trial.case) is not None,
         data_type=trial.workload.data_type,
     )
-    _write_json(directory / "expected.json", found)
+    _write_json(directory / "expected.json", limits)
 
 
 def write_scripts(directory: Path, recorded: Case, outcome: Outcome) -> None:
@@ -309,8 +309,8 @@ def _write_json(path: Path, value: Any) -> None:
 
 
 def _add_to_json(path: Path, **more: Any) -> None:
-    found = json.loads(path.read_text(encoding="utf-8"))
-    _write_json(path, {**more, **found})
+    document = json.loads(path.read_text(encoding="utf-8"))
+    _write_json(path, {**more, **document})
 
 
 # Expected result of running the reproducer, by recorded status.

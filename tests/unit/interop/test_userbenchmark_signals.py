@@ -27,7 +27,7 @@ def test_what_changed_beyond_the_threshold_in_both_directions():
         same=1.06, slower=1.08, faster=1.0, new=1.0, broken="failed", mended=1.0, zero=0.0
     )
     found = changes.compare(None, old, new)
-    assert {item.metric: item.delta for item in found.found} == {
+    assert {item.metric: item.delta for item in found.changes} == {
         "slower": pytest.approx(0.08),
         "faster": -0.5,
         "broken": "1.0 -> failed",
@@ -204,7 +204,7 @@ def test_several_runs_show_what_changed_beyond_their_spread():
     assert {item.metric for item in found.regressions} == {
         *("slower", "throughput", "count", "broken")
     }
-    deltas = {item.metric: item.delta for item in found.found}
+    deltas = {item.metric: item.delta for item in found.changes}
     assert deltas["slower"] == pytest.approx(0.2)
     assert deltas["count"] == "0 -> 2"
     assert found.control_only == {"gone": 1.0}
@@ -228,7 +228,7 @@ def test_equal_sides_with_many_metrics_rarely_have_a_change():
     def side():
         return _runs({f"m{i}": [draw.lognormvariate(0, 0.1) for _ in range(6)] for i in range(40)})
 
-    changed = sum(bool(changes.compare_runs(side(), side())[0].found) for _ in range(100))
+    changed = sum(bool(changes.compare_runs(side(), side())[0].changes) for _ in range(100))
     assert changed <= 15
 
 

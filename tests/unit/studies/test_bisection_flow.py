@@ -74,7 +74,7 @@ def _times(*values):
 def test_the_first_slow_one_is_found_and_confirmed_next_to_its_neighbour(tmp_path):
     oracle = Slowness(_times(*[1.0] * 11, *[1.08] * 9))
     outcome, _, told = _run(tmp_path, oracle)
-    assert outcome.found
+    assert outcome.is_exact
     assert told.startswith("toy became slower in 11; 10 is the last good one\n")
     assert oracle.asked[0] == ("0", "19", 0)
     assert oracle.asked[-1] == ("10", "11", 0)
@@ -88,20 +88,20 @@ def test_the_first_slow_one_is_found_and_confirmed_next_to_its_neighbour(tmp_pat
 def test_a_smaller_change_before_it_is_not_taken_for_the_one_that_is_sought(tmp_path):
     outcome, _, _ = _run(tmp_path, Slowness(_times(1, 1, 1.02, 1.02, 1.02, 1.12, 1.12)))
     assert outcome.conclusion.first_bad == 5
-    assert outcome.found
+    assert outcome.is_exact
 
 
 def test_ends_side_by_side_are_raced_once(tmp_path):
     oracle = Slowness(_times(1.0, 1.1))
     outcome, _, _ = _run(tmp_path, oracle)
-    assert outcome.found
+    assert outcome.is_exact
     assert oracle.asked == [("0", "1", 0)]
 
 
 def test_a_bad_end_that_is_not_bad_is_reported(tmp_path):
     oracle = Slowness(_times(1.0, 1.0, 1.0))
     outcome, _, told = _run(tmp_path, oracle)
-    assert not outcome.found
+    assert not outcome.is_exact
     assert told.startswith("toy 2 is not slower than 0: nothing to bisect\n")
     assert len(oracle.asked) == 1
 
@@ -109,19 +109,19 @@ def test_a_bad_end_that_is_not_bad_is_reported(tmp_path):
 def test_unclear_ends_are_looked_at_again_and_then_told(tmp_path):
     oracle = Slowness(_times(1.0, 1.0, 1.1), unclear={"2": 2})
     outcome, lines, told = _run(tmp_path, oracle)
-    assert not outcome.found
+    assert not outcome.is_exact
     assert "2 is unclear; repeating with more measurements" in lines
     assert told.startswith("it is unclear whether toy 2 is slower than 0 (attempts: 2): increase")
     # With one more allowed attempt, it continues from there.
     outcome, _, _ = _run(tmp_path, oracle, attempts=3)
-    assert outcome.found
+    assert outcome.is_exact
     assert ("0", "2", 2) in oracle.asked
 
 
 def test_what_does_not_install_is_skipped_and_named(tmp_path):
     oracle = Slowness(_times(1, 1, 1, 1.1, 1.1, 1.1), broken="23")
     outcome, lines, told = _run(tmp_path, oracle)
-    assert not outcome.found
+    assert not outcome.is_exact
     assert told.startswith("toy became slower after 1, at the latest in 4\n")
     assert "candidates between them that could not be judged: 2, 3" in told
     assert any(line.endswith("skipped: 2: installation failed") for line in lines)
@@ -133,12 +133,12 @@ def test_an_end_that_does_not_install_is_an_error_and_tried_again(tmp_path, end)
     with pytest.raises(BisectError, match=f"ends cannot be compared: {end}: installation failed"):
         _run(tmp_path, oracle)
     oracle.broken.clear()
-    assert _run(tmp_path, oracle)[0].found
+    assert _run(tmp_path, oracle)[0].is_exact
 
 
 def test_several_small_steps_are_told_from_one(tmp_path):
     outcome, _, told = _run(tmp_path, Slowness(_times(1.0, 1.03, 1.06, 1.09, 1.12)))
-    assert not outcome.found
+    assert not outcome.is_exact
     assert "the change came in several small steps" in told
 
 
@@ -158,7 +158,7 @@ def test_an_interrupted_bisection_goes_on_and_asks_nothing_twice(tmp_path, survi
     except KeyboardInterrupt:
         oracle.left = None
         outcome, _, _ = _run(tmp_path, oracle)
-    assert outcome.found
+    assert outcome.is_exact
     assert outcome.conclusion.first_bad == 5
     assert len(set(oracle.asked)) == len(oracle.asked)
 
