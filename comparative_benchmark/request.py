@@ -184,10 +184,6 @@ def _folder(text: str) -> str:
     return str(Path(text).expanduser().absolute())
 
 
-def _backends(text: str) -> tuple[str, ...]:
-    return tuple(text.split(","))
-
-
 def _names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, text.split(","))))
 
@@ -325,7 +321,7 @@ class RunRequest:
         default=(),
         joined=True,
         dest="backend",
-        parse=_backends,
+        parse=lambda text: tuple(text.split(",")),
         text="backends, e.g. jax_xla,pt_inductor:inductor+freezing,iree (default: `all` installed "
         "backends; pt_inductor:eager for --torchbench)",
     )

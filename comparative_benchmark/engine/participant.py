@@ -339,7 +339,7 @@ class Participant:
                 "compiler": competitor.compiler.name,
                 "accelerator": competitor.compiler.accelerator,
                 "options": list(competitor.options),
-                "device": attrs.asdict(self.trial.device, value_serializer=_as_json),
+                "device": self.trial.device_fields,
                 "threads": self._settings.threads,
                 "work_dir": str(self.plan.work_dir),
                 "exported": dict(self.plan.exports)
@@ -381,7 +381,3 @@ def _block(block: Block, iterations: int) -> Block:
     ratio = block.cpu_ms / block.wall_ms if block.cpu_ms is not None and block.wall_ms else None
     judged = block.conditions.contended if block.conditions else None
     return attrs.evolve(block, cpu_wall_ratio=ratio, contended=judged)
-
-
-def _as_json(_: Any, __: Any, value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import attrs
 
@@ -267,6 +267,12 @@ class Trial:
         """Whether its compiler chooses by measuring, so that each compilation may differ."""
         settings = {*self.competitor.options, self.device.accelerator_type}
         return not settings.isdisjoint(self.competitor.compiler.autotunes)
+
+    @property
+    def device_fields(self) -> dict[str, Any]:
+        """The fields of the device as plain values."""
+        attributes = dict(self.device.accelerator_attributes)
+        return {**attrs.asdict(self.device), "accelerator_attributes": attributes}
 
     @property
     def precision(self) -> str | None:

@@ -200,15 +200,12 @@ class QuantisedRun(TorchDispatchMode):
     def _round_factors(
         self, args: list[Any], factors: Sequence[tuple[int, tuple[int, ...]]]
     ) -> None:
-        held = [self._is_weight(args[place]) for place, _ in factors]
+        held = [args[place].untyped_storage().data_ptr() in self._weights for place, _ in factors]
         if not any(held):
             return
         for is_weight, (place, axes) in zip(held, factors, strict=True):
             grid = self._rounding.weights if is_weight else self._rounding.activations
             args[place] = _rounded(args[place], grid, axes)
-
-    def _is_weight(self, tensor: torch.Tensor) -> bool:
-        return tensor.untyped_storage().data_ptr() in self._weights
 
 
 def _rounded(tensor: torch.Tensor, grid: Grid | None, axes: Sequence[int] | None) -> torch.Tensor:

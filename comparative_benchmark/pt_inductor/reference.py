@@ -48,6 +48,8 @@ _WINDOW = 32
 _ATEN = torch.ops.aten
 # Operations that read only part of their operand.
 _INDEXING = (_ATEN.embedding, _ATEN.gather, _ATEN.index, _ATEN.index_select, _ATEN.slice)
+# Operations that may return equal elements in any order.
+_OPEN_ORDERS = (_ATEN.kthvalue, _ATEN.median, _ATEN.mode, _ATEN.sort, _ATEN.topk)
 # A constant of the program text, moved to the device.
 _CONSTANTS = (_ATEN.lift_fresh,)
 # Operations that only move numbers, or create exact ones, and do not round.
@@ -291,7 +293,7 @@ def nearby(model: Any, inputs: Sequence[Array]) -> list[Array]:
 
 @contextlib.contextmanager
 def changed_weights(model: Any, random: np.random.Generator, spacings: float) -> Iterator[None]:
-    """Moves floating-point weights by up to `spacings` inside the block."""
+    """Moves floating-point weights by up to `spacings`, and equal elements, inside the block."""
     tensors = [tensor for tensor in modules.tensors_of(model) if tensor.is_floating_point()]
     kept = [tensor.detach().clone() for tensor in tensors]
     try:
@@ -299,10 +301,33 @@ def changed_weights(model: Any, random: np.random.Generator, spacings: float) ->
             off = torch.as_tensor(random.uniform(-1, 1, tuple(tensor.shape)))
             step = spacings * torch.finfo(tensor.dtype).eps
             tensor.data.copy_(tensor.double() * (1 + step * off))
-        yield
+        with _OtherOrders(random):
+            yield
     finally:
         for tensor, value in zip(tensors, kept, strict=True):
             tensor.data.copy_(value)
+
+
+class _OtherOrders(TorchDispatchMode):
+    """Puts equal elements in a random order, where PyTorch promises none."""
+
+    def __init__(self, random: np.random.Generator) -> None:
+        super().__init__()
+        self._random = random
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        names = [argument.name for argument in func._schema.arguments]  # noqa: SLF001
+        given = dict(zip(names, args)) | kwargs
+        packet = func._overloadpacket  # noqa: SLF001  # as PyTorch's own counter has it
+        if packet not in _OPEN_ORDERS or "dim" not in names or given.get("stable"):
+            return func(*args, **kwargs)
+        axis = given.get("dim", -1)
+        order = torch.as_tensor(self._random.permutation(args[0].shape[axis]))
+        values, indices = func(args[0].index_select(axis, order), *args[1:], **kwargs)
+        return values, order[indices]
 
 
 def _arrays(outputs: Any) -> list[Any]:

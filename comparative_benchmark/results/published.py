@@ -3,7 +3,7 @@
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -114,17 +114,13 @@ def _run(run: Run) -> Run:
     return attrs.evolve(
         run,
         allocation=where and attrs.evolve(where, node=host_name(where.node)),
-        trigger=attrs.evolve(run.trigger, command=_words(run.trigger.command)),
+        trigger=attrs.evolve(run.trigger, command=tuple(map(without_folders, run.trigger.command))),
         execution_environment=attrs.evolve(
             around,
             host=attrs.evolve(around.host, hostname=host_name(around.host.hostname)),
             environments=others,
         ),
     )
-
-
-def _words(command: Sequence[str]) -> tuple[str, ...]:
-    return tuple(map(without_folders, command))
 
 
 def _result(result: Result) -> Result:

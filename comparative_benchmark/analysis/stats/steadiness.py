@@ -129,10 +129,12 @@ def why_not_steady(
       processes: blocks of the program by round.
       rivals: for each process, the blocks of rivals that were measured alternately.
     """
-    alone = [_by_round(rounds) for rounds in processes]
+    alone = [[rounds[index] for index in sorted(rounds)] for rounds in processes]
     beside = [_relative(*pair) for pair in zip(processes, rivals, strict=True)] if rivals else []
     changes = [_real_change(alone, beside, split) for split in _SPLITS]
-    own, relative = max(filter(None, changes), key=_certainty, default=(None, None))
+    own, relative = max(
+        filter(None, changes), key=lambda pair: abs(pair[0].standard_errors), default=(None, None)
+    )
     if own is None:
         return None
     last, off = f"the last {1 - own.split:.0%} of the rounds", math.expm1(own.log_ratio)
@@ -155,14 +157,6 @@ def _real_change(
     if relative is None or not relative.is_real or relative.log_ratio * own.log_ratio < 0:
         return None
     return own, relative
-
-
-def _certainty(pair: tuple[Change, Change | None]) -> float:
-    return abs(pair[0].standard_errors)
-
-
-def _by_round(rounds: Rounds) -> list[float]:
-    return [rounds[index] for index in sorted(rounds)]
 
 
 def _relative(own: Rounds, rivals: Sequence[Rounds]) -> list[float]:

@@ -109,8 +109,11 @@ _LEAST_EXPONENT, _EXPONENTS = -1080, 2112
 
 def integer_problem(
     output: Array, truth: Array, reference: Array, neighbours: Sequence[Array] = ()
-) -> str | None:
-    """Returns the problem of an output of integers or booleans; None without one.
+) -> tuple[str | None, bool]:
+    """Returns the problem of an output of integers or booleans, and whether it is wrong.
+
+    The problem is None if there is none. The output is not wrong if it differs only where
+    neighbours differ: equal elements can be sorted in many ways.
 
     Args:
       output: output of the candidate; all arrays have its shape.
@@ -120,7 +123,7 @@ def integer_problem(
     """
     different = output != reference
     if not (count := int(np.count_nonzero(different))):
-        return None
+        return None, False
     others = [
         truth.astype(reference.dtype),
         *(value.astype(reference.dtype) for value in neighbours),
@@ -130,12 +133,14 @@ def integer_problem(
     for other in others:
         explained |= output == other
         unstable |= reference != other
-    unexplained = int(np.count_nonzero(different & ~explained))
-    if unexplained <= _MISSED_SHARE * int(np.count_nonzero(unstable)):
-        return None
-    at_ties = count - unexplained
+    unexplained = different & ~explained
+    missed = _MISSED_SHARE * int(np.count_nonzero(unstable))
+    if (number := int(np.count_nonzero(unexplained))) <= missed:
+        return None, False
+    is_wrong = int(np.count_nonzero(unexplained & ~unstable)) > missed
+    at_ties = count - number if is_wrong else int(np.count_nonzero(different & unstable))
     ties = f", {at_ties} of them at near-ties of the float64 run" if at_ties else ""
-    return f"{count} of {output.size} integers differ{ties}"
+    return f"{count} of {output.size} integers differ{ties}", is_wrong
 
 
 def parameters_for(
@@ -247,10 +252,10 @@ def error_limits(
     needed = max(scattered * rmse, floor, long_sum, _NOISE_FACTOR * noise)
     # Equal elements have equal errors.
     bias_share = max(_BIAS_SHARE, _BIAS_SCATTER / math.sqrt(size)) if spread else 1.0
-    capped = spread > 0 and not {"rmse_factor", "rmse_floor"} & set(parameters)
+    capped = not {"rmse_factor", "rmse_floor"} & set(parameters)
     mean = math.sqrt(max(scale**2 - spread**2, 0.0))
     shared = _CUT_SHARES.get(element_type, _ELEMENT_IN_EPSILONS) * EPSILONS.get(element_type, 0.0)
-    allowed = min(needed, LARGEST_SHARE_OF_SPREAD * spread) if capped else needed
+    allowed = min(needed, LARGEST_SHARE_OF_SPREAD * (spread or scale)) if capped else needed
     return ErrorLimits(
         rmse=allowed,
         needed=needed,

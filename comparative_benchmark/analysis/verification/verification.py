@@ -41,6 +41,8 @@ MIN_RELATIVE_SPREAD = 1e-6
 _MOST_UNDUE = 0.5
 # A runtime may stop at the largest number instead of infinity.
 _NEARLY_INFINITE = 0.5
+# So many spacings below the largest number, rounding alone may give infinity.
+_OVERFLOWING = 8
 
 _CHUNK = 1 << 20
 
@@ -115,6 +117,11 @@ class _Errors:
     bias: float
     scale: float
     spread: float
+
+    @property
+    def extent(self) -> float:
+        """The spread of the truth; the size of its elements if they are nearly equal."""
+        return self.scale if _is_constant(self) else self.spread
 
 
 def verify(
@@ -245,9 +252,9 @@ class _Output:
             return Verification(passed=True)
         if self.output.dtype.kind in "iub":
             near = () if self.neighbours is None else tuple(self.neighbours)
-            problem = integer_problem(self.output, self.truth, self.reference, near)
+            problem, is_wrong = integer_problem(self.output, self.truth, self.reference, near)
             if problem:
-                return failed(f"{self.name}: {problem}")
+                return (failed if is_wrong else undecided)(f"{self.name}: {problem}")
             return Verification(
                 passed=True, relative_rmse=0.0, max_abs_error=0.0, judged="integers"
             )
@@ -276,14 +283,17 @@ class _Output:
             expected = self.truth.astype(self.reference.dtype)
         finite = np.isfinite(expected)
         special = ~finite & _same_kind(expected, self.reference)
-        largest = float(ml_dtypes.finfo(self.output.dtype).max)
+        info = ml_dtypes.finfo(self.output.dtype)
+        largest = float(info.max)
+        overflown = np.isinf(self.output) & (np.sign(self.output) == np.sign(expected))
+        overflown &= np.abs(self.truth) >= largest * (1 - _OVERFLOWING * float(info.eps))
         if wrong := int(np.count_nonzero(special & ~_is_kind(self.output, expected, largest))):
             return failed(f"{self.name}: {wrong} elements differ from the expected NaN or infinity")
-        regular = finite & np.isfinite(self.reference)
+        regular = finite & np.isfinite(self.reference) & ~overflown
         if wrong := int(np.count_nonzero(regular & ~np.isfinite(self.output))):
             where = f"{wrong} elements that should be finite"
             return failed(f"{self.name} contains NaN or infinity in {where}")
-        undue = expected.size - int(np.count_nonzero(special | regular))
+        undue = expected.size - int(np.count_nonzero(special | regular | overflown))
         if undue > _MOST_UNDUE * expected.size:
             return undecided(
                 f"{self.name}: the reference run in this type produced NaN or infinity in {undue} "
@@ -339,8 +349,8 @@ class _Output:
                 passed=False,
                 undecided=True,
                 reason=f"{self.name}: the reference run in this type is itself off by "
-                f"{reference_errors.rmse / errors.spread:.2g} times the spread, and this run by "
-                f"{errors.rmse / errors.spread:.2g}, so the comparison proves nothing",
+                f"{reference_errors.rmse / errors.extent:.2g} times the spread, and this run by "
+                f"{errors.rmse / errors.extent:.2g}, so the comparison proves nothing",
                 **figures,
             )
         return Verification(passed=True, **figures)
@@ -374,10 +384,11 @@ def _limits(
     noise: float,
 ) -> ErrorLimits | str:
     constant = _is_constant(errors)
-    if not constant and errors.rmse > MAX_REFERENCE_ERROR * errors.spread:
+    # Zeros have no scale: they are compared in spacings near one.
+    if errors.rmse > MAX_REFERENCE_ERROR * (errors.extent or 1.0):
         return (
-            f"the reference run in this type is itself off by {errors.rmse / errors.spread:.2g} "
-            "times the spread, so nothing can be judged"
+            f"the reference run in this type is itself off by {errors.rmse / errors.extent:.2g} "
+            f"times the {'value' if constant else 'spread'}, so nothing can be judged"
         )
     if (least := parameters.get(MIN_SQNR)) is not None:
         allowed = errors.scale * 10 ** (-least / 20)
@@ -394,7 +405,6 @@ def _limits(
         spread=0.0 if constant else errors.spread,
         size=reference.size,
         parameters=parameters,
-        # Zeros have no scale: they are compared in spacings near one.
         scale=errors.scale or 1.0,
         longest_sum=longest_sum,
         noise=noise,

@@ -11,7 +11,6 @@ this; a few runs on slightly different weights and inputs do.
 import contextlib
 import importlib
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +84,7 @@ def save(
     if not wanted:
         return None
     module = importlib.import_module(reference.partition(":")[0])
-    changed = getattr(module, "changed_weights", _unchanged)
+    changed = getattr(module, "changed_weights", lambda *_: contextlib.nullcontext())
     own: Callable[..., Any] | None = getattr(model, "truth_and_reference", None)
     outputs_of: dict[int, list[Array]] = {index: [] for index in wanted}
     reason = "its outputs change their shape"
@@ -113,10 +112,6 @@ def _needs(value: Array) -> bool:
     if value.dtype.kind in "iub":
         return value.size > 0
     return 0 < value.size <= FEW_NUMBERS
-
-
-def _unchanged(*_: object) -> AbstractContextManager[None]:
-    return contextlib.nullcontext()
 
 
 _PlainRun = Callable[[Any, Sequence[Array]], list[Array]]

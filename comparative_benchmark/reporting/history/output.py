@@ -29,7 +29,8 @@ def write_json(records: Iterable[Record], file: IO[str]) -> None:
     """Writes a list of objects, one per line."""
     separator = "[\n"
     for record in records:
-        file.write(separator + json.dumps(_json_values(record), allow_nan=False))
+        values = {**record, "time": record["time"].isoformat()}
+        file.write(separator + json.dumps(values, allow_nan=False))
         separator = ",\n"
     file.write("[]\n" if separator == "[\n" else "\n]\n")
 
@@ -116,10 +117,6 @@ def _interval(record: Record) -> str:
     low, high = digits(record["latency_low_ms"]), digits(record["latency_high_ms"])
     within = f" {WITHIN_ONE_PROCESS}" if record["processes"] == 1 else ""
     return f"{digits(record['latency_ms'])} ({low} to {high}{within})"
-
-
-def _json_values(record: Record) -> Record:
-    return {**record, "time": record["time"].isoformat()}
 
 
 # Read by TorchBench workflows after its detector.

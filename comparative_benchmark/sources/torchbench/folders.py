@@ -120,10 +120,11 @@ def read(path: Path) -> Folder:
         return folder  # its worker reports the error with its line
     model = _class_model(tree)
     metadata = _metadata(path / "metadata.yaml")
+    has_one_size = _constants(model).get("ALLOW_CUSTOMIZE_BSIZE") is False
     return attrs.evolve(
         folder,
         protocol=_protocol(model),
-        batch_sizes={**_defaults(model), **({} if _has_one_size(model) else _of_cpu(metadata))},
+        batch_sizes={**_defaults(model), **({} if has_one_size else _of_cpu(metadata))},
         not_implemented=_not_implemented(metadata),
     )
 
@@ -216,10 +217,6 @@ def _defaults(model: ast.ClassDef | None) -> dict[str, int]:
     stated = _constants(model)
     sizes = {test: stated.get(name) for name, test in names.items()}
     return {test: size for test, size in sizes.items() if isinstance(size, int) and size > 0}
-
-
-def _has_one_size(model: ast.ClassDef | None) -> bool:
-    return _constants(model).get("ALLOW_CUSTOMIZE_BSIZE") is False
 
 
 def _constants(model: ast.ClassDef | None) -> dict[str, Any]:

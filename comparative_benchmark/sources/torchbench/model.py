@@ -24,6 +24,7 @@ from comparative_benchmark.sources.torchbench.loading import (
 from comparative_benchmark.sources.torchbench.running import Running
 from comparative_benchmark.sources.torchbench.state import Widening
 from openxla.benchmark.models.second_input import NoSecondInputError, changed
+from openxla.benchmark.user_models.programs.program_model import in_place_of_truth
 
 # If a float64 run differs from the own-type run by more than this, relative to its spread, it
 # computes something else, e.g. with other random numbers. The same limit rejects runs of rounded
@@ -167,7 +168,7 @@ class FolderModel(ForeignModel):
                 f"rounding errors dominate the output of {self._folder.request.test}, and it has "
                 f"no float64 truth ({self.without_float64}), so its output cannot be verified"
             )
-        return [_as_truth(value) for value in own], rough
+        return in_place_of_truth(own), rough
 
     def notes(self) -> dict[str, Any]:
         """Returns how the folder was run."""
@@ -267,10 +268,6 @@ def _outputs(running: Running, inputs: Sequence[Array]) -> list[Array]:
     with running.refusing():
         handle = () if running.replayed else running.run()
         return [to_numpy(value).copy() for value in running.outputs_of(handle)]
-
-
-def _as_truth(value: Array) -> Array:
-    return value.astype(np.float64) if value.dtype.kind == "f" else value
 
 
 def _relative_error(value: Array, expected: Array) -> float:

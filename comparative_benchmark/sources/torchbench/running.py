@@ -301,7 +301,7 @@ class Running:
         Raises:
           UnsupportedError: only the first iteration computes anything.
         """
-        buffers = self._buffers()
+        buffers = [value for module in self.modules for value in module.buffers()]
         copies = [value.clone() for value in buffers]
         with watching(self._candidates()) as seen:
             returned = self._step()
@@ -331,9 +331,6 @@ class Running:
             return
         self.replayed = True
         self.why_not_function = "its output changes each time: it draws numbers or keeps state"
-
-    def _buffers(self) -> list[torch.Tensor]:
-        return [value for module in self.modules for value in module.buffers()]
 
     def _why_not_function(self, calls: Calls, keeps_buffers: bool) -> str | None:
         if self.module is None:

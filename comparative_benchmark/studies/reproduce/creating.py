@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +164,7 @@ def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path)
         "context": {
             "compiler": trial.competitor.compiler.name,
             "options": list(trial.competitor.options),
-            "device": attrs.asdict(trial.device, value_serializer=_as_json),
+            "device": trial.device_fields,
             "threads": settings.threads,
         },
         "definition": attrs.asdict(ModelDefinition.of(trial.case.model)),
@@ -240,7 +240,3 @@ def _report(
         )
     print(target)
     return EXIT_OK if recorded.status not in (Status.OK, Status.UNSTEADY) else EXIT_FAILED
-
-
-def _as_json(_: Any, __: Any, value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value

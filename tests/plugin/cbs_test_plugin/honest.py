@@ -190,6 +190,16 @@ def _integer_outputs() -> _Named:
     yield "sums-of-integers", _of(lambda x: x.sum(-1), _integers(1000, 32, 64))
 
 
+def _ties() -> _Named:
+    levels = _integers(5, 16, 40)
+    yield "sorted-levels", _of(lambda x: torch.argsort(x, -1), levels)
+    yield "levels-from-the-top", _of(lambda x: torch.sort(x, -1, descending=True), levels)
+    yield "top-of-levels", _of(lambda x: x.topk(5, -1), _integers(50, 16, 200))
+    yield "top-with-zeros", _of(lambda x: torch.relu(x).topk(40, -1), _normal(8, 64))
+    yield "best-of-pairs", _of(lambda x: torch.cat([x, x], -1).topk(7, -1), _normal(16, 40))
+    yield "best-level", _of(lambda x: x.argmax(-1), levels)
+
+
 def _images() -> _Named:
     image = _pixels(2, 32, 32, 3)
 
@@ -282,6 +292,15 @@ def _small_outputs() -> _Named:
     yield "empty", _of(lambda x: (x[:, 8:], x * 3), _normal(4, 8))
     yield "constant", _of(lambda x: (torch.ones_like(x) * 0.1, x + 1), _normal(4, 8))
     yield "sums-to-one", _of(lambda x: torch.softmax(x, -1).sum(-1), _normal(16, 64))
+    yield (
+        "divergence-of-equals",
+        _of(
+            lambda x: functional.kl_div(
+                torch.log_softmax(x, -1), torch.softmax(x + 1e-4, -1), reduction="batchmean"
+            ),
+            _normal(64, 64),
+        ),
+    )
     yield "nearly-cancelled", _of(lambda x: x.sum() - x.flip(0).sum() + x[0], _normal(256))
 
 
@@ -317,6 +336,13 @@ def _deep_16_bit() -> _Named:
                 lambda: nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.Linear(64, 64)),
                 _normal(16, 64),
                 dtype=dtype,
+            ),
+        )
+        yield (
+            f"at-the-largest-{label}",
+            _of(
+                lambda x, d=dtype: x * (torch.finfo(d).max / 1.5),
+                lambda d=dtype: torch.randn(16, 64).to(d),
             ),
         )
         yield (
@@ -429,6 +455,7 @@ GROUPS: dict[str, Callable[[], _Named]] = {
     "statistics": _statistics,
     "masks": _masks,
     "integers": _integer_outputs,
+    "ties": _ties,
     "images": _images,
     "long-sums": _long_sums,
     "small-outputs": _small_outputs,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from comparative_benchmark.analysis.machine.worker_settings import for_worker, telling
+from comparative_benchmark.analysis.machine.worker_settings import for_worker, recorded_variables
 from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.engine.messages import Called
 from comparative_benchmark.engine.settings import RunSettings
@@ -23,22 +23,22 @@ SECRET = (
 
 @pytest.mark.parametrize("name", TELLING)
 def test_what_changes_speed_or_numbers_reaches_the_worker_and_is_recorded(name):
-    assert for_worker({name: "1"}) == telling({name: "1"}) == {name: "1"}
+    assert for_worker({name: "1"}) == recorded_variables({name: "1"}) == {name: "1"}
 
 
 @pytest.mark.parametrize("name", NEEDED)
 def test_what_programs_need_reaches_the_worker(name):
     assert for_worker({name: "1"}) == {name: "1"}
-    assert telling({name: "1"}) == {}
+    assert recorded_variables({name: "1"}) == {}
 
 
 @pytest.mark.parametrize("name", SECRET)
 def test_secrets_and_what_nobody_knows_do_not(name):
-    assert for_worker({name: "1"}) == telling({name: "1"}) == {}
+    assert for_worker({name: "1"}) == recorded_variables({name: "1"}) == {}
 
 
 def test_what_is_recorded_comes_in_order():
-    assert list(telling({"XLA_FLAGS": "", "A": "", "OMP_NUM_THREADS": ""})) == [
+    assert list(recorded_variables({"XLA_FLAGS": "", "A": "", "OMP_NUM_THREADS": ""})) == [
         "OMP_NUM_THREADS",
         "XLA_FLAGS",
     ]

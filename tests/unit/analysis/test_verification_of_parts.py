@@ -121,6 +121,18 @@ def test_a_number_too_large_for_the_type_is_due_to_be_infinite_or_the_largest(ju
     assert not judge(np.where(np.isinf(reference), 0, reference), truth, reference).passed
 
 
+@pytest.mark.parametrize(("share", "passes"), [(0.9995, True), (0.9, False)])
+def test_only_numbers_next_to_the_largest_may_overflow(judge, share, passes):
+    truth = NUMBERS * 100
+    truth[0, 0] = share * np.finfo(np.float16).max
+    reference = truth.astype(np.float16)
+    output = reference.copy()
+    output[0, 0] = np.inf
+    assert judge(output, truth, reference).passed == passes
+    output[0, 0] = -np.inf
+    assert not judge(output, truth, reference).passed
+
+
 def test_where_the_reference_overflows_nothing_is_due(judge):
     reference = NUMBERS.astype(np.float32)
     reference[:20] = np.inf
@@ -164,6 +176,21 @@ def test_a_single_number_may_be_off_by_as_much_as_rounding_moves_it(judge):
     neighbours = truth + 1e-7 * np.random.default_rng(0).normal(size=(8, 1))
     assert judge(output, truth, neighbours=neighbours).passed
     assert not judge(2 * truth, truth, neighbours=neighbours).passed
+
+
+@pytest.mark.parametrize("shape", [(), (4, 4)])
+def test_a_number_whose_reference_is_far_off_proves_nothing(judge, shape):
+    """Equal terms cancel: the truth is a rounding error, and so is every right output."""
+    truth, reference = np.full(shape, 1e-17), np.full(shape, 1e-10, np.float32)
+    for output in (reference, 5 * reference, 0 * truth):
+        verdict = judge(output, truth, reference)
+        assert verdict.undecided
+        assert "1e+07 times the value" in verdict.reason
+    nearly = np.full(shape, 1.03e-17)
+    assert judge(nearly, truth, nearly.astype(np.float32)).passed
+    doubtful = judge(1.15 * truth, truth, nearly.astype(np.float32))
+    assert doubtful.undecided
+    assert "proves nothing" in doubtful.reason
 
 
 def test_an_empty_output_needs_the_right_shape(tmp_path):
@@ -226,6 +253,25 @@ def rounded_pictures(seed, spacings):
     numbers = np.random.default_rng(0).uniform(size=400_000) * 255
     noise = np.random.default_rng(seed).normal(size=numbers.shape)
     return np.round(numbers * (1 + spacings * EPSILON * noise)).astype(np.uint8)
+
+
+def test_equal_elements_may_be_sorted_in_any_order(judge):
+    """Eight neighbours do not show all orders of many equal elements."""
+    numbers = np.random.default_rng(0).integers(5, size=(16, 40))
+
+    def order(seed, values=numbers):
+        shuffled = np.random.default_rng(seed).permutation(40)
+        return shuffled[np.argsort(values[:, shuffled], axis=-1, kind="stable")]
+
+    exact, near = order(0), np.stack([order(seed) for seed in range(1, 9)])
+    verdict = judge(order(20), exact, exact, neighbours=near)
+    assert verdict.undecided
+    assert "at near-ties" in verdict.reason
+    few = np.concatenate([numbers[:1], np.random.default_rng(1).permuted(near[0, 1:], axis=-1)])
+    exact, near = order(0, few), np.stack([order(seed, few) for seed in range(1, 9)])
+    wrong = judge(order(0, -few), exact, exact, neighbours=near)
+    assert not wrong.passed
+    assert not wrong.undecided
 
 
 def test_pixels_may_flip_at_ties_alone(judge):

@@ -82,7 +82,7 @@ def _permuted(values: Array, random: np.random.Generator) -> Array:
 
 def _scaled(values: Array, random: np.random.Generator) -> Array:
     """Returns numbers from the upper half of their range; other types unchanged."""
-    if _is_integer(values) or not values.size:
+    if values.dtype.kind in "iub" or not values.size:
         return values
     wide = values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
     finite = wide[np.isfinite(wide)]
@@ -101,10 +101,6 @@ def _drawn(values: Array, random: np.random.Generator) -> Array:
 
 # Tried in this order.
 FURTHER_RULES = (_permuted, _scaled, _drawn)
-
-
-def _is_integer(values: Array) -> bool:
-    return values.dtype.kind in "iub"
 
 
 def changed(values: Array) -> Array:

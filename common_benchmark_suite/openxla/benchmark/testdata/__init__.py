@@ -101,7 +101,7 @@ def _vary(raw: Any, *, is_short: bool) -> Any:
     if isinstance(raw, tuple | list):
         return tuple(_vary(part, is_short=is_short) for part in raw)
     if isinstance(raw, str):
-        return _first_sentence(raw) if is_short else _from_middle(raw)
+        return raw.partition(". ")[0].rstrip(".") + "." if is_short else _from_middle(raw)
     if isinstance(raw, int) and not isinstance(raw, bool):
         return raw + (1 if is_short else 2)
     shape: tuple[int, ...] = getattr(raw, "shape", ())
@@ -119,10 +119,6 @@ def _vary(raw: Any, *, is_short: bool) -> Any:
         f"raw inputs of type {type(raw).__name__} have no short or long variant; add a method "
         "`generate_inputs(input_data)` to the model"
     )
-
-
-def _first_sentence(text: str) -> str:
-    return text.partition(". ")[0].rstrip(".") + "."
 
 
 def _from_middle(text: str) -> str:

@@ -372,10 +372,6 @@ def _waveform(taken: Taken) -> Values | None:
     return None
 
 
-def _longer(taken: Taken) -> Values | None:
-    return f"i1[{taken.batch},1]=0"
-
-
 def _series(of: str, width: str = "") -> Callable[[Taken], Values | None]:
     """Returns the shape of a time series argument.
 
@@ -432,7 +428,7 @@ _FORMS: Mapping[str, Callable[[Taken], Values | None]] = {
     "mm_token_type_ids": _zeros_of_text,
     "input_features": _features,
     "input_values": _waveform,
-    "is_longer": _longer,
+    "is_longer": lambda taken: f"i1[{taken.batch},1]=0",
     "past_values": _series("past"),
     "past_time_features": _series("past", "num_time_features"),
     "past_observed_mask": _observed,

@@ -85,7 +85,7 @@ class KerasProgram(TensorFlowProgram):
         if [v.shape for v in ours] != [v.shape for v in theirs]:
             raise NotWidenedError("made again, it has other variables")
         for target, source in zip(theirs, ours, strict=True):
-            if _is_narrow(target):
+            if tf.as_dtype(target.dtype) in _NARROW:
                 raise NotWidenedError(f"the variable {target.path} stays in {_type_of(target)}")
             target.assign(tf.cast(tf.convert_to_tensor(source), target.dtype))
         _refuse_narrow(wide, inputs)
@@ -116,10 +116,6 @@ def _arranged(model: Any, tensors: Sequence[Any]) -> Any:
 
 def _type_of(variable: Any) -> str:
     return str(tf.as_dtype(variable.dtype).name)
-
-
-def _is_narrow(variable: Any) -> bool:
-    return tf.as_dtype(variable.dtype) in _NARROW
 
 
 def _widened(config: Any) -> Any:

@@ -212,7 +212,7 @@ class Definitions:
         )
 
     def _has_fields(self, module: ast.ClassDef) -> bool:
-        decorators = {self.whole_name(_called(node)) for node in module.decorator_list}
+        decorators = {self.whole_name(getattr(n, "func", n)) for n in module.decorator_list}
         bases = {self.whole_name(base) for base in module.bases}
         return any(name.endswith("dataclass") for name in decorators) or bool(
             bases & {"flax.linen.Module", "equinox.Module"}
@@ -410,10 +410,6 @@ def _is_generator(node: Function) -> bool:
 def _called_names(node: ast.AST) -> set[str]:
     functions = (inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call))
     return {function.id for function in functions if isinstance(function, ast.Name)}
-
-
-def _called(node: ast.AST) -> ast.AST:
-    return node.func if isinstance(node, ast.Call) else node
 
 
 def _loaded(node: ast.AST) -> set[str]:
