@@ -54,9 +54,10 @@ _RMSE_FACTOR = 6.0
 # Root mean squares of few elements scatter: an estimate's relative deviation is about 1/sqrt(2 N).
 _SCATTER = 2.0
 # Minimum limit in spacings near one, relative to the spread, in case the reference is right by
-# luck. Rounding a result to its type costs 0.2.
+# luck. Rounding a result to its type costs 0.2. Of ONNX's own tests of operators, right outputs of
+# ONNX Runtime and OpenVINO are off by at most 6.9 (a cubic Resize), and 1.5 (erf).
 _FLOORS_IN_EPSILONS = {"f16": 0.5, "bf16": 0.5}
-_FLOOR_IN_EPSILONS = 2.0
+_FLOOR_IN_EPSILONS = 8.0
 # A sum of n terms one after the other is off by about eps * sqrt(n) (Higham 1993, "The accuracy of
 # floating point summation"); PyTorch computes some sums in double, and its error then does not show
 # this. ONNX Runtime's and OpenVINO's cumulative sums of 100,000 numbers are off by half of this.
@@ -382,10 +383,11 @@ def groups_of(
             stride = int(np.prod(shape[axis + 1 :], dtype=np.int64))
             slices[axis].add(flat // stride % shape[axis], terms)
     long_sum = long_sum_of(element_type, longest_sum, parameters)
-    more = _GROUP_FACTORS.get(element_type, _GROUP_FACTOR)
+    narrow = _GROUP_FACTORS.get(element_type)
+    more = narrow or _GROUP_FACTOR
     rule = _Rule(
         factor=more * factor_of(element_type, parameters),
-        floor=more * max(floor_of(element_type, parameters), long_sum),
+        floor=max((narrow or 1.0) * floor_of(element_type, parameters), more * long_sum),
         unit=min(_UNIT, float(np.sqrt(magnitudes.square.sum() / truth.size))),
     )
     groups = []

@@ -12,6 +12,7 @@ So three decidable questions are asked:
    near-tie.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -85,15 +86,16 @@ class Limits:
         )
 
 
-def verify_free_run(
+def verify_generation(
     outputs: Sequence[Path],
     truth: Sequence[Path],
     reference: Sequence[Path],
     parameters: Mapping[str, float] = _NO_PARAMETERS,
     *,
     data_type: str | None,
+    is_fed: bool,
 ) -> Verification:
-    """Verifies tokens and logits of a run that continued with its own tokens.
+    """Verifies tokens and logits of a generating run.
 
     Args:
       outputs: `.npy` files of the run: tokens i32[batch, steps], logits [batch, steps, vocab].
@@ -104,23 +106,26 @@ def verify_free_run(
         whose near-ties are as wide as its noise.
       data_type: the model's type, e.g. `bf16`, which determines the spacing of its numbers: logits
         are float32 whatever the model computes in.
+      is_fed: whether the run was fed with the truth's tokens; otherwise it continued with its own.
 
     Returns:
       The verdict; if it has `divergences` and has passed, later steps have not been verified.
     """
-    return _verify(outputs, truth, reference, parameters, data_type, is_fed=False)
+    if len(outputs) != 2:
+        return failed(f"expected tokens and logits, got {len(outputs)} outputs")
+    own, expected, same_type = [
+        [open_array(path) for path in paths] for paths in (outputs, truth, reference)
+    ]
+    if problem := _form_problem(own, expected, same_type):
+        return problem
+    limits = limits_of(expected[LOGITS], same_type[LOGITS], parameters, data_type)
+    if isinstance(limits, str):
+        return undecided(limits)
+    return _judge(own, expected, limits, is_fed=is_fed, whose="the truth")
 
 
-def verify_forced_run(
-    outputs: Sequence[Path],
-    truth: Sequence[Path],
-    reference: Sequence[Path],
-    parameters: Mapping[str, float] = _NO_PARAMETERS,
-    *,
-    data_type: str | None,
-) -> Verification:
-    """Verifies every step of a run that was fed with the truth's tokens; see `verify_free_run`."""
-    return _verify(outputs, truth, reference, parameters, data_type, is_fed=True)
+verify_free_run = functools.partial(verify_generation, is_fed=False)
+verify_forced_run = functools.partial(verify_generation, is_fed=True)
 
 
 def verify_same_run(
@@ -139,10 +144,10 @@ def verify_same_run(
     Args:
       outputs: files of the free run.
       repeated: files of the run that was fed with the tokens among these.
-      truth: see `verify_free_run`.
-      reference: see `verify_free_run`.
-      parameters: see `verify_free_run`.
-      data_type: see `verify_free_run`.
+      truth: see `verify_generation`.
+      reference: see `verify_generation`.
+      parameters: see `verify_generation`.
+      data_type: see `verify_generation`.
     """
     limits = limits_of(
         open_array(truth[LOGITS]), open_array(reference[LOGITS]), parameters, data_type
@@ -154,28 +159,6 @@ def verify_same_run(
         return problem
     verdict = _judge(own, fed, limits.doubled(), is_fed=True, whose="a run fed with its tokens")
     return attrs.evolve(verdict, tokens_fed="own")
-
-
-def _verify(
-    outputs: Sequence[Path],
-    truth: Sequence[Path],
-    reference: Sequence[Path],
-    parameters: Mapping[str, float],
-    data_type: str | None,
-    *,
-    is_fed: bool,
-) -> Verification:
-    if len(outputs) != 2:
-        return failed(f"expected tokens and logits, got {len(outputs)} outputs")
-    own, expected, same_type = [
-        [open_array(path) for path in paths] for paths in (outputs, truth, reference)
-    ]
-    if problem := _form_problem(own, expected, same_type):
-        return problem
-    limits = limits_of(expected[LOGITS], same_type[LOGITS], parameters, data_type)
-    if isinstance(limits, str):
-        return undecided(limits)
-    return _judge(own, expected, limits, is_fed=is_fed, whose="the truth")
 
 
 def _form_problem(

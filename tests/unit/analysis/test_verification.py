@@ -40,7 +40,7 @@ def test_the_figures_are_those_of_the_outputs(judge):
     error = np.sqrt(np.mean((REFERENCE - TRUTH) ** 2)) / SCALE
     assert verdict.reference_relative_rmse == pytest.approx(error)
     spread = TRUTH.std() / SCALE
-    floor = 2 * 2.0**-23 * spread
+    floor = 8 * 2.0**-23 * spread
     assert verdict.allowed_relative_rmse == pytest.approx(max(6 * (1 + 2 / 32) * error, floor))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun, RuntimeContextError
-from onnx.reference.ops import load_op
+from onnx.reference.ops import load_op, op_loop
 
 from openxla.benchmark.user_models.inputs import Array
 from openxla.benchmark.user_models.onnx.onnx_recurrent import gru, lstm, rnn
@@ -31,11 +31,30 @@ _LARGEST = 2**25
 
 def operators(opset: int) -> list[type[OpRun]]:
     """Returns the operators of an opset version that replace the evaluator's own."""
-    return [
-        _operator(kind, evaluate, opset)
-        for kind, first, last, evaluate in _OPERATORS
-        if first <= opset <= last
-    ]
+    own = [_operator(k, evaluate, opset) for k, a, b, evaluate in _OPERATORS if a <= opset <= b]
+    return [*own, Loop]
+
+
+class Loop(op_loop.Loop):
+    """Stacks scan outputs along a new axis; the evaluator's own operator joins their rows."""
+
+    op_domain = ""
+    _run_body: Any
+
+    def _run(self, *operands: Any, **keywords: Any) -> tuple[Any, ...]:
+        body, iterations = self._run_body, []
+
+        def run(*given: Any, **named: Any) -> Any:
+            iterations.append(body(*given, **named))
+            return iterations[-1]
+
+        self._run_body = run
+        try:
+            results = super()._run(*operands, **keywords)
+        finally:
+            self._run_body = body
+        scanned = zip(*(outputs[1 + self.N :] for outputs in iterations))
+        return (*results[: self.N], *map(np.stack, scanned))
 
 
 def missing(kinds: Iterable[str], opset: int) -> list[type[OpRun]]:
