@@ -121,7 +121,8 @@ class _Errors:
     @property
     def extent(self) -> float:
         """The spread of the truth; the size of its elements if they are nearly equal."""
-        return self.scale if _is_constant(self) else self.spread
+        # Zeros have no scale: they are compared in spacings near one.
+        return (self.scale if _is_constant(self) else self.spread) or 1.0
 
 
 def verify(
@@ -345,11 +346,12 @@ class _Output:
         if reason:
             return Verification(passed=False, reason=f"{self.name}: {reason}", **figures)
         if errors.rmse > limits.rmse:
+            what = "value" if _is_constant(errors) else "spread"
             return Verification(
                 passed=False,
                 undecided=True,
                 reason=f"{self.name}: the reference run in this type is itself off by "
-                f"{reference_errors.rmse / errors.extent:.2g} times the spread, and this run by "
+                f"{reference_errors.rmse / errors.extent:.2g} times the {what}, and this run by "
                 f"{errors.rmse / errors.extent:.2g}, so the comparison proves nothing",
                 **figures,
             )
@@ -384,8 +386,7 @@ def _limits(
     noise: float,
 ) -> ErrorLimits | str:
     constant = _is_constant(errors)
-    # Zeros have no scale: they are compared in spacings near one.
-    if errors.rmse > MAX_REFERENCE_ERROR * (errors.extent or 1.0):
+    if errors.rmse > MAX_REFERENCE_ERROR * errors.extent:
         return (
             f"the reference run in this type is itself off by {errors.rmse / errors.extent:.2g} "
             f"times the {'value' if constant else 'spread'}, so nothing can be judged"

@@ -167,6 +167,10 @@ def test_zeros_are_due_to_be_zero(judge):
     assert judge(truth, truth).passed
     assert judge(truth + 1e-8, truth).passed
     assert not judge(truth + 1e-3, truth).passed
+    # The difference of equal large numbers.
+    far, less_far = np.full((4, 4), 64.0, np.float32), np.full((4, 4), 0.05, np.float32)
+    assert judge(far, truth, far).undecided
+    assert judge(4 * less_far, truth, less_far).undecided
 
 
 def test_a_single_number_may_be_off_by_as_much_as_rounding_moves_it(judge):
