@@ -139,12 +139,13 @@ def zsh(tmp_path):
         return found
 
     def typed(line):
-        # The test types the question mark; when its echo arrives, the line is complete.
-        os.write(ours, f"\x15{line}\t?".encode())
-        found = until(lambda text: "?" in text)
+        # The test types the mark, which no escape sequence contains; when its echo arrives, the
+        # line is complete.
+        os.write(ours, f"\x15{line}\t@".encode())
+        found = until(lambda text: "@" in text)
         # On a busy machine the switch of bracketed paste comes late, within the line.
         shown = found.replace("\x1b[?2004h", "").replace("\x1b[?2004l", "")
-        return shown.rpartition("?")[0].split("\r")[-1].rstrip("\x07\x08 ")
+        return shown.rpartition("@")[0].split("\r")[-1].rstrip("\x07\x08 ")
 
     os.write(ours, f'cbs() {{ {CBS} "$@"; }}; source {script}; echo re""ady\n'.encode())
     until(lambda text: "ready" in text)
