@@ -113,8 +113,8 @@ def integer_problem(
 ) -> tuple[str | None, bool]:
     """Returns the problem of an output of integers or booleans, and whether it is wrong.
 
-    The problem is None if there is none. The output is not wrong if it differs only where
-    neighbours differ: equal elements can be sorted in many ways.
+    The problem is None if all elements are right. An output that differs only where neighbours
+    differ is not wrong: equal elements can be sorted in many ways.
 
     Args:
       output: output of the candidate; all arrays have its shape.
