@@ -38,11 +38,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sorts files by how long they take, and marks the tests that the list names as `nightly`."""
-    named = frozenset((TESTS / "nightly_tests.txt").read_text(encoding="utf-8").splitlines())
-    for item in items:
-        if item.nodeid in named:
-            item.add_marker(pytest.mark.nightly)
+    """Sorts files by how long they take, and marks the tests in the lists `slow` or `nightly`."""
+    for tier in ("slow", "nightly"):
+        listed = set((TESTS / f"{tier}_tests.txt").read_text(encoding="utf-8").splitlines())
+        for item in items:
+            if not listed.isdisjoint((item.nodeid, item.nodeid.partition("[")[0])):
+                item.add_marker(tier)
 
     def place(item: pytest.Item) -> tuple[bool, int]:
         folder = item.path.relative_to(TESTS).parts[0]

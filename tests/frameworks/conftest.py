@@ -9,11 +9,13 @@ import pytest
 from filelock import FileLock
 from tests_support import Run, run_cbs
 
-# Competitors and models of each backend's run. FP32, batch size 1, default inputs.
+# Competitors and models of each run: FP32, batch size 1, default inputs. A key is a backend, or a
+# competitor that has a run of its own.
 COLUMNS = {
     "pt_inductor": ("pt_inductor:eager,pt_inductor:inductor", "PT"),
     "jax_xla": ("jax_xla:xla", "JAX"),
-    "iree": ("iree:llvm-cpu,iree:llvm-cpu-data-tiling", "(PT|JAX|TF)"),
+    "iree": ("iree:llvm-cpu", "(PT|JAX)"),
+    "iree:llvm-cpu-data-tiling": ("iree:llvm-cpu-data-tiling", "(PT|TF)"),
     "tf_xla": ("tf_xla:xla,tf_xla:graph", "TF"),
     "xla_hlo": ("xla_hlo:stablehlo,xla_hlo:hlo-text,xla_hlo:hlo-proto", "JAX"),
     "onnxruntime": ("onnxruntime:default", "PT"),
@@ -34,7 +36,7 @@ def environment(kept_environment: dict[str, str]) -> dict[str, str]:
 def column(
     tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
 ) -> Callable[[str], Run]:
-    """Returns a function that runs a backend of `COLUMNS`, or returns the run of another test.
+    """Returns a function that makes a run of `COLUMNS`, or returns the run of another test.
 
     Processes of `--numprocesses` share the runs. One worker serves all models of a competitor.
     """
@@ -43,7 +45,7 @@ def column(
         shared = shared.parent
 
     def run(backend: str) -> Run:
-        directory = shared / "tiny-models" / backend
+        directory = shared / "tiny-models" / backend.replace(":", "-")
         directory.mkdir(parents=True, exist_ok=True)
         finished = directory / "run.json"
         with FileLock(directory / "lock"):
@@ -72,7 +74,7 @@ def records(column: Callable[[str], Run]) -> Callable[[str, str], list[dict]]:
 
     def of(competitor: str, framework: str = "") -> list[dict]:
         backend, _, compiler = competitor.partition(":")
-        run = column(backend)
+        run = column(competitor if competitor in COLUMNS else backend)
         found = [
             record
             for record in run.document["benchmarks"]

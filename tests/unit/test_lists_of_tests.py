@@ -1,16 +1,18 @@
-"""The list of nightly tests names tests that exist, and leaves each file some of its tests."""
+"""The lists of slow and nightly tests name tests that exist, and leave each file some of its tests."""
 
 import ast
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
-LIST = ROOT / "tests" / "nightly_tests.txt"
+LISTS = [ROOT / "tests" / f"{tier}_tests.txt" for tier in ("slow", "nightly")]
 
 
-def _listed():
+def _listed(path):
     names = defaultdict(set)
-    for line in LIST.read_text().splitlines():
+    for line in path.read_text().splitlines():
         file, _, test = line.partition("::")
         names[file].add(test)
     return names
@@ -25,15 +27,17 @@ def _tests(file):
     }
 
 
-def test_lines_are_sorted_and_named_once():
-    lines = LIST.read_text().splitlines()
+@pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
+def test_lines_are_sorted_and_named_once(path):
+    lines = path.read_text().splitlines()
     assert lines == sorted(set(lines))
 
 
-def test_all_of_them_exist():
+@pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
+def test_all_of_them_exist(path):
     lacking = {
         f"{file}::{name}"
-        for file, names in _listed().items()
+        for file, names in _listed(path).items()
         for name in names
         if name.partition("[")[0] not in _tests(file)
     }
@@ -43,7 +47,7 @@ def test_all_of_them_exist():
 def test_each_file_keeps_a_test_in_the_default_tier():
     emptied = [
         file
-        for file, names in _listed().items()
+        for file, names in _listed(LISTS[1]).items()
         if all("[" not in name for name in names) and names >= _tests(file)
     ]
     assert not emptied
