@@ -4,22 +4,27 @@
     python benchmarks/published_results.py [--minutes M] [--only NAME ...]
     python benchmarks/published_results.py --page-only
 
-Each race adds its results to `docs/results/results.json`. A later call resumes an interrupted race
-and skips finished races, so a campaign can take several days on one machine. Run nothing else at
-the same time: a disturbed race stays in the page as `unclear (disturbed)`.
+Each race adds its results to `build/published/results.json`. A later call resumes an interrupted
+race and skips finished races, so a campaign can take several days on one machine. Run nothing else
+at the same time: a disturbed race stays in the page as `unclear (disturbed)`.
 """
 
 import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import attrs
 from _timing import print_table
 
+import comparative_benchmark as cb
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.terminal.tables import results_table
+
 ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "build" / "published" / "results.json"
 FOLDER = ROOT / "docs" / "results"
 FRAMEWORKS = "(PT|JAX|TF)"
 EAGER, INDUCTOR = "pt_inductor:eager", "pt_inductor:inductor"
@@ -54,7 +59,8 @@ class PublishedRace:
             *(sys.executable, "-m", "comparative_benchmark", "run"),
             *("-name", f"models/{model}/inputs/INPUT_DATA_MODEL_DEFAULT"),
             *("--backend", ",".join(self.stacks), "--baseline", self.stacks[0]),
-            *("-o", str(FOLDER / "results.json"), "--resume", "--busy"),
+            # The fewest from which close programs get a verdict and an exit code.
+            *("--processes", "6", "-o", str(RESULTS), "--resume", "--busy"),
         ]
 
 
@@ -136,7 +142,7 @@ def main() -> int:
         hours = sum(race.minutes for race in races) / 60
         print(f"{len(races)} races, about {hours:.1f} h on two cores")
         return 0
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     code = 0
     for race in () if options.page_only else races:
@@ -153,11 +159,72 @@ def main() -> int:
     return code
 
 
+PAGE = """# Published results
+
+{count} of {all} races of models at real sizes, on one machine. The [report](report.html) has all
+figures, and the reason of each result that is not `ok`.
+
+| | |
+|---|---|
+| machine | {machine} |
+| date | {dates} |
+| packages | {packages} |
+| revision | {revisions} |
+
+Latencies have 95 % intervals, and speed-ups have 98 % intervals. [Read a
+result](../getting-started/read-a-result.md) explains the verdicts. One command repeats the races
+and writes this page:
+
+```sh
+python benchmarks/published_results.py
+```
+"""
+
+
+# Packages whose versions the page names.
+STACKS = ("torch", "jax", "jaxlib", "tensorflow", "keras", "iree-base-compiler")
+STACKS += ("onnxruntime", "openvino", "torchao", "nncf")
+
+
 def write_page() -> None:
-    """Writes the page and its Markdown summary from the results of all races."""
-    report = [sys.executable, "-m", "comparative_benchmark", "report", str(FOLDER / "results.json")]
-    report += ["--title", "Published results", "-o", str(FOLDER / "index.html")]
-    subprocess.run([*report, "--markdown", str(FOLDER / "summary.md")], cwd=ROOT, check=True)
+    """Writes the report, and a page with the answer and the table of each race."""
+    results = cb.load(RESULTS)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    results.report(FOLDER / "report.html", title="Published results")
+    by_race: dict[str, list[Case]] = {}
+    for case in results:
+        by_race.setdefault(case.label, []).append(case)
+    environments = [run.execution_environment for run in results.document.runs]
+    versions = {item.name: item.version for one in environments for item in one.python_environment}
+    page = PAGE.format(
+        count=len(by_race),
+        all=len(RACES),
+        machine=_listed(
+            f"{host.cpu_model}, {host.usable_cpus} CPUs, {host.memory_bytes / 2**30:.0f} GiB, "
+            f"{host.system}"
+            for host in (one.host for one in environments)
+        ),
+        dates=_listed(f"{case.started:%Y-%m-%d}" for case in results),
+        packages=", ".join(f"{name} {versions[name]}" for name in STACKS if name in versions),
+        revisions=_listed(one.git_revision[:8] for one in environments if one.git_revision),
+    )
+    for label, cases in by_race.items():
+        records = [case.result for case in cases]
+        race = cb.Results(attrs.evolve(results.document, benchmarks=records))
+        page += f"\n## {label}\n\n{race.recommendation}\n\n{_markdown(race)}"
+    (FOLDER / "index.md").write_text(page, encoding="utf-8")
+
+
+def _listed(values: Iterable[str]) -> str:
+    return ", ".join(sorted(set(values)))
+
+
+def _markdown(race: cb.Results) -> str:
+    """Returns the table of `cbs show` in Markdown, without the name of the workload."""
+    _, *columns = results_table(race, baseline=race.baseline).table.columns
+    rows = [[str(column.header) for column in columns], ["---"] * len(columns)]
+    rows += zip(*([str(cell) for cell in column.cells] for column in columns), strict=True)
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 if __name__ == "__main__":
